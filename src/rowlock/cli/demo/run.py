@@ -1,0 +1,225 @@
+"""The demo, from the user's choices to the verdict: prepares, starts the writers, keeps time, checks.
+
+The table and everything staged are made only after the input was found good.  Each writer is a process of its
+own; this process makes the table, listens, and reads the table again at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import polars as pl
+from rich.console import Console
+
+import rowlock
+from rowlock import DeltaTable, clock
+from rowlock.cli.demo import replay, source
+from rowlock.cli.demo.load import INITIAL, Load, open_load
+from rowlock.cli.demo.sales import Sales
+from rowlock.cli.demo.scoreboard import Score, Scoreboard
+from rowlock.exceptions import InvalidInput, RowlockError
+
+POLICIES: dict[str, dict[str, str]] = {"repair": {}, "fail": {"rowlock.onConflict": "fail", "rowlock.granularity": "file"}}
+Heard = queue.Queue[tuple[str, dict[str, Any]]]
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # five JVMs that live for a minute: compiling well would take most of it
+READY_WITHIN_S = 600.0
+FINISHED_WITHIN_S = 300.0  # after the time is over
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user asked for."""
+
+    seconds: float = 30.0
+    policy: str = "repair"
+    path: Path | None = None
+    keep: bool = False
+    rows: int = 100_000
+    source: Path | None = None
+    key: tuple[str, ...] = ()
+    split: str | None = None
+
+
+class Writer:
+    """A process of the demo; what it says arrives in the queue as (name, event)."""
+
+    def __init__(self, score: Score, role: str, table: Path, work: Path, seconds: float, heard: Heard) -> None:
+        self.score, self.log, self.heard = score, work / f"{score.name}.log", heard
+        command = [sys.executable, "-m", "rowlock.cli.demo.worker", "--", str(table), str(work), role, score.name, str(seconds)]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self.process.stdout
+        threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
+
+    def _listen(self, lines: IO[str]) -> None:
+        for line in lines:
+            self.heard.put((self.score.name, json.loads(line)))
+        self.heard.put((self.score.name, {"event": "gone"}))
+
+    def tell(self, word: str) -> None:
+        assert self.process.stdin
+        with contextlib.suppress(BrokenPipeError):  # it is gone, and its last words are in the queue
+            self.process.stdin.write(word + "\n")
+            self.process.stdin.flush()
+
+    def stop(self) -> None:
+        """Asks it to end, if it has not."""
+        if self.process.poll() is None:
+            self.process.terminate()
+
+    def wait(self) -> None:
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+class Crew:
+    """All writers, and the barrier: nobody starts before everybody is ready."""
+
+    def __init__(self, load: Load, table: Path, work: Path, seconds: float) -> None:
+        self.heard: Heard = queue.Queue()
+        roles = [(name, "merge") for name in load.streams] + [("optimize", "optimize"), ("gdpr", "delete")]
+        self.writers = [Writer(Score(name), role, table, work, seconds, self.heard) for name, role in roles]
+        self.scores = {writer.score.name: writer.score for writer in self.writers}
+
+    def tell(self, word: str) -> None:
+        for writer in self.writers:
+            writer.tell(word)
+
+    def until_all(self, event: str, *, within_s: float, board: Scoreboard | None = None) -> None:
+        """Listens until every writer has said this; a writer that fails or stays silent ends the demo."""
+        waiting, end = set(self.scores), clock.monotonic_s() + within_s
+        while waiting:
+            if board:
+                board.refresh()
+            if clock.monotonic_s() > end:
+                raise RowlockError(f"{', '.join(sorted(waiting))}: no answer for {within_s:.0f} s.{self._logs(waiting)}")
+            with contextlib.suppress(queue.Empty):
+                name, said = self.heard.get(timeout=0.25)
+                if said["event"] == "error":
+                    raise RowlockError(f"The writer {name} failed: {said['message']}{self._logs({name})}")
+                if said["event"] == "gone" and name in waiting:
+                    raise RowlockError(f"The writer {name} ended before its time.{self._logs({name})}")
+                self.scores[name].take(said)
+                if said["event"] == event:
+                    waiting.discard(name)
+
+    def _logs(self, names: set[str]) -> str:
+        return " Its log: " + ", ".join(str(writer.log) for writer in self.writers if writer.score.name in names)
+
+    def dismiss(self) -> None:
+        for writer in self.writers:
+            writer.stop()
+        for writer in self.writers:
+            writer.wait()
+
+
+def run(choices: Choices, console: Console) -> bool:
+    """Runs the demo; True when the table is right.  Raises InvalidInput before anything is written if the input is not good."""
+    if choices.policy not in POLICIES:
+        raise InvalidInput(f"--policy is one of {', '.join(POLICIES)}, not {choices.policy}.")
+    if choices.path and choices.path.exists() and (not choices.path.is_dir() or any(choices.path.iterdir())):
+        raise InvalidInput(f"{choices.path} exists already and the demo makes its own table. Give a --path that does not exist, or remove it.")
+    with _work_folder(keep=choices.keep) as work:
+        _prepare(choices, work, console)
+        table = choices.path or work / "table"
+        right = _contest(choices, work, table, console)
+        if choices.path or choices.keep:
+            console.print(f"The table is kept: {table}", soft_wrap=True)
+        return right
+
+
+def _prepare(choices: Choices, work: Path, console: Console) -> None:
+    if choices.source is None:
+        if choices.key or choices.split:
+            raise InvalidInput("--key and --split say how to read your own files: give --source PATH too.")
+        Sales.prepare(work, rows=choices.rows)
+        return
+    if not choices.key:
+        raise InvalidInput("--source needs --key COL[,COL]: the columns that identify a row.")
+    for note in source.stage(work, source=choices.source, key=choices.key, split=choices.split):
+        console.print(note, highlight=False, soft_wrap=True)
+
+
+def _contest(choices: Choices, work: Path, table: Path, console: Console) -> bool:
+    load = open_load(work)
+    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+        os.environ.setdefault(name, QUICK_JVM)  # for this process and those that it starts
+    crew = Crew(load, table, work, choices.seconds)
+    try:
+        with console.status(f"Starting {len(crew.writers)} processes, each with a Spark session of its own ..."):
+            initial, spark = _make_table(work, table, POLICIES[choices.policy])
+            first_version = DeltaTable.forPath(spark, str(table)).history(1).collect()[0]["version"]
+            crew.until_all("started", within_s=READY_WITHIN_S)
+            crew.tell("OPEN")
+            crew.until_all("ready", within_s=READY_WITHIN_S)
+        console.print(f"One table, unpartitioned, {len(initial):,} rows: {table}", highlight=False, soft_wrap=True)
+        console.print(f"For {choices.seconds:g} s {' and '.join(load.streams)} merge batches, optimize compacts files, gdpr deletes by predicate. On conflict: {choices.policy}.", highlight=False, soft_wrap=True)
+        board = Scoreboard(console, list(crew.scores.values()), choices.seconds)
+        with board.running():
+            crew.tell("GO")
+            crew.until_all("done", within_s=choices.seconds + FINISHED_WITHIN_S, board=board)
+    finally:
+        crew.dismiss()
+    console.print(board.table())
+    with console.status("Checking the table against a serial replay of the log ..."):
+        verdict = _check(load, crew, spark, table, initial, first_version)
+    return _pronounce(verdict, console)
+
+
+def _make_table(work: Path, table: Path, properties: dict[str, str]) -> tuple[pl.DataFrame, Any]:
+    spark = rowlock.spark(cores=1, memory_mb=1024)
+    rows = spark.read.parquet(str(work / INITIAL))
+    builder = DeltaTable.create(spark).location(str(table)).addColumns(rows.schema)
+    for name, value in properties.items():
+        builder = builder.property(name, value)
+    builder.execute()
+    rowlock.write(rows, str(table), mode="append")
+    return pl.read_parquet(work / INITIAL), spark
+
+
+def _check(load: Load, crew: Crew, spark: Any, table: Path, initial: pl.DataFrame, first_version: int) -> replay.Verdict:
+    history = DeltaTable.forPath(spark, str(table)).history().select("version").collect()
+    final = pl.from_arrow(rowlock.read(spark, str(table)).toArrow())
+    assert isinstance(final, pl.DataFrame)
+    records = [record for score in crew.scores.values() for record in score.records]
+    return replay.check(load, initial=initial, final=final, records=records, versions=sorted(row["version"] for row in history if row["version"] > first_version))
+
+
+def _pronounce(verdict: replay.Verdict, console: Console) -> bool:
+    if verdict.problems:
+        console.print(f"[bold red]The table is wrong[/]: {len(verdict.problems)} differences from a serial replay of the {verdict.commits:,} commits in log order.")
+        for problem in verdict.problems[:10]:
+            console.print(f"  {problem}", highlight=False, markup=False, soft_wrap=True)
+        return False
+    console.print(
+        f"[bold green]Exact[/]: the final table, {verdict.rows:,} rows, equals a serial replay of its {verdict.commits:,} commits in log order.", highlight=False, soft_wrap=True
+    )
+    return True
+
+
+@contextmanager
+def _work_folder(*, keep: bool) -> Iterator[Path]:
+    """Where sources, logs and (by default) the table are; kept when asked for, and when the demo fails."""
+    work = Path(tempfile.mkdtemp(prefix="rowlock-demo-"))
+    try:
+        yield work
+    except InvalidInput:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    if not keep:
+        shutil.rmtree(work, ignore_errors=True)

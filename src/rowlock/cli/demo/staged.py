@@ -1,0 +1,72 @@
+"""The user's own rows as a load: staged in the work folder as Parquet, one file for each stream.
+
+The table starts with the first part of each stream's rows and all rows of no stream.  A batch brings some of
+the rest, and some that are there already; a counter column says which batch wrote a row last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from rowlock.cli.demo.load import INITIAL, Erasure, save_spec
+
+FIRST_PART = 0.6
+LARGEST_BATCH = 400
+
+
+class Staged:
+    """The load of staged rows.  `counter` is the column that the demo adds."""
+
+    sums: tuple[str, ...] = ()
+
+    def __init__(self, *, key: tuple[str, ...], counter: str, streams: Mapping[str, pl.DataFrame], erasures: pl.DataFrame) -> None:
+        self.key, self.counter, self.streams = key, counter, tuple(streams)
+        self._rows, self._erasures = streams, erasures
+
+    @staticmethod
+    def prepare(work: Path, *, rows: pl.DataFrame, key: tuple[str, ...], streams: Mapping[str, pl.DataFrame], others: pl.DataFrame) -> None:
+        """Puts the rows, split into streams and others, and the load's description into the work folder."""
+        counter = "demo_batch"
+        while counter in {name.lower() for name in rows.columns}:
+            counter += "_"
+        firsts = [part.head(_first(part)) for part in streams.values()]
+        pl.concat([others, *firsts]).with_columns(pl.lit(0, pl.Int32).alias(counter)).write_parquet(work / INITIAL)
+        for place, part in enumerate(streams.values()):
+            part.write_parquet(work / f"stream-{place}.parquet")
+        rows.select(_erased_columns(rows, key)).unique(maintain_order=True).write_parquet(work / "erasures.parquet")
+        save_spec(work, {"kind": "source", "key": key, "counter": counter, "streams": list(streams)})
+
+    @classmethod
+    def open(cls, work: Path, spec: Mapping[str, Any]) -> Staged:
+        streams = {name: pl.read_parquet(work / f"stream-{place}.parquet") for place, name in enumerate(spec["streams"])}
+        return cls(key=tuple(spec["key"]), counter=spec["counter"], streams=streams, erasures=pl.read_parquet(work / "erasures.parquet"))
+
+    def batch(self, stream: str, number: int) -> pl.DataFrame:
+        rows = self._rows[stream]
+        first = _first(rows)
+        half = max(1, min(LARGEST_BATCH, len(rows) // 25) // 2)
+        fresh = rows.slice(first + number * half, half)
+        step = max(1, first // half)
+        again = sorted({(number * 7919 + place * step) % first for place in range(min(half, first))})
+        return pl.concat([rows[again], fresh]).with_columns(pl.lit(number + 1, pl.Int32).alias(self.counter))
+
+    def erasure(self, number: int) -> Erasure:
+        count = len(self._erasures)
+        step = next(s for s in range(max(1, int(count * 0.618)), count + 1) if gcd(s, count) == 1 or count == 1)
+        return Erasure(tuple(self._erasures.row(number * step % count, named=True).items()))
+
+
+def _first(rows: pl.DataFrame) -> int:
+    return max(1, int(len(rows) * FIRST_PART))
+
+
+def _erased_columns(rows: pl.DataFrame, key: tuple[str, ...]) -> list[str]:
+    """The key column with the most values, if one value means few rows; else the whole key."""
+    counts = {name: rows[name].n_unique() for name in key}
+    finest = max(key, key=lambda name: counts[name])
+    return [finest] if len(rows) / counts[finest] <= max(1.0, len(rows) / 500) else list(key)

@@ -1,0 +1,136 @@
+"""One writer of the demo: a process with a Spark session of its own.
+
+Started by `run.py` as `python -m rowlock.cli.demo.worker`.  It speaks JSON lines on its standard output and reads
+two lines from its input: OPEN when there is a table, GO when all writers are ready.  A statement that fails with
+a conflict is run again until it lands or the time is over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import rowlock
+from rowlock import DeltaTable, clock
+from rowlock.cli.demo.load import Load, merge_condition, open_load, quoted
+from rowlock.exceptions import DeltaConcurrentModificationException
+
+OPTIMIZE_PAUSE_S = 2.0
+ERASE_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What to run, and the words that let the replay do it again."""
+
+    record: dict[str, Any]
+    run: Callable[[], object]
+    pause_s: float = 0.0
+
+
+def main(table: str, work: str, role: str, name: str, seconds: float, cores: int = 1, memory_mb: int = 768) -> None:
+    """Runs one writer; role is merge, delete or optimize, and the name of a merging writer is its stream's."""
+    say = _channel()
+    try:
+        spark = rowlock.spark(cores=cores, memory_mb=memory_mb)
+        load = open_load(Path(work))
+        warm_up(spark, Path(work) / f"warm-up-{name}", load, role)
+        say({"event": "started"})
+        if sys.stdin.readline().strip() != "OPEN":
+            return
+        t = DeltaTable.forPath(spark, table)
+        t.toDF().limit(1).collect()
+        say({"event": "ready"})
+        if sys.stdin.readline().strip() != "GO":
+            return
+        write(t, statements(spark, t, load, role, name), seconds, say)
+        say({"event": "done"})
+    except Exception as error:  # noqa: BLE001  whatever it is, the one who waits for this process must learn it
+        traceback.print_exc()
+        say({"event": "error", "message": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"})
+        raise SystemExit(1) from None
+    finally:
+        sys.stderr.flush()
+
+
+def warm_up(spark: Any, path: Path, load: Load, role: str) -> None:
+    """A session is ready when it has worked: two statements of its kind on a small table of its own."""
+    rows = spark.createDataFrame(load.batch(load.streams[0], 0).to_arrow())
+    DeltaTable.create(spark).location(str(path)).addColumns(rows.schema).execute()
+    rowlock.write(rows, str(path), mode="append")
+    t = DeltaTable.forPath(spark, str(path))
+    for statement in itertools.islice(statements(spark, t, load, role, load.streams[0]), 2):
+        statement.run()
+
+
+def statements(spark: Any, t: DeltaTable, load: Load, role: str, name: str) -> Iterator[Statement]:
+    """The writer's statements, without end."""
+    for number in itertools.count():
+        if role == "merge":
+            yield Statement({"kind": "merge", "stream": name, "number": number}, _merge(spark, t, load, name, number))
+        elif role == "delete":
+            predicate = load.erasure(number).predicate
+            yield Statement({"kind": "delete", "number": number}, lambda predicate=predicate: t.delete(predicate), ERASE_PAUSE_S)  # type: ignore[misc]
+        else:
+            yield Statement({"kind": "optimize", "number": number}, lambda: t.optimize().executeCompaction(), OPTIMIZE_PAUSE_S)
+
+
+def _merge(spark: Any, t: DeltaTable, load: Load, stream: str, number: int) -> Callable[[], object]:
+    batch = load.batch(stream, number)
+    source = spark.createDataFrame(batch.to_arrow()).alias("s")
+    merge = t.alias("t").merge(source, merge_condition(load))
+    if load.sums:
+        values = {quoted(c): f"t.{quoted(c)} + s.{quoted(c)}" if c in load.sums else f"s.{quoted(c)}" for c in batch.columns}
+        return merge.whenMatchedUpdate(set=values).whenNotMatchedInsertAll().execute
+    return merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute
+
+
+def write(t: DeltaTable, todo: Iterator[Statement], seconds: float, say: Callable[[dict[str, Any]], None]) -> None:
+    """Runs statements until the time is over; says what each came to."""
+    end = clock.monotonic_s() + seconds
+    while clock.monotonic_s() < end:
+        statement = next(todo)
+        began, landed = clock.monotonic_s(), False
+        while not landed:
+            try:
+                statement.run()
+                landed = True
+            except DeltaConcurrentModificationException as error:
+                again = clock.monotonic_s() < end
+                say({"event": "conflict", "again": again, "error": type(error).__name__})
+                if not again:
+                    return
+        say({"event": "commit", **statement.record, **_account(t), "seconds": clock.monotonic_s() - began})
+        clock.sleep(max(0.0, min(statement.pause_s, end - clock.monotonic_s())))
+
+
+def _account(t: DeltaTable) -> dict[str, Any]:
+    receipt = t.lastReceipt
+    if receipt is None:
+        raise RuntimeError("a statement ended without a receipt")
+    return {"version": receipt.version, "txn_id": receipt.txn_id, "rounds": receipt.rounds, "rows_rebased": receipt.rows_rebased, "rows_dropped": receipt.rows_dropped}
+
+
+def _channel() -> Callable[[dict[str, Any]], None]:
+    """Takes standard output for itself: what a library prints there goes to standard error."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(event: dict[str, Any]) -> None:
+        out.write(json.dumps(event) + "\n")
+        out.flush()
+
+    return say
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,123 @@
+"""The command line.  Errors leave with exit code 2 and one clear line; ROWLOCK_TRACEBACK=1 shows where they came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    name="rowlock",
+    help="A transaction engine for Delta Lake tables: many writers change one table, and none of them loses its work.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turns whatever is raised into one line on standard error and exit code 2."""
+    from rowlock.exceptions import RowlockError
+
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped.")
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if os.environ.get("ROWLOCK_TRACEBACK"):
+            raise
+        text = " ".join(str(error).split()) if isinstance(error, RowlockError) else f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        Console(stderr=True).print(f"[bold red]error[/]: {_escaped(text)}", highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(help="How long the writers write; the clock starts when all are ready.", min=1)] = 30,
+    policy: Annotated[str, typer.Option(help="repair: conflicts are repaired. fail: they are raised, file by file, and the statement is run again.")] = "repair",
+    path: Annotated[Path | None, typer.Option(help="Where the table goes (it must not exist yet, and is kept). Default: a temporary folder.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder: the table, the sources and the writers' logs.")] = False,
+    rows: Annotated[int, typer.Option(help="How many generated orders the table starts with.", min=2)] = 100_000,
+    source: Annotated[Path | None, typer.Option(help="Your own data: a CSV, JSON or Parquet file, or a folder of one kind.")] = None,
+    key: Annotated[str, typer.Option(help="With --source: the columns that identify a row, COL[,COL].")] = "",
+    split: Annotated[str | None, typer.Option(help="With --source: one stream for each of this column's most frequent values, up to 3.")] = None,
+) -> None:
+    """Four processes change one table at the same time; then it is checked against a serial replay."""
+    with plain_errors():
+        from rowlock.cli.demo.run import Choices, run
+
+        columns = tuple(name.strip() for name in key.split(",") if name.strip())
+        choices = Choices(seconds=seconds, policy=policy, path=path, keep=keep, rows=rows, source=source, key=columns, split=split)
+        if not run(choices, _console()):
+            raise typer.Exit(1)
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="A first impression: a small table, few commits.")] = False,
+    writers: Annotated[int, typer.Option(help="How many write at the same time.", min=2, max=32)] = 8,
+    processes: Annotated[bool, typer.Option("--processes", help="Each writer is a process with a session of its own, not a thread.")] = False,
+    hot: Annotated[bool, typer.Option("--hot", help="Half of the rows of each statement are everybody's.")] = False,
+) -> None:
+    """Contended UPDATE and MERGE on this machine, beside delta-spark where it is installed."""
+    with plain_errors():
+        from rowlock.cli.bench import run
+
+        if not run(_console(), quick=quick, writers=writers, processes=processes, hot=hot):
+            raise typer.Exit(1)
+
+
+@app.command()
+def history(path: Annotated[str, typer.Argument(help="A Delta table.")], limit: Annotated[int, typer.Option(help="How many commits, newest first.", min=1)] = 20) -> None:
+    """The commits of a table, newest first."""
+    with plain_errors():
+        from rowlock.cli.look import history_of
+
+        history_of(path, limit, _console())
+
+
+@app.command()
+def show(
+    path: Annotated[str, typer.Argument(help="A Delta table.")],
+    limit: Annotated[int, typer.Option(help="How many rows.", min=0)] = 10,
+    version: Annotated[int | None, typer.Option(help="As of this version.", min=0)] = None,
+) -> None:
+    """What a table is, and some of its rows."""
+    with plain_errors():
+        from rowlock.cli.look import show_table
+
+        show_table(path, limit, version, _console())
+
+
+@app.command()
+def version() -> None:
+    """The version of Rowlock, and of what it runs on."""
+    import platform
+    from importlib.metadata import version as installed
+
+    from rowlock.version import VERSION
+
+    _console().print(f"rowlock {VERSION} (pyspark {installed('pyspark')}, Python {platform.python_version()})", highlight=False)
+
+
+def _console() -> Console:
+    return Console()
+
+
+if __name__ == "__main__":
+    app()

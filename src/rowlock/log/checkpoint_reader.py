@@ -1,0 +1,180 @@
+"""Checkpoints in, in every form: one file, many parts, V2 as JSON or Parquet, with sidecars.
+
+File actions are read column by column, a row group at a time, never as a Python object per file.
+Statistics that exist only as a struct are turned into JSON.  What cannot be read is damage and is named (I9).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rowlock.exceptions import CorruptLog
+from rowlock.log import frames
+from rowlock.protocol import action_json, names
+from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock.protocol.names import LogFile
+from rowlock.storage.store import NotFound, ObjectStore
+
+_ADD_FIELDS = (
+    "path",
+    "partitionValues",
+    "size",
+    "modificationTime",
+    "dataChange",
+    "stats",
+    "tags",
+    "deletionVector",
+    "baseRowId",
+    "defaultRowCommitVersion",
+    "clusteringProvider",
+)
+_SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
+
+
+@dataclass(slots=True)
+class CheckpointState:
+    """What a checkpoint says. `removes` are read only when asked for."""
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    txns: dict[str, SetTransaction] = field(default_factory=dict)
+    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    frames: list[pl.DataFrame] = field(default_factory=list)
+    removes: list[RemoveFile] = field(default_factory=list)
+    sidecars: list[str] = field(default_factory=list)
+
+
+def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_only: bool = False) -> CheckpointState:
+    """The state that a checkpoint holds; with `removes_only` just its tombstones."""
+    state = CheckpointState()
+    for file in files:
+        _read_file(store, file.key, state, removes_only)
+    for sidecar in state.sidecars:
+        _read_file(store, names.sidecar_key(sidecar), state, removes_only)
+    return state
+
+
+def _read_file(store: ObjectStore, key: str, state: CheckpointState, removes_only: bool) -> None:
+    try:
+        body = store.get(key)
+        if key.endswith(".json"):
+            _read_json(body, state, removes_only)
+        else:
+            _read_parquet(body, state, removes_only)
+    except NotFound as e:
+        raise CorruptLog("a file of the checkpoint is missing", table=store.root, file=key) from e
+    except (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OSError) as e:
+        raise CorruptLog(f"the checkpoint cannot be read: {type(e).__name__}: {e}", table=store.root, file=key) from e
+
+
+def _take(name: str, raw: dict[str, Any], state: CheckpointState) -> None:
+    """One action that is no file."""
+    if name == "protocol":
+        state.protocol = action_json.protocol_from(raw)
+    elif name == "metaData":
+        state.metadata = action_json.metadata_from(raw)
+    elif name == "txn":
+        txn = action_json.txn_from(raw)
+        state.txns[txn.app_id] = txn
+    elif name == "domainMetadata":
+        domain = action_json.domain_from(raw)
+        if not domain.removed:
+            state.domains[domain.domain] = domain
+    elif name == "sidecar":
+        state.sidecars.append(raw["path"])
+
+
+def _read_json(body: bytes, state: CheckpointState, removes_only: bool) -> None:
+    adds = []
+    for line in body.split(b"\n"):
+        for name, raw in (orjson.loads(line) if line.strip() else {}).items():
+            if raw is None:
+                continue
+            if name == "add" and not removes_only:
+                adds.append(action_json.add_from(raw))
+            elif name == "remove" and removes_only:
+                state.removes.append(action_json.remove_from(raw))
+            else:
+                _take(name, raw, state)
+    if adds:
+        state.frames.append(frames.from_adds(adds))
+
+
+def _read_parquet(body: bytes, state: CheckpointState, removes_only: bool) -> None:
+    file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=[])
+    schema = file.schema_arrow
+    small = [name for name in _SMALL if schema.get_field_index(name) >= 0]
+    has_remove, has_add = schema.get_field_index("remove") >= 0, schema.get_field_index("add") >= 0
+    for group in range(file.num_row_groups):
+        for name in small:
+            for raw in _filled_rows(file, group, name):
+                _take(name, raw, state)
+        if removes_only and has_remove:
+            state.removes += [action_json.remove_from(raw) for raw in _filled_rows(file, group, "remove") if raw.get("path") is not None]
+        elif not removes_only and has_add:
+            state.frames += _add_frames(file, group, schema.field("add").type)
+
+
+def _filled_rows(file: pq.ParquetFile, group: int, name: str) -> Iterator[dict[str, Any]]:
+    """The rows of one action's column that are not null, as dicts with the maps as dicts."""
+    column = file.read_row_group(group, columns=[name]).column(name).combine_chunks()
+    for value in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy"):
+        if _is_real(name, value):
+            yield value
+
+
+_REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId", "domainMetadata": "domain", "sidecar": "path", "remove": "path"}
+
+
+def _is_real(name: str, value: dict[str, Any]) -> bool:
+    """Some writers give a struct of nulls in place of a null."""
+    return value.get(_REQUIRED[name]) is not None
+
+
+def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType) -> Iterator[pl.DataFrame]:
+    present = [name for name in _ADD_FIELDS if type_.get_field_index(name) >= 0]
+    wanted = [f"add.{name}" for name in present]
+    has_stats, has_parsed = "stats" in present, type_.get_field_index("stats_parsed") >= 0
+    table = file.read_row_group(group, columns=wanted)
+    struct = table.column("add").combine_chunks()
+    frame = frames.from_checkpoint(struct if isinstance(struct, pa.StructArray) else struct.chunk(0))
+    if has_parsed and (not has_stats or frame["stats"].null_count()):
+        parsed = _parsed_stats(file, group)
+        frame = frame.with_columns(pl.coalesce(pl.col("stats"), pl.Series("parsed", parsed, dtype=pl.String)).alias("stats"))
+    if frame.height:
+        yield frame
+
+
+def _parsed_stats(file: pq.ParquetFile, group: int) -> list[str | None]:
+    """`stats_parsed` as JSON, for the rows that have a path."""
+    column = file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks()
+    out: list[str | None] = []
+    for add in column.to_pylist():
+        if add is not None and add["path"] is not None:
+            parsed = _pruned(add.get("stats_parsed"))
+            out.append(orjson.dumps(parsed).decode() if parsed else None)
+    return out
+
+
+def _pruned(value: Any) -> Any:
+    """A struct's values as statistics' JSON has them: nulls left out, times as ISO text, maxima of times as they are (microseconds)."""
+    if isinstance(value, dict):
+        return {k: p for k, v in value.items() if (p := _pruned(v)) is not None}
+    if isinstance(value, decimal.Decimal):
+        return float(value) if value.as_tuple().exponent else int(value)
+    if isinstance(value, dt.datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray)):
+        return None
+    return value

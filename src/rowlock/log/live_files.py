@@ -1,0 +1,198 @@
+"""The files that live at a version: immutable, in columns, cheap to carry from commit to commit.
+
+A few large frames with a mask each, and a small dict of what changed lately.  At most one file lives
+per path, and a remove cancels only the (path, vector id) that it names (I4, I5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rowlock.log import frames, pruning
+from rowlock.log.quick_bounds import QuickBounds
+from rowlock.protocol.actions import AddFile, FileKey
+from rowlock.protocol.schema import StructType
+from rowlock.protocol.skipping import Predicate
+
+OVERLAY_FILES = 2_048
+_Mask = npt.NDArray[np.bool_]
+
+
+class _Base:
+    """A frame of files with distinct paths, and an index of them that is built when first asked for. Shared between versions."""
+
+    __slots__ = ("_hashes", "_order", "bounds", "frame")
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self.frame = frame
+        self.bounds = QuickBounds(frame)
+        self._hashes: npt.NDArray[np.uint64] | None = None
+        self._order: npt.NDArray[np.intp] | None = None
+
+    def rows_of(self, paths: Sequence[str]) -> npt.NDArray[np.intp]:
+        """The row of each path that is here, in no order."""
+        if self._hashes is None or self._order is None:
+            hashes = self.frame["path"].hash(seed=7).to_numpy()
+            order = np.argsort(hashes)
+            self._order, self._hashes = order, hashes[order]
+        wanted = pl.Series("path", paths, dtype=pl.String)
+        keys = wanted.hash(seed=7).to_numpy()
+        left, right = np.searchsorted(self._hashes, keys, "left"), np.searchsorted(self._hashes, keys, "right")
+        candidates = [int(self._order[at]) for i in np.flatnonzero(right > left) for at in range(left[i], right[i])]
+        if not candidates:
+            return np.empty(0, dtype=np.intp)
+        rows = np.unique(np.array(candidates, dtype=np.intp))
+        here: _Mask = self.frame["path"].gather(rows).is_in(wanted.unique().implode()).to_numpy()
+        return np.compress(here, rows)
+
+
+class LiveFiles:
+    """The live files of one version. Make one with `of_frames` or `of_adds`; `apply` gives the next."""
+
+    __slots__ = ("_bases", "_count", "_masks", "_overlay", "_size_bytes")
+
+    def __init__(self, bases: tuple[_Base, ...], masks: tuple[_Mask, ...], overlay: Mapping[str, AddFile], count: int, size_bytes: int) -> None:
+        self._bases, self._masks, self._overlay = bases, masks, overlay
+        self._count, self._size_bytes = count, size_bytes
+
+    @classmethod
+    def of_frames(cls, parts: Iterable[pl.DataFrame]) -> LiveFiles:
+        """Of frames whose paths are distinct, over all of them."""
+        bases = tuple(_Base(part) for part in parts if part.height)
+        count, size = sum(b.frame.height for b in bases), sum(int(b.frame["size"].sum()) for b in bases)
+        return cls(bases, tuple(np.ones(b.frame.height, dtype=np.bool_) for b in bases), {}, count, size)
+
+    @classmethod
+    def of_adds(cls, adds: Iterable[AddFile] = ()) -> LiveFiles:
+        return cls((), (), {}, 0, 0).apply((), adds)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"LiveFiles({self._count} files, {self._size_bytes} bytes)"
+
+    @property
+    def total_size_bytes(self) -> int:
+        return self._size_bytes
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and bool(self.get((path,)))
+
+    def get(self, paths: Iterable[str]) -> dict[str, AddFile]:
+        """The live file of each path that has one."""
+        found: dict[str, AddFile] = {}
+        missing: list[str] = []
+        for path in paths:
+            if (add := self._overlay.get(path)) is not None:
+                found[path] = add
+            else:
+                missing.append(path)
+        if missing:
+            for base, mask in zip(self._bases, self._masks, strict=True):
+                rows = base.rows_of(missing)
+                for add in frames.to_adds(base.frame[rows[mask[rows]]]):
+                    found[add.path] = add
+        return found
+
+    def adds(self) -> Iterator[AddFile]:
+        """Every live file, made as it is asked for, in no order."""
+        for frame in self.live_frames():
+            yield from frames.to_adds(frame)
+        yield from self._overlay.values()
+
+    def live_frames(self) -> Iterator[pl.DataFrame]:
+        """The columns of the live files that are kept as columns; the rest is in `recent`."""
+        for base, mask in zip(self._bases, self._masks, strict=True):
+            yield base.frame if mask.all() else base.frame.filter(pl.Series(mask))
+
+    @property
+    def recent(self) -> Mapping[str, AddFile]:
+        """Live files by path that are kept as values."""
+        return self._overlay
+
+    def apply(self, removes: Iterable[FileKey], adds: Iterable[AddFile], *, superseded: Iterable[str] = ()) -> LiveFiles:
+        """The files after a commit: removes first, each of exactly the logical file that it names, then adds, which take the place of their path.
+
+        `superseded`: paths whose file goes whatever its vector is.
+        """
+        removed, added, replaced = set(removes), {add.path: add for add in adds}, set(superseded)
+        live = self.get({path for path, _ in removed} | added.keys() | replaced)
+        gone = {path for path, add in live.items() if add.key in removed or path in added or path in replaced}
+        count, size = self._count - len(gone) + len(added), self._size_bytes
+        size += sum(add.size_bytes for add in added.values()) - sum(live[path].size_bytes for path in gone)
+        overlay = {path: add for path, add in self._overlay.items() if path not in gone}
+        buried = [path for path in gone if path not in self._overlay]
+        masks = self._masks if not buried else tuple(_without(b, m, buried) for b, m in zip(self._bases, self._masks, strict=True))
+        overlay.update(added)
+        changed = LiveFiles(self._bases, masks, overlay, count, size)
+        return changed._consolidated() if len(overlay) > OVERLAY_FILES else changed
+
+    def _consolidated(self) -> LiveFiles:
+        """The overlay as a frame, together with bases that are small beside it or mostly dead."""
+        fresh = [frames.from_adds(chunk) for chunk in _chunks(self._overlay.values())]
+        bases: list[_Base] = []
+        masks: list[_Mask] = []
+        for base, mask in zip(self._bases, self._masks, strict=True):
+            alive = int(mask.sum())
+            if alive < 4 * len(self._overlay) or alive * 2 < len(mask):
+                fresh.append(base.frame.filter(pl.Series(mask)))
+            else:
+                bases.append(base)
+                masks.append(mask)
+        merged = _Base(pl.concat(fresh))
+        return LiveFiles((*bases, merged), (*masks, np.ones(merged.frame.height, dtype=np.bool_)), {}, self._count, self._size_bytes)
+
+    def prune(self, predicate: Predicate | None, schema: StructType, partition_columns: Sequence[str], timezone: str | None = None) -> list[AddFile]:
+        """The files that may hold a row for which the predicate is true; never fewer.
+
+        `timezone` is the session's, for partition values of old tables that hold timestamps without a zone; None keeps such files.
+        """
+        if predicate is None:
+            return list(self.adds())
+        judge = pruning.Judge(predicate, schema, partition_columns, timezone)
+        out: list[AddFile] = []
+        for base, mask in zip(self._bases, self._masks, strict=True):
+            left = base.frame.filter(pl.Series(mask & judge.in_range(base.bounds, base.frame.height)))
+            out += (add for add in frames.to_adds(judge.narrowed(left)) if judge.may_match(add))
+        out += (add for add in self._overlay.values() if judge.may_match(add))
+        return out
+
+
+def _without(base: _Base, mask: _Mask, paths: Sequence[str]) -> _Mask:
+    rows = base.rows_of(paths)
+    if not len(rows):
+        return mask
+    changed = mask.copy()
+    changed[rows] = False
+    return changed
+
+
+def _chunks(adds: Iterable[AddFile]) -> Iterator[list[AddFile]]:
+    chunk: list[AddFile] = []
+    for add in adds:
+        chunk.append(add)
+        if len(chunk) == frames.CHUNK_FILES:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def fold(changes: Iterable[tuple[Iterable[FileKey], Iterable[AddFile]]], files: LiveFiles) -> LiveFiles:
+    """Several commits in order, with one pass over the columns: what they net to is applied once."""
+    added: dict[str, AddFile] = {}
+    removed: set[FileKey] = set()
+    superseded: set[str] = set()
+    for removes, adds in changes:
+        for key in removes:
+            if (recent := added.get(key[0])) is not None and recent.key == key:
+                del added[key[0]]
+                superseded.add(key[0])
+            removed.add(key)
+        added.update((add.path, add) for add in adds)
+    return files.apply(removed, added.values(), superseded=superseded)

@@ -1,0 +1,138 @@
+"""Replay: a segment of the log becomes a snapshot, and a snapshot with further commits the next one.
+
+The newest action wins: per path for files, per kind for protocol and metadata, per id for
+applications and domains.  Every snapshot that leaves here has been checked to be readable (I9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from rowlock.exceptions import CorruptLog
+from rowlock.log.checkpoint_reader import CheckpointState, read_checkpoint
+from rowlock.log.live_files import LiveFiles, fold
+from rowlock.log.segment import Segment
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import names
+from rowlock.protocol.actions import Commit, DomainMetadata, SetTransaction
+from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.features import check_readable
+from rowlock.protocol.schema import parse_schema
+from rowlock.storage.store import NotFound, ObjectStore
+
+BATCH_BYTES = 32 << 20
+
+
+def read_commit(store: ObjectStore, version: int) -> Commit | None:
+    """One commit; None where its file is not there."""
+    try:
+        return parse_commit(version, store.get(names.commit_key(version)), store.root)
+    except NotFound:
+        return None
+
+
+def load(store: ObjectStore, segment: Segment) -> Snapshot:
+    """The snapshot of a segment. Commits are read in batches, so that few are in memory at a time."""
+    state = read_checkpoint(store, segment.checkpoint) if segment.checkpoint else CheckpointState()
+    files = LiveFiles.of_frames(state.frames)
+    state.frames.clear()
+    last: Commit | None = None
+    for batch in _batches(store, segment):
+        files = fold(((_keys(c), c.adds) for c in batch), files)
+        for commit in batch:
+            _take(state, commit)
+        last = batch[-1]
+    if state.protocol is None or state.metadata is None:
+        missing = "protocol" if state.protocol is None else "metaData"
+        raise CorruptLog(f"the log up to here holds no {missing} action", table=store.root, version=segment.version)
+    check_readable(state.protocol, state.metadata, store.root)
+    if last is None and segment.last_commit is not None:
+        last = read_commit(store, segment.version)
+    listed = segment.last_commit or (segment.checkpoint[-1] if segment.checkpoint else None)
+    return Snapshot(
+        table=store.root,
+        version=segment.version,
+        protocol=state.protocol,
+        metadata=state.metadata,
+        schema=parse_schema(state.metadata.schema_string, store.root),
+        files=files,
+        txns=state.txns,
+        domains=state.domains,
+        timestamp_ms=_timestamp_ms(last, listed.modified_ms if listed else 0),
+        txn_id=last.txn_id if last else None,
+        commits_since_checkpoint=len(segment.commits),
+        last_commit_size_bytes=last.size_bytes if last else None,
+    )
+
+
+def advance(before: Snapshot, commits: Sequence[Commit]) -> Snapshot:
+    """The snapshot after further commits, which follow `before` without a gap."""
+    if not commits:
+        return before
+    assert [c.version for c in commits] == list(range(before.version + 1, before.version + 1 + len(commits)))
+    state = CheckpointState(before.protocol, before.metadata, dict(before.txns), dict(before.domains))
+    for commit in commits:
+        _take(state, commit)
+    assert state.protocol is not None and state.metadata is not None
+    same_table = state.protocol is before.protocol and state.metadata is before.metadata
+    if not same_table:
+        check_readable(state.protocol, state.metadata, before.table)
+    last = commits[-1]
+    return replace(
+        before,
+        version=last.version,
+        protocol=state.protocol,
+        metadata=state.metadata,
+        schema=before.schema if same_table else parse_schema(state.metadata.schema_string, before.table),
+        files=fold(((_keys(c), c.adds) for c in commits), before.files),
+        txns=state.txns,
+        domains=state.domains,
+        timestamp_ms=_timestamp_ms(last, before.timestamp_ms),
+        txn_id=last.txn_id,
+        commits_since_checkpoint=before.commits_since_checkpoint + len(commits),
+        last_commit_size_bytes=last.size_bytes,
+    )
+
+
+def _keys(commit: Commit) -> list[tuple[str, str | None]]:
+    return [remove.key for remove in commit.removes]
+
+
+def _batches(store: ObjectStore, segment: Segment) -> Iterator[list[Commit]]:
+    batch: list[Commit] = []
+    size = 0
+    for file in segment.commits:
+        commit = read_commit(store, file.version)
+        if commit is None:
+            raise CorruptLog("a commit that was listed is gone", table=store.root, version=file.version, file=file.key)
+        batch.append(commit)
+        size += commit.size_bytes
+        if size > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _take(state: CheckpointState, commit: Commit) -> None:
+    state.protocol = commit.protocol or state.protocol
+    state.metadata = commit.metadata or state.metadata
+    _take_small(state.txns, state.domains, commit.txns, commit.domains)
+
+
+def _take_small(
+    txns: dict[str, SetTransaction], domains: dict[str, DomainMetadata], new_txns: Iterable[SetTransaction], new_domains: Iterable[DomainMetadata]
+) -> None:
+    for txn in new_txns:
+        txns[txn.app_id] = txn
+    for domain in new_domains:
+        if domain.removed:
+            domains.pop(domain.domain, None)
+        else:
+            domains[domain.domain] = domain
+
+
+def _timestamp_ms(commit: Commit | None, otherwise: int) -> int:
+    stated = commit.info.timestamp_ms if commit and commit.info else None
+    return otherwise if stated is None else stated

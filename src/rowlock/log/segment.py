@@ -1,0 +1,112 @@
+"""Which files of the log make a version: the newest complete checkpoint and the commits after it.
+
+`_last_checkpoint` is a hint and nothing more.  A multi-part checkpoint with parts missing is
+ignored, as the protocol asks; a missing commit is damage and is named (I9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from rowlock.exceptions import CorruptLog, TableNotFound, VersionNotFound
+from rowlock.protocol import names
+from rowlock.protocol.names import LogFile
+from rowlock.storage.store import NotFound, ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """`checkpoint` holds one file, or all parts in order, or nothing; `commits` follow it without a gap."""
+
+    version: int
+    checkpoint: tuple[LogFile, ...]
+    commits: tuple[LogFile, ...]
+    last_commit: LogFile | None
+    """The commit file of `version`, where it is still there."""
+
+    @property
+    def checkpoint_version(self) -> int | None:
+        return self.checkpoint[0].version if self.checkpoint else None
+
+
+def read_hint(store: ObjectStore) -> int | None:
+    """The version that `_last_checkpoint` names; None where there is none or it does not read."""
+    try:
+        raw = orjson.loads(store.get(names.LAST_CHECKPOINT))
+    except (NotFound, orjson.JSONDecodeError):
+        return None
+    version = raw.get("version") if isinstance(raw, dict) else None
+    return version if isinstance(version, int) and version >= 0 else None
+
+
+def list_log(store: ObjectStore, from_version: int = 0) -> list[LogFile]:
+    """The files of the log from a version on, in order of version and name."""
+    start = names.listing_start(from_version) if from_version else None
+    listed = store.list(names.LOG_DIRECTORY, start_after=start)
+    files = [f for meta in listed if (f := names.parse(meta.key, size_bytes=meta.size_bytes, modified_ms=meta.modified_ms)) is not None]
+    return sorted(files, key=lambda f: (f.version, f.key))
+
+
+def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
+    """The segment of a version, by default of the newest; raises TableNotFound, VersionNotFound or CorruptLog."""
+    hint = read_hint(store)
+    if hint is not None and (version is None or hint <= version):
+        files = list_log(store, hint)
+        if any(f.is_checkpoint for f in files) and complete_checkpoints(files):
+            return segment_of(files, store.root, version)
+    files = list_log(store)
+    if not any(f.kind == "commit" or f.is_checkpoint for f in files):
+        raise TableNotFound("there is no Delta table here", table=store.root)
+    return segment_of(files, store.root, version)
+
+
+def complete_checkpoints(files: Iterable[LogFile]) -> list[tuple[LogFile, ...]]:
+    """Every checkpoint of which all parts are there, oldest first; of one version, the ones in one file last."""
+    out: list[tuple[LogFile, ...]] = []
+    parts: dict[tuple[int, int], list[LogFile]] = {}
+    for f in files:
+        if f.kind == "multipart":
+            parts.setdefault((f.version, f.parts), []).append(f)
+        elif f.is_checkpoint and f.size_bytes > 0:
+            out.append((f,))
+    for (_, count), group in parts.items():
+        if sorted(f.part for f in group) == list(range(1, count + 1)):
+            out.append(tuple(sorted(group, key=lambda f: f.part)))
+    rank = {"multipart": 0, "checkpoint": 1, "v2_checkpoint": 2}
+    return sorted(out, key=lambda c: (c[0].version, rank[c[0].kind], c[0].key))
+
+
+def segment_of(files: Sequence[LogFile], table: str, version: int | None = None) -> Segment:
+    """The segment that listed files make."""
+    usable = [f for f in files if version is None or f.version <= version]
+    checkpoints = complete_checkpoints(usable)
+    checkpoint = checkpoints[-1] if checkpoints else ()
+    base = checkpoint[0].version if checkpoint else -1
+    commits = [f for f in usable if f.kind == "commit"]
+    later = [f for f in commits if f.version > base]
+    newest = later[-1].version if later else base
+    _check_contiguous(later, base, newest if version is None else version, table, files)
+    last = next((f for f in reversed(commits) if f.version == newest), None)
+    return Segment(newest, checkpoint, tuple(later), last)
+
+
+def _check_contiguous(later: Sequence[LogFile], base: int, wanted: int, table: str, files: Sequence[LogFile]) -> None:
+    expected = base + 1
+    for f in later:
+        if f.version != expected:
+            break
+        expected += 1
+    if expected > wanted >= 0:
+        return
+    known = [f.version for f in files if f.kind == "commit"]
+    if not known or wanted > max(known) or wanted < 0:
+        newest = max(known, default=base)
+        raise VersionNotFound(f"there is no version {wanted}; the newest is {newest}", table=table, version=wanted)
+    if base < 0 and expected == 0:
+        oldest = min([c[0].version for c in complete_checkpoints(files)], default=None)
+        if oldest is not None and wanted < oldest:
+            raise VersionNotFound(f"version {wanted} can no longer be built; the oldest that can is {oldest}", table=table, version=wanted)
+    raise CorruptLog(f"commit {expected} is missing from the log, though later ones are there", table=table, version=expected, file=names.commit_key(expected))

@@ -1,0 +1,47 @@
+"""One version of a table, as a value. Immutable: readers and transactions share it freely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rowlock.log.live_files import LiveFiles
+from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+from rowlock.protocol.properties import TableProperties
+from rowlock.protocol.schema import StructType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The state of the table at a version.
+
+    timestamp_ms              when the version was committed: in-commit timestamp, else the writer's clock, else the file's time
+    txn_id                    commitInfo.txnId of the version's commit
+    commits_since_checkpoint  how many commits were replayed onto the checkpoint that this came from
+    last_commit_size_bytes    size of the version's commit file; None where it was not read
+    domains                   live ones only
+    """
+
+    table: str
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+    schema: StructType
+    files: LiveFiles
+    txns: Mapping[str, SetTransaction]
+    domains: Mapping[str, DomainMetadata]
+    timestamp_ms: int
+    txn_id: str | None
+    commits_since_checkpoint: int
+    last_commit_size_bytes: int | None
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.table!r}, version={self.version}, {len(self.files)} files)"
+
+    @property
+    def properties(self) -> TableProperties:
+        return TableProperties(self.metadata.configuration)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return self.metadata.partition_columns

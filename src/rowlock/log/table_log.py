@@ -1,0 +1,210 @@
+"""The log of one table: snapshots out of it, commits into it.
+
+Owns the way from a store to snapshots, kept up to date without listing.  Never overwrites a commit
+(I1) and never guesses what a put did (I2): outcomes go to the caller as values.
+
+Refresh: what `latest(previous)` does
+  A  no previous                                  list, newest complete checkpoint, replay the commits after it
+  B  next commit is there                         read it, and on until one is missing; then D
+  C  next commit is missing                       D, with nothing to apply
+  D  previous' own commit is there, same size     the commits read (if any) continue previous: apply them
+  E  previous' own commit is gone or another      the log was cleaned up behind us, or the table was made anew: as A
+  F  previous never knew its own commit's size    as A, if its commit is missing; else as D
+A commit cannot be missing (C) though a later one is there unless the log was cleaned up, which takes
+previous' own commit away as well (E).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from rowlock import clock
+from rowlock.exceptions import CorruptLog, TableNotFound, VersionNotFound
+from rowlock.log import replay
+from rowlock.log.checkpoint_reader import read_checkpoint
+from rowlock.log.checkpoint_writer import write_checkpoint
+from rowlock.log.segment import find_segment, list_log
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import names
+from rowlock.protocol.actions import Commit, FileKey, RemoveFile
+from rowlock.protocol.commits import parse_commit
+from rowlock.storage.store import NotFound, ObjectStore, PutOutcome
+
+CACHE_COMMITS = 256
+CACHE_BYTES = 16 << 20
+
+
+class TableLog:
+    """The log below one store. Safe to share between threads; every call reads what is there now."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self._cache: OrderedDict[int, Commit] = OrderedDict()
+        self._cached_bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def table(self) -> str:
+        return self.store.root
+
+    def exists(self) -> bool:
+        """Whether there is a log with at least one commit or checkpoint."""
+        return any(f.kind == "commit" or f.is_checkpoint for f in list_log(self.store))
+
+    def latest(self, previous: Snapshot | None = None) -> Snapshot:
+        """The newest snapshot; see Refresh above. Raises TableNotFound, CorruptLog, UnsupportedFeature."""
+        if previous is None:
+            return self._load()
+        commits: list[Commit] = []
+        while (commit := replay.read_commit(self.store, previous.version + len(commits) + 1)) is not None:
+            commits.append(commit)
+        size = self.store.head(names.commit_key(previous.version))
+        if size is None or size != (previous.last_commit_size_bytes or size):
+            self._forget()
+            return self._load()
+        for commit in commits:
+            self._remember(commit)
+        return replay.advance(previous, commits)
+
+    def at(self, version: int) -> Snapshot:
+        """The snapshot of a version; raises VersionNotFound where there is none or it can no longer be built."""
+        if version < 0:
+            raise VersionNotFound(f"there is no version {version}", table=self.table, version=version)
+        return self._load(version)
+
+    def _load(self, version: int | None = None) -> Snapshot:
+        """Lists and replays; once more where the log has changed under our hands, since a clean-up looks like damage for a moment."""
+        seen: list[str] | None = None
+        while True:
+            try:
+                return replay.load(self.store, find_segment(self.store, version))
+            except CorruptLog:
+                now = [file.key for file in list_log(self.store)]
+                if now == seen:
+                    raise
+                seen = now
+
+    def at_timestamp(self, timestamp_ms: int) -> Snapshot:
+        """The newest version that was committed at `timestamp_ms` or before.
+
+        Raises VersionNotFound where the time is before the oldest commit or after the newest one.
+        """
+        times = self.commit_times()
+        if not times:
+            raise TableNotFound("there is no Delta table here", table=self.table)
+        if timestamp_ms < times[0][1] or timestamp_ms > times[-1][1]:
+            span = f"{times[0][1]} (version {times[0][0]}) to {times[-1][1]} (version {times[-1][0]})"
+            raise VersionNotFound(f"time {timestamp_ms} ms is outside of the log, which goes from {span}", table=self.table)
+        return self.at(next(version for version, at in reversed(times) if at <= timestamp_ms))
+
+    def commit_times(self) -> list[tuple[int, int]]:
+        """(version, milliseconds) of every commit in the log, oldest first, never falling.
+
+        The in-commit timestamp where the table has them, else the commit file's time of change, as Delta has it.
+        """
+        out: list[tuple[int, int]] = []
+        stated = self._in_commit_times_from()
+        for file in list_log(self.store):
+            if file.kind != "commit":
+                continue
+            at = file.modified_ms
+            if stated is not None and file.version >= stated and (commit := self.read_commit(file.version)) and commit.info:
+                at = commit.info.timestamp_ms or at
+            out.append((file.version, max(at, out[-1][1] + 1) if out else at))
+        return out
+
+    def _in_commit_times_from(self) -> int | None:
+        snapshot = self.latest()
+        if not snapshot.properties.in_commit_timestamps:
+            return None
+        since = snapshot.metadata.configuration.get("delta.inCommitTimestampEnablementVersion", "0")
+        return int(since) if since.isdigit() else 0
+
+    def read_commit(self, version: int) -> Commit | None:
+        """The commit of a version as it is in the store now; None where its file is not there."""
+        commit = replay.read_commit(self.store, version)
+        if commit is not None:
+            self._remember(commit)
+        return commit
+
+    def commits(self, after: int, through: int) -> list[Commit]:
+        """The commits of versions after < v <= through; raises VersionNotFound where one is not there."""
+        out = []
+        for version in range(after + 1, through + 1):
+            with self._lock:
+                commit = self._cache.get(version)
+            if commit is None and (commit := self.read_commit(version)) is None:
+                raise VersionNotFound(f"the log no longer holds version {version}", table=self.table, version=version)
+            out.append(commit)
+        return out
+
+    def _remember(self, commit: Commit) -> None:
+        if commit.size_bytes > CACHE_BYTES // 4:
+            return
+        with self._lock:
+            if (old := self._cache.pop(commit.version, None)) is not None:
+                self._cached_bytes -= old.size_bytes
+            self._cache[commit.version] = commit
+            self._cached_bytes += commit.size_bytes
+            while len(self._cache) > CACHE_COMMITS or self._cached_bytes > CACHE_BYTES:
+                self._cached_bytes -= self._cache.popitem(last=False)[1].size_bytes
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._cache.clear()
+            self._cached_bytes = 0
+
+    def put(self, version: int, data: bytes) -> PutOutcome:
+        """Tries to be the one that commits `version`: Committed, Lost, or Unknown (then read the log back)."""
+        return self.store.put_if_absent(names.commit_key(version), data)
+
+    def history(self, limit: int | None = None) -> list[Commit]:
+        """The commits that the log still holds, newest first, without their file actions."""
+        versions = [f.version for f in list_log(self.store) if f.kind == "commit"]
+        if not versions:
+            raise TableNotFound("there is no Delta table here", table=self.table)
+        out: list[Commit] = []
+        for version in reversed(versions):
+            if limit is not None and len(out) >= limit:
+                break
+            if (commit := self._head_of_commit(version)) is not None:
+                out.append(commit)
+        return out
+
+    def _head_of_commit(self, version: int) -> Commit | None:
+        try:
+            data = self.store.get(names.commit_key(version))
+        except NotFound:
+            return None
+        lines = [line for line in data.split(b"\n") if not line.lstrip().startswith((b'{"add"', b'{"remove"', b'{"cdc"'))]
+        return parse_commit(version, b"\n".join(lines), self.table)
+
+    def write_checkpoint(self, snapshot: Snapshot) -> None:
+        """Writes a classic checkpoint of the snapshot and points `_last_checkpoint` to it. May raise: no commit depends on it."""
+        write_checkpoint(self.store, snapshot, self.tombstones(snapshot))
+
+    def tombstones(self, snapshot: Snapshot) -> list[RemoveFile]:
+        """The removes up to the snapshot's version that vacuum must still know of: within retention, and not live again."""
+        segment = find_segment(self.store, snapshot.version)
+        horizon = clock.now_ms() - snapshot.properties.deleted_file_retention_ms
+        found: dict[FileKey, RemoveFile] = {}
+        if segment.checkpoint:
+            found = {r.key: r for r in read_checkpoint(self.store, segment.checkpoint, removes_only=True).removes}
+        base = -1 if segment.checkpoint_version is None else segment.checkpoint_version
+        for commit in self.commits(base, snapshot.version):
+            for add in commit.adds:
+                found.pop(add.key, None)
+            found.update((r.key, r) for r in commit.removes)
+        live = snapshot.files.get({path for path, _ in found})
+        alive = {add.key for add in live.values()}
+        return [r for key, r in found.items() if key not in alive and (r.deletion_timestamp_ms or 0) > horizon]
+
+    def maybe_checkpoint(self, snapshot: Snapshot) -> bool:
+        """Writes a checkpoint where the table's interval asks for one at this version; says whether it did."""
+        if snapshot.version <= 0 or snapshot.version % snapshot.properties.checkpoint_interval:
+            return False
+        if self.store.head(names.checkpoint_key(snapshot.version)) is not None:
+            return False
+        self.write_checkpoint(snapshot)
+        return True

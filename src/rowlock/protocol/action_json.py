@@ -1,0 +1,189 @@
+"""One action to and from its JSON object.
+
+Owns the field names of the log.  Unknown fields are dropped, unknown actions are the caller's
+affair; a missing required field raises KeyError or TypeError, which `commits` turns into CorruptLog.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import orjson
+
+from rowlock.protocol import paths
+from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock.protocol.deletion_vector import DeletionVectorDescriptor, StorageType
+
+Json = dict[str, Any]
+
+
+def vector_from(raw: Mapping[str, Any] | None) -> DeletionVectorDescriptor | None:
+    if not raw:
+        return None
+    kind = raw["storageType"]
+    if kind not in ("u", "i", "p"):
+        raise TypeError(f"unknown deletion vector storage type {kind!r}")
+    offset = raw.get("offset")
+    return DeletionVectorDescriptor(
+        cast(StorageType, kind), raw["pathOrInlineDv"], None if offset is None else int(offset), int(raw["sizeInBytes"]), int(raw["cardinality"])
+    )
+
+
+def vector_json(vector: DeletionVectorDescriptor) -> Json:
+    out: Json = {"storageType": vector.storage_type, "pathOrInlineDv": vector.path_or_inline_dv}
+    if vector.offset is not None:
+        out["offset"] = vector.offset
+    return out | {"sizeInBytes": vector.size_bytes, "cardinality": vector.cardinality}
+
+
+def add_from(raw: Json) -> AddFile:
+    stats = raw.get("stats")
+    return AddFile(
+        paths.decode(raw["path"]),
+        raw.get("partitionValues") or {},
+        int(raw["size"]),
+        int(raw.get("modificationTime") or 0),
+        bool(raw.get("dataChange", True)),
+        stats if stats is None or isinstance(stats, str) else orjson.dumps(stats).decode(),
+        vector_from(raw.get("deletionVector")),
+        raw.get("tags"),
+        raw.get("baseRowId"),
+        raw.get("defaultRowCommitVersion"),
+        raw.get("clusteringProvider"),
+        paths.other_spelling(raw["path"]),
+    )
+
+
+def add_json(add: AddFile) -> Json:
+    out: Json = {
+        "path": add.log_path or paths.encode(add.path),
+        "partitionValues": dict(add.partition_values),
+        "size": add.size_bytes,
+        "modificationTime": add.modification_time_ms,
+        "dataChange": add.data_change,
+    }
+    if add.stats is not None:
+        out["stats"] = add.stats
+    _put_file_extras(out, add)
+    if add.clustering_provider is not None:
+        out["clusteringProvider"] = add.clustering_provider
+    return out
+
+
+def remove_from(raw: Json) -> RemoveFile:
+    stats, size, at = raw.get("stats"), raw.get("size"), raw.get("deletionTimestamp")
+    return RemoveFile(
+        path=paths.decode(raw["path"]),
+        deletion_timestamp_ms=None if at is None else int(at),
+        data_change=bool(raw.get("dataChange", True)),
+        extended_file_metadata=raw.get("extendedFileMetadata"),
+        partition_values=raw.get("partitionValues"),
+        size_bytes=None if size is None else int(size),
+        deletion_vector=vector_from(raw.get("deletionVector")),
+        stats=stats if isinstance(stats, str) else None,
+        tags=raw.get("tags"),
+        base_row_id=raw.get("baseRowId"),
+        default_row_commit_version=raw.get("defaultRowCommitVersion"),
+        log_path=paths.other_spelling(raw["path"]),
+    )
+
+
+def remove_json(remove: RemoveFile) -> Json:
+    out: Json = {"path": remove.log_path or paths.encode(remove.path)}
+    if remove.deletion_timestamp_ms is not None:
+        out["deletionTimestamp"] = remove.deletion_timestamp_ms
+    out["dataChange"] = remove.data_change
+    if remove.extended_file_metadata is not None:
+        out["extendedFileMetadata"] = remove.extended_file_metadata
+    if remove.partition_values is not None:
+        out["partitionValues"] = dict(remove.partition_values)
+    if remove.size_bytes is not None:
+        out["size"] = remove.size_bytes
+    if remove.stats is not None:
+        out["stats"] = remove.stats
+    _put_file_extras(out, remove)
+    return out
+
+
+def _put_file_extras(out: Json, file: AddFile | RemoveFile) -> None:
+    if file.tags is not None:
+        out["tags"] = string_values(file.tags)
+    if file.deletion_vector is not None:
+        out["deletionVector"] = vector_json(file.deletion_vector)
+    if file.base_row_id is not None:
+        out["baseRowId"] = file.base_row_id
+    if file.default_row_commit_version is not None:
+        out["defaultRowCommitVersion"] = file.default_row_commit_version
+
+
+def metadata_from(raw: Json) -> Metadata:
+    form, created = raw.get("format") or {}, raw.get("createdTime")
+    return Metadata(
+        id=raw["id"],
+        schema_string=raw["schemaString"],
+        partition_columns=tuple(raw.get("partitionColumns") or ()),
+        configuration=raw.get("configuration") or {},
+        name=raw.get("name"),
+        description=raw.get("description"),
+        format_provider=form.get("provider") or "parquet",
+        format_options=form.get("options") or {},
+        created_time_ms=None if created is None else int(created),
+    )
+
+
+def metadata_json(metadata: Metadata) -> Json:
+    out: Json = {"id": metadata.id}
+    if metadata.name is not None:
+        out["name"] = metadata.name
+    if metadata.description is not None:
+        out["description"] = metadata.description
+    out |= {
+        "format": {"provider": metadata.format_provider, "options": dict(metadata.format_options)},
+        "schemaString": metadata.schema_string,
+        "partitionColumns": list(metadata.partition_columns),
+        "configuration": string_values(metadata.configuration),
+    }
+    if metadata.created_time_ms is not None:
+        out["createdTime"] = metadata.created_time_ms
+    return out
+
+
+def protocol_from(raw: Json) -> Protocol:
+    reader, writer = raw.get("readerFeatures"), raw.get("writerFeatures")
+    return Protocol(
+        int(raw["minReaderVersion"]), int(raw["minWriterVersion"]), None if reader is None else frozenset(reader), None if writer is None else frozenset(writer)
+    )
+
+
+def protocol_json(protocol: Protocol) -> Json:
+    out: Json = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
+    if protocol.reader_features is not None:
+        out["readerFeatures"] = sorted(protocol.reader_features)
+    if protocol.writer_features is not None:
+        out["writerFeatures"] = sorted(protocol.writer_features)
+    return out
+
+
+def txn_from(raw: Json) -> SetTransaction:
+    return SetTransaction(raw["appId"], int(raw["version"]), raw.get("lastUpdated"))
+
+
+def txn_json(txn: SetTransaction) -> Json:
+    out: Json = {"appId": txn.app_id, "version": txn.version}
+    if txn.last_updated_ms is not None:
+        out["lastUpdated"] = txn.last_updated_ms
+    return out
+
+
+def domain_from(raw: Json) -> DomainMetadata:
+    return DomainMetadata(raw["domain"], raw.get("configuration") or "", bool(raw.get("removed")))
+
+
+def domain_json(domain: DomainMetadata) -> Json:
+    return {"domain": domain.domain, "configuration": domain.configuration, "removed": domain.removed}
+
+
+def string_values(values: Mapping[str, Any]) -> dict[str, str]:
+    """The mapping with text for values: a nested value here makes other engines' history fail."""
+    return {key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in values.items() if value is not None}

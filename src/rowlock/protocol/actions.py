@@ -1,0 +1,239 @@
+"""The actions of a commit, as values.
+
+Owns what a line of the log means; `commits` turns bytes into them and back.  Paths are decoded
+(see `paths`).  Pure.  A logical file is known by (path, vector id), and at most one lives per path (I4).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import orjson
+
+from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
+
+__all__ = [
+    "Action",
+    "AddCdcFile",
+    "AddFile",
+    "Commit",
+    "CommitInfo",
+    "DeletionVectorDescriptor",
+    "DomainMetadata",
+    "FileKey",
+    "Metadata",
+    "Protocol",
+    "RemoveFile",
+    "SetTransaction",
+]
+
+FileKey = tuple[str, str | None]
+"""(path, deletion vector id): the identity of a logical file."""
+
+_NUM_RECORDS_FIRST = re.compile(r'^\s*\{\s*"numRecords"\s*:\s*(\d+)\s*[,}]')
+
+
+@dataclass(frozen=True, slots=True)
+class AddFile:
+    """A data file that lives. Its vector, where it has one, marks the rows that do not."""
+
+    path: str
+    partition_values: Mapping[str, str | None] = field(hash=False)
+    size_bytes: int
+    modification_time_ms: int
+    data_change: bool
+    stats: str | None
+    deletion_vector: DeletionVectorDescriptor | None = None
+    tags: Mapping[str, str] | None = field(default=None, hash=False)
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    clustering_provider: str | None = None
+    log_path: str | None = field(default=None, compare=False)
+    """The path as its writer spelled it, where that is not our spelling (see `paths`)."""
+
+    @property
+    def key(self) -> FileKey:
+        return self.path, self.deletion_vector.unique_id if self.deletion_vector else None
+
+    @property
+    def num_records(self) -> int | None:
+        """The physical number of rows, dead ones included; None where the statistics do not say."""
+        if not self.stats:
+            return None
+        if first := _NUM_RECORDS_FIRST.match(self.stats):
+            return int(first[1])
+        value = self.parsed_stats().get("numRecords")
+        return value if isinstance(value, int) else None
+
+    @property
+    def num_live_records(self) -> int | None:
+        """The number of rows that live; None where the statistics do not say."""
+        physical = self.num_records
+        return None if physical is None else physical - (self.deletion_vector.cardinality if self.deletion_vector else 0)
+
+    def parsed_stats(self) -> dict[str, Any]:
+        """The statistics as a dict; empty where there are none or they are damaged (they are hints)."""
+        try:
+            value = orjson.loads(self.stats) if self.stats else {}
+        except orjson.JSONDecodeError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def removed(self, deletion_timestamp_ms: int, data_change: bool) -> RemoveFile:
+        """The remove of exactly this logical file: path and vector as they live now (I4)."""
+        return RemoveFile(
+            path=self.path,
+            deletion_timestamp_ms=deletion_timestamp_ms,
+            data_change=data_change,
+            extended_file_metadata=True,
+            partition_values=self.partition_values,
+            size_bytes=self.size_bytes,
+            deletion_vector=self.deletion_vector,
+            stats=self.stats,
+            tags=self.tags,
+            base_row_id=self.base_row_id,
+            default_row_commit_version=self.default_row_commit_version,
+            log_path=self.log_path,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFile:
+    """A logical file that no longer lives. Partition values and size are there only with `extended_file_metadata`."""
+
+    path: str
+    deletion_timestamp_ms: int | None
+    data_change: bool
+    extended_file_metadata: bool | None = None
+    partition_values: Mapping[str, str | None] | None = field(default=None, hash=False)
+    size_bytes: int | None = None
+    deletion_vector: DeletionVectorDescriptor | None = None
+    stats: str | None = None
+    tags: Mapping[str, str] | None = field(default=None, hash=False)
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    log_path: str | None = field(default=None, compare=False)
+
+    @property
+    def key(self) -> FileKey:
+        return self.path, self.deletion_vector.unique_id if self.deletion_vector else None
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What the table is. `schema_string` is JSON, see `schema`."""
+
+    id: str
+    schema_string: str
+    partition_columns: tuple[str, ...] = ()
+    configuration: Mapping[str, str] = field(default_factory=dict, hash=False)
+    name: str | None = None
+    description: str | None = None
+    format_provider: str = "parquet"
+    format_options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    created_time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What a reader and a writer must know. Feature lists are None below reader 3 and writer 7."""
+
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: frozenset[str] | None = None
+    writer_features: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetTransaction:
+    """How far an application has come."""
+
+    app_id: str
+    version: int
+    last_updated_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DomainMetadata:
+    """A named configuration; `removed` takes it away."""
+
+    domain: str
+    configuration: str
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """Who committed and how, as the writer said: for people, and for the few claims below."""
+
+    raw: Mapping[str, Any] = field(hash=False)
+
+    @property
+    def txn_id(self) -> str | None:
+        return _text(self.raw.get("txnId"))
+
+    @property
+    def operation(self) -> str | None:
+        return _text(self.raw.get("operation"))
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """The in-commit timestamp where there is one, else the writer's clock."""
+        for name in ("inCommitTimestamp", "timestamp"):
+            value = self.raw.get(name)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                return int(value)
+        return None
+
+    @property
+    def is_blind_append(self) -> bool:
+        """True only where the writer said so: absent means that it may have read."""
+        return self.raw.get("isBlindAppend") is True
+
+    @property
+    def rowlock(self) -> dict[str, Any] | None:
+        value = self.raw.get("rowlock")
+        return value if isinstance(value, dict) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class AddCdcFile:
+    """A change data file, kept as it was written."""
+
+    raw: Mapping[str, Any] = field(hash=False)
+
+
+Action: TypeAlias = AddFile | RemoveFile | Metadata | Protocol | SetTransaction | DomainMetadata | AddCdcFile
+"""What a commit may hold besides its commitInfo."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """All actions of one version. `size_bytes` is that of its file."""
+
+    version: int
+    info: CommitInfo | None = None
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    adds: tuple[AddFile, ...] = ()
+    removes: tuple[RemoveFile, ...] = ()
+    txns: tuple[SetTransaction, ...] = ()
+    domains: tuple[DomainMetadata, ...] = ()
+    cdc: tuple[AddCdcFile, ...] = ()
+    size_bytes: int = 0
+
+    @property
+    def txn_id(self) -> str | None:
+        return self.info.txn_id if self.info else None
+
+    @property
+    def paths(self) -> set[str]:
+        """Every path that the commit adds or removes."""
+        return {a.path for a in self.adds} | {r.path for r in self.removes}

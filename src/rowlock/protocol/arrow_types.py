@@ -1,0 +1,95 @@
+"""Between the table's schema and Arrow's: which Arrow type holds a column of which Delta type.
+
+Timestamps are microseconds, with UTC for `timestamp` and without a zone for `timestamp_ntz`.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from rowlock.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, unsupported_type
+
+_TO_ARROW: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_int64, "long"),
+    (pa.types.is_int32, "integer"),
+    (pa.types.is_int16, "short"),
+    (pa.types.is_int8, "byte"),
+    (pa.types.is_uint8, "short"),
+    (pa.types.is_uint16, "integer"),
+    (pa.types.is_uint32, "long"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float16, "float"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_date, "date"),
+    (lambda t: bool(pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t)), "string"),
+    (lambda t: bool(pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t) or pa.types.is_binary_view(t)), "binary"),
+)
+
+
+def to_arrow_type(type_: DataType, *, physical: bool = False) -> pa.DataType:
+    """The Arrow type of a column; `physical` names struct fields as data files do."""
+    if isinstance(type_, PrimitiveType):
+        return _TO_ARROW[type_.name]
+    if isinstance(type_, DecimalType):
+        return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, StructType):
+        return pa.struct([_to_field(f, physical) for f in type_.fields])
+    if isinstance(type_, ArrayType):
+        return pa.list_(pa.field("element", to_arrow_type(type_.element, physical=physical), type_.contains_null))
+    value = pa.field("value", to_arrow_type(type_.value, physical=physical), type_.value_contains_null)
+    return pa.map_(pa.field("key", to_arrow_type(type_.key, physical=physical), False), value)
+
+
+def _to_field(f: StructField, physical: bool) -> pa.Field:
+    return pa.field(f.physical_name if physical else f.name, to_arrow_type(f.type, physical=physical), f.nullable)
+
+
+def to_arrow(schema: StructType, *, physical: bool = False) -> pa.Schema:
+    """The Arrow schema of a table."""
+    return pa.schema([_to_field(f, physical) for f in schema.fields])
+
+
+def from_arrow_type(type_: pa.DataType) -> DataType:
+    """The Delta type that holds values of an Arrow type; raises UnsupportedFeature."""
+    if pa.types.is_dictionary(type_):
+        return from_arrow_type(type_.value_type)
+    for matches, name in _FROM_ARROW:
+        if matches(type_):
+            return PrimitiveType(name)
+    if pa.types.is_timestamp(type_):
+        return PrimitiveType("timestamp" if type_.tz else "timestamp_ntz")
+    if pa.types.is_decimal(type_) and type_.precision <= 38 and 0 <= type_.scale <= type_.precision:
+        return DecimalType(type_.precision, type_.scale)
+    if pa.types.is_struct(type_):
+        return StructType(tuple(_from_field(type_.field(i)) for i in range(type_.num_fields)))
+    if pa.types.is_map(type_):
+        return MapType(from_arrow_type(type_.key_type), from_arrow_type(type_.item_type), type_.item_field.nullable)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        return ArrayType(from_arrow_type(type_.value_type), type_.value_field.nullable)
+    raise unsupported_type(f"{type_} (Arrow)")
+
+
+def _from_field(f: pa.Field) -> StructField:
+    return StructField(f.name, from_arrow_type(f.type), f.nullable)
+
+
+def from_arrow(schema: pa.Schema) -> StructType:
+    """The schema of a new table that holds Arrow rows."""
+    return StructType(tuple(_from_field(f) for f in schema))

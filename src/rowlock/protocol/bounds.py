@@ -1,0 +1,208 @@
+"""What one file is known to hold in one column: from a partition value, or from its statistics.
+
+Every trap of statistics is met here and nowhere else: strings cut short, timestamps cut to
+milliseconds, NaN, missing values, bounds and null counts that a deletion vector has widened (I3).  Pure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rowlock.exceptions import CorruptLog
+from rowlock.protocol import partition_values as partition_text
+from rowlock.protocol.schema import ColumnPath, DataType, DecimalType, PrimitiveType, StructType
+
+_ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
+_MILLISECOND = dt.timedelta(milliseconds=1)
+_INTEGERS = frozenset({"long", "integer", "short", "byte"})
+_FLOATS = frozenset({"float", "double"})
+_EXACT_EVERYWHERE = 1 << 22
+"""Whole numbers up to here are exact in every numeric type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`low` and `high` bound every value that is not null; None where nothing is known on that side.
+
+    `exact`: every value is `low`, which is `high` (a partition value).  `may_be_nan`: NaN, which Spark
+    puts above every number, may be there beyond `high`.
+    """
+
+    type: DataType
+    low: Any
+    high: Any
+    may_be_null: bool
+    may_be_filled: bool
+    exact: bool = False
+    may_be_nan: bool = False
+
+
+def comparable(value: Any, type_: DataType) -> Any:
+    """A value that compares rightly with the bounds of a column of this type; None where that cannot be said.
+
+    Spark widens both sides of a comparison, sometimes through a float: values for which that could
+    make unequal things equal are given up.
+    """
+    if isinstance(type_, DecimalType):
+        return _for_decimal(value, type_)
+    name = type_.name if isinstance(type_, PrimitiveType) else ""
+    if name in _INTEGERS or name in _FLOATS:
+        return _for_number(value, is_float=name in _FLOATS)
+    if name == "boolean":
+        return value if isinstance(value, bool) else None
+    if name == "string":
+        return value if isinstance(value, str) else None
+    if name == "binary":
+        return bytes(value) if isinstance(value, (bytes, bytearray)) else None
+    if name == "date":
+        return value if isinstance(value, dt.date) and not isinstance(value, dt.datetime) else None
+    if name in ("timestamp", "timestamp_ntz") and isinstance(value, dt.datetime):
+        if name == "timestamp":
+            return value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else None
+        return None if value.tzinfo else value
+    return None
+
+
+def _for_decimal(value: Any, type_: DecimalType) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, decimal.Decimal)):
+        return None
+    number = decimal.Decimal(value)
+    if not number.is_finite():
+        return None
+    scale = max(0, -int(number.as_tuple().exponent))
+    whole = max(type_.precision - type_.scale, number.adjusted() + 1)
+    return number if whole + max(scale, type_.scale) <= 38 else None
+
+
+def _for_number(value: Any, *, is_float: bool) -> Any:
+    """Integers and floats as int or Decimal: a long is never compared as a float here."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
+        return None
+    if isinstance(value, decimal.Decimal):
+        if not value.is_finite():
+            return None
+        return decimal.Decimal(float(value)) if is_float else value
+    if isinstance(value, float):
+        if not math.isfinite(value) or (not is_float and abs(value) > _EXACT_EVERYWHERE):
+            return None
+        return decimal.Decimal(value)
+    return None if is_float and abs(value) > _EXACT_EVERYWHERE else value
+
+
+def bounds_of(column: ColumnPath, partition_values: Mapping[str, Any], stats: Mapping[str, Any], schema: StructType) -> Bounds | None:
+    """What is known of a column; None where nothing is."""
+    found = schema.resolve(column)
+    if found is None:
+        return None
+    if len(column) == 1:
+        for name, value in partition_values.items():
+            if name.lower() == column[0].lower():
+                return _of_constant(value, found.type)
+    path = schema.physical_path(column)
+    return None if path is None else _of_stats(path, found.type, stats)
+
+
+def _of_constant(value: Any, type_: DataType) -> Bounds | None:
+    if value is None:
+        return Bounds(type_, None, None, may_be_null=True, may_be_filled=False)
+    typed = comparable(_single(value) if type_ == PrimitiveType("float") else value, type_)
+    return Bounds(type_, typed, typed, may_be_null=False, may_be_filled=True, exact=typed is not None, may_be_nan=typed is None)
+
+
+def _single(value: Any) -> Any:
+    """A number as a 4-byte float holds it: its short text is not it."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        with np.errstate(over="ignore"):
+            return float(np.float32(value))
+    return value
+
+
+def _of_stats(path: ColumnPath, type_: DataType, stats: Mapping[str, Any]) -> Bounds:
+    total, nulls = stats.get("numRecords"), _lookup(stats.get("nullCount"), path)
+    may_be_null = may_be_filled = True
+    if _is_count(nulls):
+        may_be_null = nulls != 0
+        may_be_filled = not (_is_count(total) and nulls == total)
+    low = _typed(_lookup(stats.get("minValues"), path), type_, is_high=False)
+    high = _typed(_lookup(stats.get("maxValues"), path), type_, is_high=True)
+    is_float = isinstance(type_, PrimitiveType) and type_.name in _FLOATS
+    return Bounds(type_, low, high, may_be_null, may_be_filled, may_be_nan=is_float)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _lookup(tree: Any, path: ColumnPath) -> Any:
+    for name in path:
+        if not isinstance(tree, Mapping):
+            return None
+        tree = tree.get(name)
+    return tree
+
+
+def _typed(value: Any, type_: DataType, *, is_high: bool) -> Any:
+    """A bound out of the statistics' JSON, widened where its writer may have cut it; None where it cannot be used."""
+    if value is None:
+        return None
+    if isinstance(type_, DecimalType):
+        return _loose_decimal(value, type_, is_high=is_high)
+    name = type_.name if isinstance(type_, PrimitiveType) else ""
+    if name in _INTEGERS:
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if name in _FLOATS:
+        bound = _single(value) if name == "float" else value
+        if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not math.isfinite(bound):
+            return None
+        return decimal.Decimal(bound)
+    if name == "string" and isinstance(value, str):
+        return _high_string(value) if is_high else value
+    if name in ("date", "timestamp", "timestamp_ntz") and isinstance(value, str):
+        return _typed_time(value, name, is_high=is_high)
+    return None
+
+
+def _loose_decimal(value: Any, type_: DecimalType, *, is_high: bool) -> Any:
+    """A decimal bound; one that went through a float is widened by what a float may lose."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
+        return None
+    try:
+        number = decimal.Decimal(repr(value) if isinstance(value, float) else value)
+    except ArithmeticError:
+        return None
+    if not isinstance(value, float) or type_.precision <= 15 or not number.is_finite():
+        return number if number.is_finite() else None
+    with decimal.localcontext() as context:
+        context.prec = 80
+        slack = abs(number).scaleb(-14) + decimal.Decimal(1).scaleb(-type_.scale)
+        return number + slack if is_high else number - slack
+
+
+def _high_string(value: str) -> str:
+    """A maximum may be a mere prefix, with or without a mark behind it: raised above everything that it begins."""
+    return value.rstrip("\uffff\ufffd\x7f\U0010ffff") + "\U0010ffff" * 4
+
+
+def _typed_time(value: str, name: str, *, is_high: bool) -> Any:
+    has_zone = _ZONE.search(value) is not None
+    if name != "date" and has_zone != (name == "timestamp"):
+        return None  # whose clock it was is not said
+    try:
+        parsed = partition_text.parse(value, PrimitiveType(name))
+    except CorruptLog:
+        return None
+    if name == "date" or parsed is None:
+        return parsed
+    naive = parsed.replace(tzinfo=None)
+    try:
+        return naive + _MILLISECOND if is_high else naive
+    except OverflowError:
+        return None

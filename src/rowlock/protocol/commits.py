@@ -1,0 +1,135 @@
+"""A commit file's bytes: parsed into a `Commit`, and built.
+
+One JSON object a line.  Unknown actions are ignored, as the protocol asks; everything else that
+does not read is damage and is named (I9).  No path is added or removed twice (I4).  commitInfo
+comes first.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import orjson
+
+from rowlock.exceptions import CorruptLog, InvalidInput
+from rowlock.protocol import action_json, names
+from rowlock.protocol.actions import Action, AddCdcFile, AddFile, Commit, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+
+_PARSERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "commitInfo": CommitInfo,
+    "protocol": action_json.protocol_from,
+    "metaData": action_json.metadata_from,
+    "add": action_json.add_from,
+    "remove": action_json.remove_from,
+    "txn": action_json.txn_from,
+    "domainMetadata": action_json.domain_from,
+    "cdc": AddCdcFile,
+}
+_STRING_MAPS = ("operationParameters", "operationMetrics", "tags")
+
+
+def parse_commit(version: int, data: bytes, table: str | None = None) -> Commit:
+    """The commit of these bytes; raises CorruptLog naming table, version and file."""
+    file = names.commit_key(version)
+    found: dict[str, list[Any]] = {name: [] for name in _PARSERS}
+    try:
+        for line in data.split(b"\n"):
+            if not line or line.isspace():
+                continue
+            for name, raw in orjson.loads(line).items():
+                if raw is not None and name in _PARSERS:
+                    found[name].append(_PARSERS[name](raw))
+    except (ValueError, TypeError, KeyError, AttributeError) as e:
+        raise CorruptLog(f"a line of the commit cannot be read: {type(e).__name__}: {e}", table=table, version=version, file=file) from e
+    for name in ("protocol", "metaData"):
+        if len(found[name]) > 1:
+            raise CorruptLog(f"the commit holds {len(found[name])} {name} actions", table=table, version=version, file=file)
+    commit = Commit(
+        version=version,
+        info=next(iter(found["commitInfo"]), None),
+        protocol=next(iter(found["protocol"]), None),
+        metadata=next(iter(found["metaData"]), None),
+        adds=tuple(found["add"]),
+        removes=tuple(found["remove"]),
+        txns=tuple(found["txn"]),
+        domains=tuple(found["domainMetadata"]),
+        cdc=tuple(found["cdc"]),
+        size_bytes=len(data),
+    )
+    if problem := file_problem(commit.adds, commit.removes):
+        raise CorruptLog(problem, table=table, version=version, file=file)
+    return commit
+
+
+def file_problem(adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> str | None:
+    """What breaks I4 in the file actions of one commit, in words; None where nothing does."""
+    added: dict[str, AddFile] = {}
+    for add in adds:
+        if added.setdefault(add.path, add) is not add:
+            return f"the commit adds {add.path} twice"
+    removed: set[str] = set()
+    for remove in removes:
+        if remove.path in removed:
+            return f"the commit removes {remove.path} twice"
+        removed.add(remove.path)
+        if (again := added.get(remove.path)) is not None and again.key == remove.key:
+            return f"the commit adds and removes {remove.path} with the same deletion vector, which readers take differently"
+    return None
+
+
+def serialize_commit(
+    info: CommitInfo,
+    *actions: Action,
+    protocol: Protocol | None = None,
+    metadata: Metadata | None = None,
+    adds: Iterable[AddFile] = (),
+    removes: Iterable[RemoveFile] = (),
+    txns: Iterable[SetTransaction] = (),
+    domains: Iterable[DomainMetadata] = (),
+    cdc: Iterable[AddCdcFile] = (),
+) -> bytes:
+    """The bytes of a commit file, commitInfo first; raises InvalidInput where I4 or the protocol would be broken.
+
+    Actions come in any order, as they are or by name, and are written in a fixed one.
+    """
+    given = [*actions, *(a for a in (protocol, metadata) if a is not None), *txns, *domains, *removes, *adds, *cdc]
+    found: dict[type[Action], list[Any]] = {kind: [a for a in given if type(a) is kind] for kind in _WRITERS}
+    if problem := _problem(found):
+        raise InvalidInput(problem)
+    lines: list[dict[str, Any]] = [{"commitInfo": _info_json(info)}]
+    for kind, (name, to_json) in _WRITERS.items():
+        lines += [{name: to_json(action)} for action in found[kind]]
+    return b"\n".join(orjson.dumps(line) for line in lines) + b"\n"
+
+
+_WRITERS: dict[type[Action], tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    Protocol: ("protocol", action_json.protocol_json),
+    Metadata: ("metaData", action_json.metadata_json),
+    SetTransaction: ("txn", action_json.txn_json),
+    DomainMetadata: ("domainMetadata", action_json.domain_json),
+    RemoveFile: ("remove", action_json.remove_json),
+    AddFile: ("add", action_json.add_json),
+    AddCdcFile: ("cdc", lambda cdc: dict(cdc.raw)),
+}
+
+
+def _problem(found: dict[type[Action], list[Any]]) -> str | None:
+    if len(found[Protocol]) > 1 or len(found[Metadata]) > 1:
+        return "a commit may hold one protocol and one metaData"
+    if len({t.app_id for t in found[SetTransaction]}) < len(found[SetTransaction]):
+        return "a commit may hold one txn for each appId"
+    if len({d.domain for d in found[DomainMetadata]}) < len(found[DomainMetadata]):
+        return "a commit may hold one domainMetadata for each domain"
+    return file_problem(found[AddFile], found[RemoveFile])
+
+
+def _info_json(info: CommitInfo) -> dict[str, Any]:
+    """commitInfo with text in the maps where other engines expect text."""
+    raw = dict(info.raw)
+    for name in _STRING_MAPS:
+        if isinstance(raw.get(name), dict):
+            raw[name] = action_json.string_values(raw[name])
+    if "userMetadata" in raw and not isinstance(raw["userMetadata"], (str, type(None))):
+        raise InvalidInput("userMetadata must be one string")
+    return raw

@@ -1,0 +1,180 @@
+"""Deletion vectors: which rows of a data file are dead, as bytes, as text and as a set of positions.
+
+Owns the descriptor, both Roaring forms, the vector file's layout and its checksums.  Reads and
+writes nothing by itself.  A damaged vector raises CorruptLog and is never taken for an empty one (I5, I9).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from pyroaring import BitMap, BitMap64
+
+from rowlock.exceptions import CorruptLog
+from rowlock.protocol import paths
+
+StorageType = Literal["u", "i", "p"]
+
+MAGIC_PORTABLE = 1681511377
+MAGIC_NATIVE = 1681511376
+FILE_FORMAT_VERSION = 1
+INLINE_LIMIT_BYTES = 1024
+
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_DIGIT = {c: i for i, c in enumerate(_ALPHABET)}
+_UUID_CHARACTERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVectorDescriptor:
+    """Where a vector is: `u` a file below the table's root, `p` a file anywhere, `i` in the log itself."""
+
+    storage_type: StorageType
+    path_or_inline_dv: str
+    offset: int | None
+    size_bytes: int
+    cardinality: int
+
+    @property
+    def unique_id(self) -> str:
+        """The second half of a logical file's identity."""
+        at = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline_dv}{at}"
+
+    @property
+    def is_inline(self) -> bool:
+        return self.storage_type == "i"
+
+    @property
+    def path(self) -> str | None:
+        """The decoded path of the vector's file, relative to the root for `u`; None for an inline one."""
+        if self.storage_type == "i":
+            return None
+        if self.storage_type == "p":
+            return paths.decode(self.path_or_inline_dv)
+        prefix, text = self.path_or_inline_dv[:-_UUID_CHARACTERS], self.path_or_inline_dv[-_UUID_CHARACTERS:]
+        return file_path(UUID(bytes=z85_decode(text, 16)), prefix)
+
+
+def file_path(uuid: UUID, prefix: str = "") -> str:
+    """The path, relative to the root, of the vector file with this id."""
+    return (f"{prefix}/" if prefix else "") + f"deletion_vector_{uuid}.bin"
+
+
+def z85_encode(data: bytes) -> str:
+    """Z85 text of bytes, padded with zeros to a multiple of 4."""
+    padded = data + b"\0" * (-len(data) % 4)
+    out: list[str] = []
+    for (word,) in struct.iter_unpack(">I", padded):
+        digits = []
+        for _ in range(5):
+            word, digit = divmod(word, 85)
+            digits.append(_ALPHABET[digit])
+        out.extend(reversed(digits))
+    return "".join(out)
+
+
+def z85_decode(text: str, size_bytes: int) -> bytes:
+    """The first `size_bytes` bytes that a Z85 text stands for."""
+    if len(text) % 5 or len(text) // 5 * 4 < size_bytes:
+        raise CorruptLog(f"a Z85 text of {len(text)} characters cannot hold {size_bytes} bytes")
+    words = []
+    try:
+        for i in range(0, len(text), 5):
+            word = 0
+            for c in text[i : i + 5]:
+                word = word * 85 + _DIGIT[c]
+            words.append(word)
+        return struct.pack(f">{len(words)}I", *words)[:size_bytes]
+    except (KeyError, struct.error) as e:
+        raise CorruptLog("a text in the log is not Z85") from e
+
+
+def serialize(vector: BitMap64) -> bytes:
+    """The vector in the portable 64-bit Roaring form, behind its magic number."""
+    compact = BitMap64(vector)
+    compact.run_optimize()
+    return struct.pack("<i", MAGIC_PORTABLE) + compact.serialize()
+
+
+def deserialize(data: bytes) -> BitMap64:
+    """The vector of bytes in either Roaring form; raises CorruptLog."""
+    if len(data) < 12:
+        raise CorruptLog(f"a deletion vector of {len(data)} bytes is too short")
+    (magic,) = struct.unpack_from("<i", data)
+    try:
+        if magic == MAGIC_PORTABLE:
+            return BitMap64.deserialize(data[4:])
+        if magic == MAGIC_NATIVE:
+            return _deserialize_native(data)
+    except CorruptLog:
+        raise
+    except Exception as e:  # pyroaring raises several kinds for damage
+        raise CorruptLog("a deletion vector is damaged") from e
+    raise CorruptLog(f"a deletion vector has the unknown magic number {magic}")
+
+
+def _deserialize_native(data: bytes) -> BitMap64:
+    """The older form: a count, then 32-bit bitmaps with their sizes; the n-th holds the values with high word n."""
+    (count,) = struct.unpack_from("<i", data, 4)
+    at, out = 8, BitMap64()
+    for high in range(count):
+        (size,) = struct.unpack_from("<i", data, at)
+        if size < 0 or at + 4 + size > len(data):
+            raise CorruptLog("a deletion vector ends early")
+        low = BitMap.deserialize(data[at + 4 : at + 4 + size])
+        out |= BitMap64((high << 32) + v for v in low) if high else BitMap64(low)
+        at += 4 + size
+    return out
+
+
+def inline(vector: BitMap64, *, limit_bytes: int = INLINE_LIMIT_BYTES) -> DeletionVectorDescriptor | None:
+    """A descriptor that holds the vector itself, or None where it takes more than `limit_bytes`."""
+    data = serialize(vector)
+    return None if len(data) > limit_bytes else DeletionVectorDescriptor("i", z85_encode(data), None, len(data), len(vector))
+
+
+def read_inline(descriptor: DeletionVectorDescriptor) -> BitMap64:
+    """The vector that an inline descriptor holds."""
+    return _checked(deserialize(z85_decode(descriptor.path_or_inline_dv, descriptor.size_bytes)), descriptor)
+
+
+def read_from_file(descriptor: DeletionVectorDescriptor, body: bytes) -> BitMap64:
+    """The vector that `descriptor` names in the bytes of its whole file; checks size, checksum and cardinality."""
+    if not body or body[0] != FILE_FORMAT_VERSION:
+        raise CorruptLog("the deletion vector file has an unknown format version", file=descriptor.path)
+    at, size = descriptor.offset or 0, descriptor.size_bytes
+    if at + 8 + size > len(body):
+        raise CorruptLog("the deletion vector file ends early", file=descriptor.path)
+    (stored_size,) = struct.unpack_from(">i", body, at)
+    data = body[at + 4 : at + 4 + size]
+    (crc,) = struct.unpack_from(">I", body, at + 4 + size)
+    if stored_size != size or crc != zlib.crc32(data):
+        raise CorruptLog("the deletion vector's size or checksum is wrong", file=descriptor.path)
+    return _checked(deserialize(data), descriptor)
+
+
+def _checked(vector: BitMap64, descriptor: DeletionVectorDescriptor) -> BitMap64:
+    if len(vector) != descriptor.cardinality:
+        raise CorruptLog(f"the deletion vector has {len(vector)} rows, the log says {descriptor.cardinality}", file=descriptor.path)
+    return vector
+
+
+def pack_vectors(vectors: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int]]]:
+    """The body of one file with all vectors, and each one's (offset, size in bytes) for its descriptor."""
+    body, places = bytearray([FILE_FORMAT_VERSION]), []
+    for vector in vectors:
+        data = serialize(vector)
+        places.append((len(body), len(data)))
+        body += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    return bytes(body), places
+
+
+def on_disk(uuid: UUID, place: tuple[int, int], cardinality: int, prefix: str = "") -> DeletionVectorDescriptor:
+    """The descriptor of a vector in the file with id `uuid`, at a place that `pack_vectors` gave."""
+    return DeletionVectorDescriptor("u", prefix + z85_encode(uuid.bytes), place[0], place[1], cardinality)

@@ -1,0 +1,138 @@
+"""Which table features this version can read and which it can write, and the refusal of the rest by name (I9).
+
+Reading and writing are judged apart.  A feature that hinders only where it is in use (a check
+constraint, a change feed) does not hinder a table that merely lists it.  Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from rowlock.exceptions import UnsupportedFeature
+from rowlock.protocol.actions import Metadata, Protocol
+from rowlock.protocol.schema import StructType, parse_schema
+
+MAX_READER_VERSION = 3
+MAX_WRITER_VERSION = 7
+
+READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"})
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "domainMetadata", "clustering", "vacuumProtocolCheck"})
+
+_LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (2, ("appendOnly", "invariants")),
+    (3, ("checkConstraints",)),
+    (4, ("changeDataFeed", "generatedColumns")),
+    (5, ("columnMapping",)),
+    (6, ("identityColumns",)),
+)
+ActiveTest = Callable[[Metadata, StructType], bool]
+
+
+def _property_on(name: str) -> ActiveTest:
+    return lambda metadata, schema: metadata.configuration.get(name, "").strip().lower() == "true"
+
+
+def _field_key(prefix: str) -> ActiveTest:
+    return lambda metadata, schema: any(key.startswith(prefix) for _, f in schema.all_fields() for key in f.metadata)
+
+
+def _has_constraints(metadata: Metadata, schema: StructType) -> bool:
+    return any(re.match(r"delta\.constraints\.", key, re.IGNORECASE) for key in metadata.configuration)
+
+
+def _maps_columns(metadata: Metadata, schema: StructType) -> bool:
+    return column_mapping_mode(metadata.configuration) != "none"
+
+
+_HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
+    "checkConstraints": _has_constraints,
+    "generatedColumns": _field_key("delta.generationExpression"),
+    "changeDataFeed": _property_on("delta.enableChangeDataFeed"),
+    "columnMapping": _maps_columns,
+    "identityColumns": _field_key("delta.identity."),
+    "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
+    "inCommitTimestamp": _property_on("delta.enableInCommitTimestamps"),
+    "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps"),
+    "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
+}
+
+
+def column_mapping_mode(configuration: Mapping[str, str]) -> str:
+    """`none`, `name` or `id`."""
+    return configuration.get("delta.columnMapping.mode", "none").strip().lower() or "none"
+
+
+def reader_features(protocol: Protocol) -> frozenset[str]:
+    """The features that a reader must know, legacy versions spelled out."""
+    if protocol.min_reader_version >= 3:
+        return protocol.reader_features or frozenset()
+    return frozenset({"columnMapping"}) if protocol.min_reader_version == 2 else frozenset()
+
+
+def writer_features(protocol: Protocol) -> frozenset[str]:
+    """The features that a writer must know, legacy versions spelled out."""
+    if protocol.min_writer_version >= 7:
+        return protocol.writer_features or frozenset()
+    return frozenset(name for version, added in _LEGACY_WRITER if protocol.min_writer_version >= version for name in added)
+
+
+def vectors_allowed(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether new deletion vectors may be written: the feature is there and the property is on."""
+    has_feature = "deletionVectors" in reader_features(protocol) and "deletionVectors" in writer_features(protocol)
+    return has_feature and _property_on("delta.enableDeletionVectors")(metadata, StructType(()))
+
+
+def check_readable(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
+    """Raises UnsupportedFeature, access 'read', naming what this version cannot read."""
+    if protocol.min_reader_version > MAX_READER_VERSION:
+        raise _refusal(f"reader version {protocol.min_reader_version}", "read", table)
+    for name in sorted(reader_features(protocol) - READABLE):
+        raise _refusal(name, "read", table)
+    if metadata.format_provider.lower() != "parquet":
+        raise _refusal(f"data format {metadata.format_provider}", "read", table)
+    if column_mapping_mode(metadata.configuration) not in ("none", "name", "id"):
+        raise _refusal(f"column mapping mode {column_mapping_mode(metadata.configuration)}", "read", table)
+
+
+def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
+    """Raises UnsupportedFeature, access 'write' (or 'read'), naming what hinders writing this table."""
+    check_readable(protocol, metadata, table)
+    if protocol.min_writer_version > MAX_WRITER_VERSION:
+        raise _refusal(f"writer version {protocol.min_writer_version}", "write", table)
+    schema = parse_schema(metadata.schema_string, table)
+    for name in sorted((writer_features(protocol) | reader_features(protocol)) - WRITABLE):
+        if name not in _HINDERS_WHEN_ACTIVE:
+            raise _refusal(name, "write", table)
+    for name, is_active in _HINDERS_WHEN_ACTIVE.items():
+        if is_active(metadata, schema):
+            raise _refusal(name, "write", table)
+    for path, f in schema.all_fields():
+        if "delta.invariants" in f.metadata:
+            raise _refusal(f"invariants (an expression on column {'.'.join(path)})", "write", table)
+
+
+def _refusal(feature: str, access: str, table: str | None) -> UnsupportedFeature:
+    return UnsupportedFeature(f"this version of Rowlock cannot {access} tables with {feature}", feature=feature, access=access, table=table)
+
+
+def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = False) -> Protocol:
+    """The protocol of a table made with these properties, as delta-spark 4.x writes it."""
+    reader: set[str] = set()
+    writer: set[str] = set()
+    if configuration.get("delta.enableDeletionVectors", "").strip().lower() == "true":
+        reader.add("deletionVectors")
+        writer.add("deletionVectors")
+    if clustered:
+        writer |= {"clustering", "domainMetadata"}
+    for key, value in configuration.items():
+        if key.startswith("delta.feature.") and value in ("supported", "enabled"):
+            name = key[len("delta.feature.") :]
+            if name not in WRITABLE:
+                raise _refusal(name, "write", None)
+            writer.add(name)
+            reader |= {name} & READABLE
+    if not writer:
+        return Protocol(1, 2)
+    features = frozenset(writer | {"invariants", "appendOnly"})
+    return Protocol(3, 7, frozenset(reader), features) if reader else Protocol(1, 7, None, features)

@@ -1,0 +1,105 @@
+"""Paths of data files: between the log's URIs, real file names and what Spark reports. The only place that knows how.
+
+A path in the log is a URI: decoded once it is the real name of the file, relative to the table's
+root or absolute.  Everything in Rowlock but the bytes of the log holds decoded paths, so that two
+spellings of one file are one key (I4).  A real name may itself hold `%`: the directory `a%3Ab` is
+`a%253Ab` in the log.  Never decode twice.  delta-spark compares the log's own spellings: a remove that
+spells its file otherwise than its add did doubles rows there, so another writer's spelling is kept.  Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from rowlock.exceptions import InvalidInput
+
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]*:/")
+PLAIN = r"^[A-Za-z0-9_\-!.~'()*@&=+$,;/]*$"
+"""Matches paths that the log spells as they are."""
+_PLAIN = re.compile(PLAIN)
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*:@&=+$,;/")
+_HIVE_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")
+NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
+
+
+def decode(log_path: str) -> str:
+    """The real file name of a path as the log spells it."""
+    return unquote(log_path) if "%" in log_path else log_path
+
+
+def encode(path: str) -> str:
+    """How Rowlock spells a decoded path in the log: pure ASCII, as RFC 3986 has it.
+
+    Characters that are illegal in a URI's path are escaped, `%` always.  Letters beyond ASCII are escaped
+    too, which Java's URI does not do: delta-rs spells them so in its removes whatever the add said.
+    """
+    if _PLAIN.match(path):
+        return path
+    scheme = _SCHEME.match(path)
+    head = scheme.group() if scheme else ""
+    body = "".join(map(_encode_character, path[len(head) :]))
+    if not scheme:  # a colon in the first segment of a relative path would read as a scheme
+        first, slash, rest = body.partition("/")
+        body = first.replace(":", "%3A") + slash + rest
+    return head + body
+
+
+def _encode_character(c: str) -> str:
+    if c in _LEGAL:
+        return c
+    return "".join(f"%{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
+
+
+def other_spelling(log_path: str) -> str | None:
+    """The log's path where another writer spells it otherwise than `encode` would; None where it is the same."""
+    return None if _PLAIN.match(log_path) or encode(decode(log_path)) == log_path else log_path
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a decoded path names a file by itself, outside of the table's root or inside it."""
+    return path.startswith("/") or _SCHEME.match(path) is not None
+
+
+def strip_scheme(uri_or_path: str) -> str:
+    """A local path out of `file:/a`, `file:///a` or `/a`; other schemes stay as they are."""
+    if uri_or_path[:5].lower() == "file:":
+        return "/" + uri_or_path[5:].lstrip("/")
+    return uri_or_path
+
+
+def join(root: str, path: str) -> str:
+    """The full place of a decoded path of a table at `root` (a local path or a URI)."""
+    return strip_scheme(path) if is_absolute(path) else f"{root.rstrip('/')}/{path}"
+
+
+def relative_to(root: str, full: str) -> str:
+    """A decoded full path relative to the root where it lies below it, else as it is."""
+    base, place = strip_scheme(root).rstrip("/") + "/", strip_scheme(full)
+    return place[len(base) :] if place.startswith(base) else place
+
+
+def from_spark_file_path(file_path: str, root: str) -> str:
+    """The decoded path, relative to the table, of what Spark's `_metadata.file_path` says.
+
+    Spark gives a URI of the whole place; its decoded form is the real name, as for the log's paths.
+    `root` is the table's root, decoded.
+    """
+    return relative_to(root, decode(file_path))
+
+
+def check_key(key: str) -> str:
+    """A storage key: relative, with `/`, without `..`; raises InvalidInput for anything that could leave the table's folder."""
+    if not key or key.startswith("/") or _SCHEME.match(key) or "\\" in key or "\0" in key or any(part in ("..", ".", "") for part in key.split("/")):
+        raise InvalidInput(f"{key!r} is not a place inside of a table's folder")
+    return key
+
+
+def partition_directory(partition_values: Mapping[str, str | None]) -> str:
+    """The folder, relative to the root, that files of these partition values are put in by custom (`a=1/b=x`); '' without any."""
+    return "/".join(f"{_hive(name)}={NULL_DIRECTORY if not value else _hive(value)}" for name, value in partition_values.items())
+
+
+def _hive(text: str) -> str:
+    return "".join(f"%{ord(c):02X}" if c in _HIVE_ESCAPED or ord(c) < 0x20 else c for c in text)

@@ -1,0 +1,218 @@
+"""Table properties: typed, with their defaults, and checked when they are set.
+
+Owns the names and allowed values of `delta.*` and `rowlock.*`.  Unknown names under either prefix
+are refused, others are free.  Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from rowlock.exceptions import InvalidInput
+
+OnConflict = Literal["repair", "rerun", "fail", "lockless"]
+Isolation = Literal["serializable", "write_serializable", "snapshot"]
+Granularity = Literal["row", "file"]
+Lock = Literal["none", "writes", "table", "partition", "auto"]
+
+KNOBS: dict[str, tuple[str, ...]] = {
+    "rowlock.onConflict": ("repair", "rerun", "fail", "lockless"),
+    "rowlock.isolation": ("serializable", "write_serializable", "snapshot"),
+    "rowlock.granularity": ("row", "file"),
+    "rowlock.lock": ("none", "writes", "table", "partition", "auto"),
+}
+SUPPORTED_KNOBS: dict[str, tuple[str, ...]] = {
+    "rowlock.onConflict": ("repair", "fail"),
+    "rowlock.isolation": ("serializable",),
+    "rowlock.granularity": ("row", "file"),
+    "rowlock.lock": ("none",),
+}
+"""What of KNOBS this version carries out; the first value is the default."""
+
+_BOOLEAN_NAMES = """
+    appendOnly autoOptimize autoOptimize.optimizeWrite checkpoint.writeStatsAsJson checkpoint.writeStatsAsStruct enableChangeDataFeed
+    enableDeletionVectors enableExpiredLogCleanup enableFullRetentionRollback enableIcebergCompatV1 enableIcebergCompatV2 enableIcebergCompatV3
+    enableIcebergWriterCompatV1 enableInCommitTimestamps enableRowTracking enableTypeWidening randomizeFilePrefixes rowTrackingSuspended
+    enableVariantShredding enableMaterializePartitionColumnsFeature writePartitionColumnsToParquet ignoreProtocolDefaults
+"""
+_BOOLEANS = frozenset(f"delta.{name}" for name in _BOOLEAN_NAMES.split())
+_INTEGERS: dict[str, int] = {
+    "delta.checkpointInterval": 1,
+    "delta.dataSkippingNumIndexedCols": -1,
+    "delta.minReaderVersion": 1,
+    "delta.minWriterVersion": 1,
+    "delta.randomPrefixLength": 1,
+    "delta.columnMapping.maxColumnId": 0,
+    "delta.sampling.maxFiles": 0,
+    "delta.inCommitTimestampEnablementVersion": 0,
+    "delta.inCommitTimestampEnablementTimestamp": 0,
+    "delta.requireCheckpointProtectionBeforeVersion": 0,
+    "delta.dataSkippingStringPrefixLength": 0,
+}
+_INTERVAL_NAMES = """
+    logRetentionDuration deletedFileRetentionDuration setTransactionRetentionDuration sampleRetentionDuration checkpointRetentionDuration
+    dropFeatureTruncateHistory.retentionDuration
+"""
+_INTERVALS = frozenset(f"delta.{name}" for name in _INTERVAL_NAMES.split())
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "delta.columnMapping.mode": ("none", "name", "id"),
+    "delta.checkpointPolicy": ("classic", "v2"),
+    "delta.isolationLevel": ("Serializable", "WriteSerializable", "SnapshotIsolation"),
+}
+_FREE = frozenset(
+    {
+        "delta.dataSkippingStatsColumns",
+        "delta.targetFileSize",
+        "delta.tuneFileSizesForRewrites",
+        "delta.universalFormat.enabledFormats",
+        "delta.universalFormat.config",
+        "delta.autoOptimize.autoCompact",
+        "delta.compatibility.symlinkFormatManifest.enabled",
+        "delta.parquet.compression.codec",
+        "delta.parquet.format.version",
+        "delta.rowTracking.materializedRowIdColumnName",
+        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        "delta.coordinatedCommits.commitCoordinator-preview",
+        "delta.coordinatedCommits.commitCoordinatorConf-preview",
+        "delta.coordinatedCommits.tableConf-preview",
+    }
+)
+_FREE_PREFIXES = ("delta.constraints.", "delta.feature.")
+
+_MS = {"microsecond": 0.001, "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
+_INTERVAL_PART = re.compile(r"(-?\d+)\s+([a-z]+?)s?(?=\s|$)")
+
+
+def interval_ms(text: str) -> int:
+    """Milliseconds of an interval such as `interval 30 days` or `2 hours 5 minutes`; raises ValueError."""
+    body = text.strip().lower().removeprefix("interval").strip()
+    parts = _INTERVAL_PART.findall(body)
+    if not parts or _INTERVAL_PART.sub("", body).strip() or any(unit not in _MS for _, unit in parts):
+        raise ValueError(f"{text!r} is not an interval")
+    return int(sum(int(count) * _MS[unit] for count, unit in parts))
+
+
+def validate_properties(properties: Mapping[str, str], table: str | None = None) -> None:
+    """Raises InvalidInput, naming the property, its value and the allowed ones, for the first that cannot be set."""
+    for name, value in properties.items():
+        if allowed := _problem(name, str(value)):
+            raise InvalidInput(f"property {name} = {value!r} is not possible: {allowed}", table=table)
+
+
+def _problem(name: str, value: str) -> str | None:
+    lowered = name.lower()
+    if lowered.startswith("rowlock."):
+        if name not in KNOBS:
+            return f"there is no such property; known are {', '.join(KNOBS)}"
+        if value not in SUPPORTED_KNOBS[name]:
+            planned = " (a later version will know it)" if value in KNOBS[name] else ""
+            return f"allowed are {', '.join(SUPPORTED_KNOBS[name])}{planned}"
+        return None
+    if not lowered.startswith("delta.") or lowered.startswith(_FREE_PREFIXES):
+        return None
+    return _delta_problem(name, value)
+
+
+def _delta_problem(name: str, value: str) -> str | None:
+    known = {n.lower(): n for n in (*_BOOLEANS, *_INTEGERS, *_INTERVALS, *_CHOICES, *_FREE)}
+    spelled = known.get(name.lower())
+    if spelled is None:
+        return "Delta knows no property of this name"
+    if spelled in _BOOLEANS and value.strip().lower() not in ("true", "false"):
+        return "allowed are true, false"
+    if spelled in _INTEGERS and not (re.fullmatch(r"-?\d+", value.strip()) and int(value) >= _INTEGERS[spelled]):
+        return f"a whole number of at least {_INTEGERS[spelled]} is needed"
+    if spelled in _CHOICES and value not in _CHOICES[spelled]:
+        return f"allowed are {', '.join(_CHOICES[spelled])}"
+    if spelled in _INTERVALS:
+        try:
+            interval_ms(value)
+        except ValueError:
+            return "an interval such as 'interval 30 days' is needed"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperties:
+    """Typed access; a value that does not read gives the default, since others may have written it."""
+
+    configuration: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def _boolean(self, name: str, default: bool) -> bool:
+        return {"true": True, "false": False}.get(self.configuration.get(name, "").strip().lower(), default)
+
+    def _integer(self, name: str, default: int) -> int:
+        value = self.configuration.get(name, "").strip()
+        return int(value) if re.fullmatch(r"-?\d+", value) and int(value) >= _INTEGERS[name] else default
+
+    def _interval(self, name: str, default: str) -> int:
+        try:
+            return interval_ms(self.configuration.get(name, default))
+        except ValueError:
+            return interval_ms(default)
+
+    @property
+    def deletion_vectors(self) -> bool:
+        return self._boolean("delta.enableDeletionVectors", False)
+
+    @property
+    def append_only(self) -> bool:
+        return self._boolean("delta.appendOnly", False)
+
+    @property
+    def checkpoint_interval(self) -> int:
+        return self._integer("delta.checkpointInterval", 10)
+
+    @property
+    def in_commit_timestamps(self) -> bool:
+        return self._boolean("delta.enableInCommitTimestamps", False)
+
+    @property
+    def num_indexed_columns(self) -> int:
+        """How many leaf columns have statistics; -1 means all."""
+        return self._integer("delta.dataSkippingNumIndexedCols", 32)
+
+    @property
+    def stats_columns(self) -> tuple[str, ...] | None:
+        """The columns that have statistics where they are listed by name; they replace the count."""
+        value = self.configuration.get("delta.dataSkippingStatsColumns")
+        if value is None:
+            return None
+        return tuple(part.strip().strip("`") for part in value.split(",") if part.strip())
+
+    @property
+    def log_retention_ms(self) -> int:
+        return self._interval("delta.logRetentionDuration", "interval 30 days")
+
+    @property
+    def deleted_file_retention_ms(self) -> int:
+        return self._interval("delta.deletedFileRetentionDuration", "interval 1 week")
+
+    @property
+    def column_mapping_mode(self) -> str:
+        return self.configuration.get("delta.columnMapping.mode", "none").strip().lower() or "none"
+
+    def _knob(self, name: str) -> str:
+        value = self.configuration.get(name, SUPPORTED_KNOBS[name][0])
+        if value not in SUPPORTED_KNOBS[name]:
+            raise InvalidInput(f"the table's property {name} = {value!r} is not supported: allowed are {', '.join(SUPPORTED_KNOBS[name])}")
+        return value
+
+    @property
+    def on_conflict(self) -> OnConflict:
+        return cast(OnConflict, self._knob("rowlock.onConflict"))
+
+    @property
+    def isolation(self) -> Isolation:
+        return cast(Isolation, self._knob("rowlock.isolation"))
+
+    @property
+    def granularity(self) -> Granularity:
+        return cast(Granularity, self._knob("rowlock.granularity"))
+
+    @property
+    def lock(self) -> Lock:
+        return cast(Lock, self._knob("rowlock.lock"))

@@ -1,0 +1,248 @@
+"""The table's schema as light values: from and to the log's JSON, to and from Arrow.
+
+Owns the types that this version knows; others are refused by name (I9).  Column names are compared
+without regard to case.  Pure (pyarrow is used for its types only).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import orjson
+
+from rowlock.exceptions import CorruptLog, SchemaMismatch, UnsupportedFeature
+
+PRIMITIVES = frozenset(("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp", "timestamp_ntz"))
+ColumnPath = tuple[str, ...]
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+COLUMN_ID = "delta.columnMapping.id"
+
+_DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
+_INVALID_CHARACTERS = frozenset(" ,;{}()\n\t=")
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveType:
+    """A type without parts, by the log's name for it; a decimal has its own class."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    precision: int
+    scale: int
+
+    @property
+    def name(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    element: DataType
+    contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    key: DataType
+    value: DataType
+    value_contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    name: str
+    type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def physical_name(self) -> str:
+        """The name in data files, statistics and partition values."""
+        value = self.metadata.get(PHYSICAL_NAME)
+        return value if isinstance(value, str) else self.name
+
+    @property
+    def column_id(self) -> int | None:
+        value = self.metadata.get(COLUMN_ID)
+        return value if isinstance(value, int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    fields: tuple[StructField, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    def find(self, name: str) -> StructField | None:
+        """The field of this name in any case, an exact match first."""
+        folded = name.lower()
+        return next((f for f in self.fields if f.name == name), None) or next((f for f in self.fields if f.name.lower() == folded), None)
+
+    def resolve(self, path: Sequence[str]) -> StructField | None:
+        """The field at a path of names through structs, in any case."""
+        struct: DataType = self
+        found: StructField | None = None
+        for name in path:
+            found = struct.find(name) if isinstance(struct, StructType) else None
+            if found is None:
+                return None
+            struct = found.type
+        return found
+
+    def physical_path(self, path: Sequence[str]) -> ColumnPath | None:
+        """The names under which statistics hold a column; None where there is no such column."""
+        struct: DataType = self
+        out: list[str] = []
+        for name in path:
+            found = struct.find(name) if isinstance(struct, StructType) else None
+            if found is None:
+                return None
+            out.append(found.physical_name)
+            struct = found.type
+        return tuple(out)
+
+    def leaves(self) -> Iterator[tuple[ColumnPath, StructField]]:
+        """Every column that is no struct, with its path of logical names, in order."""
+        for f in self.fields:
+            if isinstance(f.type, StructType):
+                for path, leaf in f.type.leaves():
+                    yield (f.name, *path), leaf
+            else:
+                yield (f.name,), f
+
+    def all_fields(self) -> Iterator[tuple[ColumnPath, StructField]]:
+        """Every field at any depth, inside of arrays and maps too."""
+        for f in self.fields:
+            yield (f.name,), f
+            for path, inner in _inner_fields(f.type):
+                yield (f.name, *path), inner
+
+
+DataType: TypeAlias = PrimitiveType | DecimalType | ArrayType | MapType | StructType
+
+
+def _inner_fields(type_: DataType) -> Iterator[tuple[ColumnPath, StructField]]:
+    if isinstance(type_, StructType):
+        yield from type_.all_fields()
+    elif isinstance(type_, ArrayType):
+        yield from ((("element", *path), f) for path, f in _inner_fields(type_.element))
+    elif isinstance(type_, MapType):
+        yield from ((("key", *path), f) for path, f in _inner_fields(type_.key))
+        yield from ((("value", *path), f) for path, f in _inner_fields(type_.value))
+
+
+def parse_schema(schema_string: str, table: str | None = None) -> StructType:
+    """The schema of a `schemaString` (Spark's `df.schema.json()` has the same form).
+
+    Raises UnsupportedFeature for a type that this version does not know, CorruptLog where the text is no schema.
+    """
+    try:
+        parsed = _type_from(orjson.loads(schema_string), table)
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as e:
+        raise CorruptLog(f"the table's schema cannot be read: {e}", table=table) from e
+    if not isinstance(parsed, StructType):
+        raise CorruptLog("the table's schema is not a struct", table=table)
+    return parsed
+
+
+def _type_from(raw: Any, table: str | None) -> DataType:
+    if isinstance(raw, str):
+        return _primitive_from(raw, table)
+    kind = raw["type"]
+    if kind == "struct":
+        return StructType(
+            tuple(StructField(f["name"], _type_from(f["type"], table), bool(f.get("nullable", True)), f.get("metadata") or {}) for f in raw["fields"])
+        )
+    if kind == "array":
+        return ArrayType(_type_from(raw["elementType"], table), bool(raw.get("containsNull", True)))
+    if kind == "map":
+        return MapType(_type_from(raw["keyType"], table), _type_from(raw["valueType"], table), bool(raw.get("valueContainsNull", True)))
+    raise unsupported_type(str(kind), table)
+
+
+def _primitive_from(name: str, table: str | None) -> DataType:
+    if name in PRIMITIVES:
+        return PrimitiveType(name)
+    if name == "decimal":
+        return DecimalType(10, 0)
+    if (decimal := _DECIMAL.match(name)) and 0 < int(decimal[1]) <= 38 and 0 <= int(decimal[2]) <= int(decimal[1]):
+        return DecimalType(int(decimal[1]), int(decimal[2]))
+    if name.startswith(("varchar(", "char(")):
+        return PrimitiveType("string")
+    raise unsupported_type(name, table)
+
+
+def unsupported_type(name: str, table: str | None = None) -> UnsupportedFeature:
+    """The error for a column type that this version lacks."""
+    return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access="read", table=table)
+
+
+def schema_json(schema: StructType) -> str:
+    """The `schemaString` of a schema."""
+    return orjson.dumps(_type_json(schema)).decode()
+
+
+def _type_json(type_: DataType) -> Any:
+    if isinstance(type_, StructType):
+        fields = [{"name": f.name, "type": _type_json(f.type), "nullable": f.nullable, "metadata": dict(f.metadata)} for f in type_.fields]
+        return {"type": "struct", "fields": fields}
+    if isinstance(type_, ArrayType):
+        return {"type": "array", "elementType": _type_json(type_.element), "containsNull": type_.contains_null}
+    if isinstance(type_, MapType):
+        return {"type": "map", "keyType": _type_json(type_.key), "valueType": _type_json(type_.value), "valueContainsNull": type_.value_contains_null}
+    return type_.name
+
+
+def type_name(type_: DataType) -> str:
+    """A type in words, as in `array<struct<a:long>>`."""
+    if isinstance(type_, StructType):
+        return "struct<" + ",".join(f"{f.name}:{type_name(f.type)}" for f in type_.fields) + ">"
+    if isinstance(type_, ArrayType):
+        return f"array<{type_name(type_.element)}>"
+    if isinstance(type_, MapType):
+        return f"map<{type_name(type_.key)},{type_name(type_.value)}>"
+    return type_.name
+
+
+def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (), *, column_mapping: bool = False, table: str | None = None) -> None:
+    """Raises SchemaMismatch for a schema that no Delta table may have."""
+    if not schema.fields:
+        raise SchemaMismatch("a table needs at least one column", table=table)
+    _check_duplicates(schema, "", table)
+    if not column_mapping:
+        for path, _ in schema.all_fields():
+            if bad := sorted(set(path[-1]) & _INVALID_CHARACTERS):
+                raise SchemaMismatch(
+                    f"column {'.'.join(path)!r} holds {''.join(bad)!r}; none of ' ,;{{}}()\\n\\t=' may be in a name without column mapping", table=table
+                )
+    for name in partition_columns:
+        found = schema.find(name)
+        if found is None:
+            raise SchemaMismatch(f"partition column {name!r} is not in the schema", table=table)
+        if isinstance(found.type, (StructType, ArrayType, MapType)):
+            raise SchemaMismatch(f"column {name!r} of type {type_name(found.type)} cannot partition a table", table=table)
+    if partition_columns and len({p.lower() for p in partition_columns}) == len(schema.fields):
+        raise SchemaMismatch("a table needs a column that is not a partition column", table=table)
+
+
+def _check_duplicates(type_: DataType, where: str, table: str | None) -> None:
+    if isinstance(type_, StructType):
+        seen: dict[str, str] = {}
+        for f in type_.fields:
+            if (other := seen.get(f.name.lower())) is not None:
+                raise SchemaMismatch(f"columns {where}{other} and {where}{f.name} have the same name", table=table)
+            seen[f.name.lower()] = f.name
+            _check_duplicates(f.type, f"{where}{f.name}.", table)
+    elif isinstance(type_, ArrayType):
+        _check_duplicates(type_.element, f"{where}element.", table)
+    elif isinstance(type_, MapType):
+        _check_duplicates(type_.key, f"{where}key.", table)
+        _check_duplicates(type_.value, f"{where}value.", table)

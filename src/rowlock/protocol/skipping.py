@@ -1,0 +1,163 @@
+"""Data skipping: may a file hold a row that a predicate is true for?
+
+Owns a small typed predicate language and its judgement of one file.  It keeps too much and never
+too little: a skipped file that holds a row would be a lost update (I3).  Each predicate is judged as
+"may some row give TRUE"; a row that gives null counts as false.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from rowlock.protocol.bounds import Bounds, bounds_of, comparable
+from rowlock.protocol.schema import ColumnPath, StructType
+
+Operator = Literal["=", "<=>", "<", "<=", ">", ">=", "!="]
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`column op value`; `value` is a Python value of the column's type, or None for SQL's null."""
+
+    op: Operator
+    column: ColumnPath
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    column: ColumnPath
+
+
+@dataclass(frozen=True, slots=True)
+class IsNotNull:
+    column: ColumnPath
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    column: ColumnPath
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    column: ColumnPath
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Anything: keeps every file, under Not too."""
+
+
+Predicate: TypeAlias = And | Or | Not | Compare | IsNull | IsNotNull | In | StartsWith | Unknown
+
+_NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def pushed_down(predicate: Predicate, negated: bool = False) -> Predicate:
+    """The predicate without Not: true for at least the rows that the given one is true for.
+
+    A negated comparison is the opposite comparison (both are null for a null); what has no opposite here becomes Unknown.
+    """
+    if isinstance(predicate, Not):
+        return pushed_down(predicate.part, not negated)
+    if isinstance(predicate, And):
+        parts = tuple(pushed_down(p, negated) for p in predicate.parts)
+        return Or(parts) if negated else And(parts)
+    if isinstance(predicate, Or):
+        parts = tuple(pushed_down(p, negated) for p in predicate.parts)
+        return And(parts) if negated else Or(parts)
+    if not negated:
+        return predicate
+    if isinstance(predicate, IsNull):
+        return IsNotNull(predicate.column)
+    if isinstance(predicate, IsNotNull):
+        return IsNull(predicate.column)
+    if isinstance(predicate, Compare) and predicate.op in _NEGATED:
+        return Compare(_NEGATED[predicate.op], predicate.column, predicate.value)
+    return Unknown()
+
+
+def columns_of(predicate: Predicate) -> set[ColumnPath]:
+    """Every column that the predicate names."""
+    if isinstance(predicate, (And, Or)):
+        return set().union(*(columns_of(p) for p in predicate.parts)) if predicate.parts else set()
+    if isinstance(predicate, Not):
+        return columns_of(predicate.part)
+    return set() if isinstance(predicate, Unknown) else {predicate.column}
+
+
+def may_match(predicate: Predicate | None, partition_values: Mapping[str, Any], stats: Mapping[str, Any], schema: StructType) -> bool:
+    """Whether some live row of the file may satisfy the predicate.
+
+    partition_values  typed, by logical name, of every partition column; a column that is not in it is a data column
+    stats             the file's parsed statistics, by physical name; empty where there are none
+    """
+    return predicate is None or _may(pushed_down(predicate), partition_values, stats, schema)
+
+
+def _may(p: Predicate, partition_values: Mapping[str, Any], stats: Mapping[str, Any], schema: StructType) -> bool:
+    if isinstance(p, And):
+        return all(_may(part, partition_values, stats, schema) for part in p.parts)
+    if isinstance(p, Or):
+        return any(_may(part, partition_values, stats, schema) for part in p.parts)
+    if isinstance(p, (Unknown, Not)):
+        return True
+    bounds = bounds_of(p.column, partition_values, stats, schema)
+    if bounds is None:
+        return True
+    if isinstance(p, IsNull):
+        return bounds.may_be_null
+    if isinstance(p, IsNotNull):
+        return bounds.may_be_filled
+    if isinstance(p, Compare):
+        return _may_compare(p.op, p.value, bounds)
+    if isinstance(p, In):
+        return any(_may_compare("=", value, bounds) for value in p.values)
+    return _may_start_with(p.prefix, bounds)
+
+
+def _may_compare(op: Operator, value: Any, bounds: Bounds) -> bool:
+    if op == "<=>":
+        return bounds.may_be_null if value is None else _may_compare("=", value, bounds)
+    if value is None or not bounds.may_be_filled:
+        return False
+    low, high = bounds.low, bounds.high
+    value = comparable(value, bounds.type)
+    if value is None:
+        return True
+    if op in ("=", "<", "<=") and low is not None and (low >= value if op == "<" else low > value):
+        return False
+    if op in (">", ">=") and bounds.may_be_nan:
+        return True
+    if op in ("=", ">", ">=") and high is not None and (high <= value if op == ">" else high < value):
+        return False
+    return not (op == "!=" and bounds.exact and low == high == value)
+
+
+def _may_start_with(prefix: str, bounds: Bounds) -> bool:
+    if not bounds.may_be_filled:
+        return False
+    low, high = bounds.low, bounds.high
+    if isinstance(low, str) and low[: len(prefix)] > prefix:
+        return False
+    return not (isinstance(high, str) and high < prefix)

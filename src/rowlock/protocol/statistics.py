@@ -1,0 +1,213 @@
+"""Per-file statistics: bounds and counts of a file's columns as the log's JSON.
+
+Every bound written here truly bounds: strings are cut down for a minimum and raised for a maximum,
+timestamps floored and raised to the millisecond, what cannot be bounded is left out.  A false bound
+would be a lost update (I5).  Pure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType
+
+STRING_PREFIX_CHARACTERS = 32
+_NO_BOUNDS = frozenset({"binary", "boolean"})
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+class _Number(str):
+    """A number as exact text, put into the JSON without quotes."""
+
+
+def indexed_leaves(
+    schema: StructType, *, num_indexed: int = 32, stats_columns: Sequence[str] | None = None, partition_columns: Iterable[str] = ()
+) -> list[tuple[ColumnPath, DataType]]:
+    """The leaf columns, by physical path, that have statistics: the first `num_indexed` (-1: all), or the named ones with all below them."""
+    partitions = {p.lower() for p in partition_columns}
+    named = None if stats_columns is None else [tuple(part.strip("`").lower() for part in c.split(".")) for c in stats_columns]
+    leaves = [(path, leaf) for path, leaf in schema.leaves() if path[0].lower() not in partitions]
+    if named is not None:
+        leaves = [(path, leaf) for path, leaf in leaves if any(tuple(p.lower() for p in path)[: len(n)] == n for n in named)]
+    elif num_indexed >= 0:
+        leaves = leaves[:num_indexed]
+    return [(physical, leaf.type) for path, leaf in leaves if (physical := schema.physical_path(path)) is not None]
+
+
+def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]]) -> str:
+    """The statistics of one file whose rows are `table` (columns by physical name)."""
+    nulls: dict[ColumnPath, int] = {}
+    lows: dict[ColumnPath, Any] = {}
+    highs: dict[ColumnPath, Any] = {}
+    for path, type_ in leaves:
+        column = _column(table, path)
+        if column is None:
+            nulls[path] = table.num_rows
+            continue
+        nulls[path] = column.null_count
+        if not _has_bounds(type_) or column.null_count == len(column):
+            continue
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+            continue
+        extremes = pc.min_max(column.cast(to_arrow_type(type_)))
+        _put_bounds(path, type_, _micros(extremes["min"]), _micros(extremes["max"]), lows, highs)
+    return _render(table.num_rows, lows, highs, nulls, tight=True)
+
+
+def _micros(scalar: pa.Scalar) -> Any:
+    return scalar.value if pa.types.is_timestamp(scalar.type) else scalar.as_py()
+
+
+def _column(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
+    """A nested leaf with the nulls of the structs around it, or None where the rows lack it."""
+    if path[0] not in table.column_names:
+        return None
+    column: pa.ChunkedArray = table.column(path[0])
+    for name in path[1:]:
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            return None
+        column = pc.struct_field(column, [name])
+    return column
+
+
+def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[ColumnPath, DataType]]) -> str:
+    """The statistics of one file out of its footer; what the footer does not say exactly is left out."""
+    index = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    nulls: dict[ColumnPath, int] = {}
+    lows: dict[ColumnPath, Any] = {}
+    highs: dict[ColumnPath, Any] = {}
+    for path, type_ in leaves:
+        at = index.get(".".join(path))
+        if at is None or isinstance(type_, (ArrayType, MapType)):
+            continue
+        footers = [metadata.row_group(g).column(at).statistics for g in range(metadata.num_row_groups)]
+        if any(s is None or not s.has_null_count for s in footers):
+            continue
+        nulls[path] = sum(s.null_count for s in footers)
+        filled = [s for g, s in enumerate(footers) if s.null_count < metadata.row_group(g).num_rows]
+        if not filled or not _has_bounds(type_) or any(not s.has_min_max for s in filled):
+            continue
+        try:
+            bounds = [(_footer_value(s.min, type_), _footer_value(s.max, type_)) for s in filled]
+        except (TypeError, ValueError, ArithmeticError):
+            continue
+        if any(b is None for pair in bounds for b in pair) or (isinstance(type_, PrimitiveType) and type_.name in ("float", "double")):
+            continue  # a footer may hide NaN, which is above every number
+        _put_bounds(path, type_, min(b[0] for b in bounds), max(b[1] for b in bounds), lows, highs)
+    return _render(metadata.num_rows, lows, highs, nulls, tight=True)
+
+
+def _footer_value(value: Any, type_: DataType) -> Any:
+    """A footer's value in this module's terms, None where it is of another kind than the column."""
+    name = type_.name if isinstance(type_, (PrimitiveType, DecimalType)) else ""
+    if name.startswith("timestamp"):
+        if not isinstance(value, dt.datetime):
+            return None
+        naive = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+        return (naive - _EPOCH) // dt.timedelta(microseconds=1)
+    if isinstance(type_, DecimalType):
+        return value if isinstance(value, decimal.Decimal) else None
+    if name == "string":
+        return value if isinstance(value, str) else None
+    if name == "date":
+        return value if isinstance(value, dt.date) and not isinstance(value, dt.datetime) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else value if isinstance(value, float) else None
+
+
+def _has_bounds(type_: DataType) -> bool:
+    return isinstance(type_, DecimalType) or (isinstance(type_, PrimitiveType) and type_.name not in _NO_BOUNDS)
+
+
+def _put_bounds(path: ColumnPath, type_: DataType, low: Any, high: Any, lows: dict[ColumnPath, Any], highs: dict[ColumnPath, Any]) -> None:
+    name = type_.name if isinstance(type_, (PrimitiveType, DecimalType)) else ""
+    if name == "string":
+        low, high = low[:STRING_PREFIX_CHARACTERS], raised_prefix(high)
+    elif name in ("timestamp", "timestamp_ntz"):
+        zone = "Z" if name == "timestamp" else ""
+        low, high = _millis_text(low // 1000, zone), _millis_text(-(-high // 1000), zone)
+    elif name == "date":
+        low, high = low.isoformat(), high.isoformat()
+    elif isinstance(type_, DecimalType):
+        low, high = _Number(format(low, "f")), _Number(format(high, "f"))
+    elif isinstance(low, float):
+        low = None if not math.isfinite(low) else -0.0 if low == 0 else low
+        high = None if not math.isfinite(high) else 0.0 if high == 0 else high
+    if low is not None:
+        lows[path] = low
+    if high is not None:
+        highs[path] = high
+
+
+def _millis_text(millis: int, zone: str) -> str | None:
+    try:
+        return (_EPOCH + dt.timedelta(milliseconds=millis)).isoformat(timespec="milliseconds") + zone
+    except OverflowError:
+        return None
+
+
+def raised_prefix(value: str, limit: int = STRING_PREFIX_CHARACTERS) -> str | None:
+    """A string of about `limit` characters that is not below `value`, in order of code points, UTF-8 and UTF-16 alike; None where there is none.
+
+    The last character that can be raised is raised; where every order must agree, characters near the surrogates are left out.
+    """
+    if len(value) <= limit:
+        return value
+    for cut in range(limit - 1, -1, -1):
+        code = ord(value[cut])
+        if code < 0x7F:
+            return value[:cut] + "\x7f"
+        if code < 0xD7FF:
+            return value[:cut] + chr(code + 1)
+    return None
+
+
+def _nested(values: Mapping[ColumnPath, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for path, value in values.items():
+        into = out
+        for name in path[:-1]:
+            into = into.setdefault(name, {})
+        into[path[-1]] = value
+    return out
+
+
+def _render(num_records: int, lows: Mapping[ColumnPath, Any], highs: Mapping[ColumnPath, Any], nulls: Mapping[ColumnPath, int], *, tight: bool) -> str:
+    parts = {"minValues": lows, "maxValues": highs, "nullCount": nulls}
+    body = ",".join(f'"{name}":{_json(_nested(values))}' for name, values in parts.items())
+    return f'{{"numRecords":{num_records},{body},"tightBounds":{"true" if tight else "false"}}}'
+
+
+def _json(value: Any) -> str:
+    """JSON in which decimals are exact numbers."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_json(str(k))}:{_json(v)}" for k, v in value.items()) + "}"
+    return str(value) if isinstance(value, _Number) else orjson.dumps(value).decode()
+
+
+def widened(stats: str | None, num_records: int | None = None) -> str | None:
+    """The statistics for an add that carries a vector: the same bounds, which are no longer tight.
+
+    `num_records` (physical) stands in where the statistics lack it, since a vector needs it.
+    """
+    if stats is None:
+        return None if num_records is None else f'{{"numRecords":{num_records},"tightBounds":false}}'
+    if '"tightBounds":true' in stats and stats.count('"tightBounds"') == 1:
+        return stats.replace('"tightBounds":true', '"tightBounds":false')
+    if '"tightBounds":false' in stats and stats.count('"tightBounds"') == 1:
+        return stats
+    body = stats.strip()
+    if "tightBounds" not in body and body.endswith("}") and len(body) > 2:
+        return body[:-1] + ',"tightBounds":false}'
+    parsed = orjson.loads(body)
+    parsed["tightBounds"] = False
+    return orjson.dumps(parsed).decode()

@@ -1,0 +1,220 @@
+"""The engine that keeps rows in memory: the data plane of tests and simulations.
+
+A real implementation of `transaction.engine.Engine` and no stand-in: programs of any number of
+statements, match counts, deletion vectors, copy on write, partitions and NOT NULL (I3, I5).  It
+decides nothing about commits and writes nothing but data files that a commit may name (I10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pyroaring import BitMap64
+
+from rowlock.conflict.delta import Slice
+from rowlock.exceptions import ConstraintViolated
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.schema import StructType
+from rowlock.simulation.data_files import DataFiles, check_row
+from rowlock.simulation.expressions import Row
+from rowlock.simulation.passage import Address, Passage
+from rowlock.simulation.rules import MergeRule, NewRows
+from rowlock.storage.store import ObjectStore
+from rowlock.transaction.effects import Counts, Kind, Mask, Propagated, Provenance, RowBlock, StagedFile
+from rowlock.transaction.statements import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """The payload of a block whose rows are in memory."""
+
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """The payload of a block that is written already: for each row its file and its place in it."""
+
+    files: tuple[AddFile, ...]
+    place: tuple[tuple[int, int], ...]
+
+
+class MemoryEngine:
+    """Rows of one table.
+
+    spill_rows     blocks of at least so many rows are written when they are made
+    notes_matches  a MERGE notes which rows it matched, and a rebase does not read the images of gone rows
+    """
+
+    def __init__(self, store: ObjectStore, *, rows_per_file: int = 1_000_000, spill_rows: int | None = None, notes_matches: bool = False) -> None:
+        self.files = DataFiles(store, rows_per_file=rows_per_file)
+        self._spill_rows, self._notes_matches = spill_rows, notes_matches
+
+    def propagate(
+        self, program: Program, counts: Mapping[int, Counts], gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, staging: bool, lost: Mapping[int, Counts]
+    ) -> Propagated:
+        """See Engine."""
+        schema = snapshot.schema
+        if any(s.kind == "move" for s in program):
+            return self._move(program, born, snapshot) if staging else Propagated({}, (), dict(counts))
+        counting = any(isinstance(s.payload, MergeRule) for s in program) and not self._notes_matches
+        old = self._addressed(gone, schema) if counting else {}
+        new = self._addressed(born, schema)
+        passage = Passage(program, counts, staging=staging, check=lambda row: check_image(row, schema), lost=lost)
+        passage.run(old, new)
+        blocks = self._blocks(program, passage, snapshot)
+        sliced = (*(gone if old else ()), *born)
+        return Propagated(passage.tombstones(), blocks, passage.counts, rows_read=len(old) + len(new), bytes_read=sum(s.file.size_bytes for s in sliced))
+
+    def _addressed(self, slices: Iterable[Slice], schema: StructType) -> dict[Address, Row]:
+        return {(s.path, position): row for s in slices for position, row in self._live(s, schema)}
+
+    def _live(self, slice_: Slice, schema: StructType) -> list[tuple[int, Row]]:
+        rows = self.files.rows(slice_.file, schema)
+        positions = slice_.covers(BitMap64(range(len(rows)))) if slice_.only is not None or slice_.without else range(len(rows))
+        return [(p, rows[p]) for p in positions]
+
+    def _move(self, program: Program, born: Sequence[Slice], snapshot: Snapshot) -> Propagated:
+        """Compaction at staging: every live row of a group in one block."""
+        by_path = {s.path: s for s in born}
+        tombstones: dict[str, BitMap64] = {}
+        blocks, read = [], 0
+        for index, statement in enumerate(program):
+            for group, members in enumerate(statement.only):
+                rows = {(p, position): row for p in members if p in by_path for position, row in self._live(by_path[p], snapshot.schema)}
+                for path, position in rows:
+                    tombstones.setdefault(path, BitMap64()).add(position)
+                read += len(rows)
+                blocks.append(self._block("derived", index, list(rows.values()), _origin(list(rows)), snapshot, group))
+        return Propagated(tombstones, tuple(blocks), {}, rows_read=read, bytes_read=sum(s.file.size_bytes for s in born))
+
+    def _blocks(self, program: Program, passage: Passage, snapshot: Snapshot) -> tuple[RowBlock, ...]:
+        """The touched images: one block of derived rows, one for each MERGE's inserts and each append."""
+        derived: dict[Address, Row] = {}
+        fresh: dict[int, dict[int, Row]] = {}
+        for address, image in passage.touched():
+            if isinstance(address[0], str):
+                derived[address] = image.row
+            else:
+                fresh.setdefault(address[0], {})[address[1]] = image.row
+        blocks = []
+        if derived:
+            blocks.append(self._block("derived", len(program) - 1, list(derived.values()), _origin(list(derived)), snapshot))
+        for index, rows in sorted(fresh.items()):
+            appended = isinstance(program[index].payload, NewRows)
+            origin = None if appended else _sources(list(rows))
+            blocks.append(self._block("appended" if appended else "inserted", index, list(rows.values()), origin, snapshot))
+        if self._notes_matches:
+            blocks += [_note(index, pairs) for index, pairs in passage.notes.items() if pairs]
+        return tuple(blocks)
+
+    def _block(self, kind: Kind, statement: int, rows: Sequence[Row], origin: Provenance | None, snapshot: Snapshot, group: int = 0) -> RowBlock:
+        size = 16 * len(rows) * len(snapshot.schema.fields)
+        payload: Loose | Filed = Loose(tuple(rows))
+        if self._spill_rows is not None and len(rows) >= max(1, self._spill_rows):
+            payload = self._file(rows, snapshot)
+        return RowBlock(kind, statement, len(rows), size, payload, origin, group)
+
+    def _file(self, rows: Sequence[Row], snapshot: Snapshot) -> Filed:
+        written = self.files.write(rows, snapshot)
+        place = [(0, 0)] * len(rows)
+        for index, (_, numbers) in enumerate(written):
+            for position, number in enumerate(numbers):
+                place[number] = (index, position)
+        return Filed(tuple(add for add, _ in written), tuple(place))
+
+    def provenance(self, block: RowBlock) -> Provenance:
+        """See Engine."""
+        assert block.provenance is not None, "appended rows come from nowhere"
+        return block.provenance
+
+    def keep(self, block: RowBlock, mask: Mask) -> RowBlock:
+        """See Engine."""
+        kept = [bool(m) for m in mask]
+        assert len(kept) == block.num_rows
+        payload = block.payload
+        if block.kind == "matched":
+            payload = payload[mask]
+        elif isinstance(payload, Loose):
+            payload = Loose(tuple(row for row, k in zip(payload.rows, kept, strict=True) if k))
+        else:
+            payload = Filed(payload.files, tuple(place for place, k in zip(payload.place, kept, strict=True) if k))
+        origin = block.provenance.take(mask) if block.provenance is not None else None
+        return replace(block, num_rows=sum(kept), payload=payload, provenance=origin)
+
+    def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
+        """See Engine.  Rows in memory go out together, save that each group of a compaction has its own files."""
+        out: list[StagedFile] = []
+        loose: dict[int, list[Row]] = {}
+        for block in blocks:
+            if block.kind == "matched":
+                continue
+            if isinstance(block.payload, Loose):
+                loose.setdefault(block.group, []).extend(block.payload.rows)
+            else:
+                out += self._filed(block.payload, snapshot, vectors_allowed)
+        for _, rows in sorted(loose.items()):
+            out += [StagedFile(add) for add, _ in self.files.write(rows, snapshot)]
+        return out
+
+    def _filed(self, payload: Filed, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
+        """Files of a spilled block, without those that lost all their rows."""
+        live: dict[int, BitMap64] = {}
+        for index, position in payload.place:
+            live.setdefault(index, BitMap64()).add(position)
+        out = []
+        for index, alive in sorted(live.items()):
+            add = payload.files[index]
+            dead = BitMap64(range(self.files.count(add))) - alive
+            if dead and not vectors_allowed:
+                rows = [row for _, row in self._live(Slice(add, only=alive), snapshot.schema)]
+                out += [StagedFile(again) for again, _ in self.files.write(rows, snapshot)]
+            else:
+                out.append(StagedFile(add, dead or None))
+        return out
+
+    def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
+        """See Engine."""
+        out = {}
+        for s in slices:
+            rows = [row for _, row in self._live(s, snapshot.schema)]
+            out[s.path] = [StagedFile(add) for add, _ in self.files.write(rows, snapshot)]
+        return out
+
+    def count(self, file: AddFile) -> int:
+        """See Engine."""
+        return self.files.count(file)
+
+    def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
+        """See Engine."""
+        rows = (dict(row) for s in slices for _, row in self._live(s, snapshot.schema))
+        return [row for n, row in zip(range(limit), rows, strict=False)] if limit is not None else list(rows)
+
+
+def check_image(row: Row, schema: StructType) -> None:
+    """Raises ConstraintViolated for a null where the column allows none, SchemaMismatch for a value of another type."""
+    for field in schema.fields:
+        if not field.nullable and row[field.name] is None:
+            raise ConstraintViolated(f"column {field.name!r} is NOT NULL, and a row has no value in it: {dict(row)}")
+    check_row(row, schema)
+
+
+def _origin(addresses: Sequence[Address]) -> Provenance:
+    paths = sorted({str(a[0]) for a in addresses})
+    index = {p: n for n, p in enumerate(paths)}
+    file = np.array([index[str(a[0])] for a in addresses], dtype=np.int32)
+    return Provenance(tuple(paths), file, np.array([a[1] for a in addresses], dtype=np.int64))
+
+
+def _note(statement: int, pairs: Sequence[tuple[Address, int]]) -> RowBlock:
+    """Which source row each matched row of the table met."""
+    payload = np.array([j for _, j in pairs], dtype=np.int64)
+    return RowBlock("matched", statement, len(pairs), payload.nbytes, payload, _origin([address for address, _ in pairs]))
+
+
+def _sources(numbers: Sequence[int]) -> Provenance:
+    return Provenance((), np.full(len(numbers), -1, dtype=np.int32), np.array(numbers, dtype=np.int64))

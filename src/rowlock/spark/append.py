@@ -1,0 +1,149 @@
+"""Rows from outside: made to fit the table's schema, or refused before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StructField,
+    StructType,
+)
+
+from rowlock.exceptions import SchemaMismatch
+from rowlock.log.snapshot import Snapshot
+from rowlock.spark.blocks import driver_block, file_block
+from rowlock.spark.catalyst import to_arrow
+from rowlock.spark.constraints import check_not_null, check_rows
+from rowlock.spark.plane import SMALL_ROWS, Plane
+from rowlock.spark.scan import table_schema
+from rowlock.spark.writer import write_native
+from rowlock.transaction.effects import RowBlock
+from rowlock.transaction.statements import Statement
+
+_WIDTH: dict[type[DataType], int] = {ByteType: 1, ShortType: 2, IntegerType: 4, LongType: 8}
+_SMALL_BYTES = 8 * 1024 * 1024
+
+
+def merged_schema(table: StructType, frame: StructType) -> StructType:
+    """The table's schema with the columns that it lacks added at the end, nullable."""
+    have = {f.name.lower() for f in table.fields}
+    return StructType([*table.fields, *(StructField(f.name, f.dataType, True) for f in frame.fields if f.name.lower() not in have)])
+
+
+def check_names(frame: DataFrame, table: str) -> None:
+    """Raises SchemaMismatch where two columns differ only by case, or not at all."""
+    seen: dict[str, str] = {}
+    for name in frame.columns:
+        if (before := seen.setdefault(name.lower(), name)) is not name:
+            raise SchemaMismatch(f"The rows have two columns that differ at most by case, {before!r} and {name!r}; rename or drop one", table=table)
+
+
+def conform(frame: DataFrame, schema: StructType, table: str) -> DataFrame:
+    """The frame's columns under the table's names, order and types; absent nullable columns are null.
+
+    Raises SchemaMismatch for an unknown column, an absent NOT NULL column, or a type that does not fit.
+    """
+    check_names(frame, table)
+    have = {f.name.lower(): f for f in frame.schema.fields}
+    known = {f.name.lower() for f in schema.fields}
+    if unknown := [f.name for f in frame.schema.fields if f.name.lower() not in known]:
+        raise SchemaMismatch(f"The table has no column {unknown[0]!r}; it has {', '.join(f.name for f in schema.fields)}. Drop the column, or pass merge_schema=True to add it", table=table)
+    columns: list[Column] = []
+    for f in schema.fields:
+        given = have.get(f.name.lower())
+        if given is None:
+            if not f.nullable:
+                raise SchemaMismatch(f"Column {f.name} is NOT NULL and the rows do not have it", table=table)
+            columns.append(F.lit(None).cast(f.dataType).alias(f.name))
+        else:
+            columns.append(fitted(F.col(f"`{given.name.replace('`', '``')}`"), given.dataType, f.dataType, f.name, table).alias(f.name))
+    return frame.select(*columns)
+
+
+def fitted(value: Column, actual: DataType, wanted: DataType, name: str, table: str) -> Column:
+    """A value of one type for a column of another: the same, or wider without a loss.  Raises SchemaMismatch."""
+    if same_shape(actual, wanted):
+        return value
+    if isinstance(actual, StructType) and isinstance(wanted, StructType):
+        have = {f.name.lower(): f for f in actual.fields}
+        if extra := set(have) - {f.name.lower() for f in wanted.fields}:
+            raise SchemaMismatch(f"Column {name} has no field {min(extra)!r}", table=table)
+        fields = []
+        for f in wanted.fields:
+            given = have.get(f.name.lower())
+            if given is None and not f.nullable:
+                raise SchemaMismatch(f"Field {name}.{f.name} is NOT NULL and the rows do not have it", table=table)
+            inner = F.lit(None).cast(f.dataType) if given is None else fitted(value.getField(given.name), given.dataType, f.dataType, f"{name}.{f.name}", table)
+            fields.append(inner.alias(f.name))
+        return F.when(value.isNull(), F.lit(None)).otherwise(F.struct(*fields))
+    if not is_wider(actual, wanted):
+        raise SchemaMismatch(f"Column {name} is {wanted.simpleString()} in the table and {actual.simpleString()} in the rows; cast it", table=table)
+    return value.cast(wanted)
+
+
+def same_shape(a: DataType, b: DataType) -> bool:
+    """Equal types, whatever they say of nulls and metadata; struct fields by exact name."""
+    if isinstance(a, StructType) and isinstance(b, StructType):
+        return len(a) == len(b) and all(x.name == y.name and same_shape(x.dataType, y.dataType) for x, y in zip(a.fields, b.fields, strict=True))
+    if isinstance(a, ArrayType) and isinstance(b, ArrayType):
+        return same_shape(a.elementType, b.elementType)
+    if isinstance(a, MapType) and isinstance(b, MapType):
+        return same_shape(a.keyType, b.keyType) and same_shape(a.valueType, b.valueType)
+    return a == b
+
+
+def is_wider(actual: DataType, wanted: DataType) -> bool:
+    """Whether every value of `actual` is exactly one of `wanted`."""
+    if isinstance(actual, NullType):
+        return True
+    a, w = _WIDTH.get(type(actual)), _WIDTH.get(type(wanted))
+    if a is not None:
+        if w is not None:
+            return a <= w
+        if isinstance(wanted, DoubleType):
+            return a <= 4
+        if isinstance(wanted, FloatType):
+            return a <= 2
+        return isinstance(wanted, DecimalType) and wanted.precision - wanted.scale >= {1: 3, 2: 5, 4: 10, 8: 20}[a]
+    if isinstance(actual, FloatType):
+        return isinstance(wanted, DoubleType)
+    if isinstance(actual, DecimalType) and isinstance(wanted, DecimalType):
+        return wanted.scale >= actual.scale and wanted.precision - wanted.scale >= actual.precision - actual.scale
+    if isinstance(actual, ArrayType) and isinstance(wanted, ArrayType):
+        return is_wider(actual.elementType, wanted.elementType) or same_shape(actual.elementType, wanted.elementType)
+    return False
+
+
+def append_statement(plane: Plane, snapshot: Snapshot, frame: DataFrame, index: int = 0) -> Statement:
+    """Stages rows: few come to the driver, many are written by Spark.  Raises SchemaMismatch, ConstraintViolated."""
+    return Statement("append", append_blocks(plane, snapshot, conform(frame, table_schema(snapshot), plane.store.root), index))
+
+
+def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame, index: int = 0) -> Sequence[RowBlock]:
+    """The blocks of rows that fit the schema already."""
+    optimized = frame._jdf.queryExecution().optimizedPlan()
+    most = optimized.maxRows()
+    if most.isDefined() and int(most.get()) <= SMALL_ROWS and int(str(optimized.stats().sizeInBytes())) <= _SMALL_BYTES:
+        table = to_arrow(frame)
+        check_rows(table, snapshot, plane.store.root)
+        return [driver_block("appended", index, table, None)] if table.num_rows else []
+    own = plane.bridge.dataframe(frame._jdf.queryExecution().analyzed(), plane.spark, plane.session())
+    files = [f for _, f in write_native(own, plane.store, snapshot)]
+    for empty in [f for f in files if not f.num_records]:
+        plane.store.delete(empty.path)
+    files = [f for f in files if f.num_records]
+    check_not_null(files, snapshot, plane.store)
+    return [file_block("appended", index, files)] if files else []

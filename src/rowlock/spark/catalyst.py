@@ -1,0 +1,260 @@
+"""The bridge to Catalyst: resolved expressions, plans over Arrow tables, results as Arrow.
+
+A statement is resolved once by Spark's own analyzer; after that its expressions are put over other
+relations (a scan, or rows on the driver) by their attributes' ids, so every round of a rebase means
+exactly what the first one meant.  A plan over driver rows is evaluated by Spark's optimizer and runs
+no job.  Classic sessions only (py4j); driver only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.util import _load_from_socket
+
+from rowlock.exceptions import InvalidInput
+
+JavaObject = Any
+
+
+class Catalyst:
+    """Catalyst's constructors for one JVM."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm = getattr(spark, "_jvm", None)
+        if jvm is None:
+            raise InvalidInput("Rowlock needs a classic SparkSession; this one is a Spark Connect session. Make one with rowlock.spark()")
+        self.jvm = jvm
+        self._properties: dict[str, JavaObject] = {}
+        sql = jvm.org.apache.spark.sql
+        expressions, logical = sql.catalyst.expressions, sql.catalyst.plans.logical
+        # every attribute of a JVM package costs a round trip: looked up once
+        self.alias, self.cast, self.subquery = expressions.Alias, expressions.Cast, expressions.SubqueryExpression
+        self.at_least, self.literal = expressions.GreaterThanOrEqual, _module(expressions, "Literal")
+        self.filter_node, self.project_node, self.local_node = logical.Filter, logical.Project, logical.LocalRelation
+        self.union_node, self.one_row, self.join_node = logical.Union, logical.OneRowRelation, logical.Join
+        self.hint_node, self.hint_info = logical.JoinHint, logical.HintInfo
+        self.no_hint, self.broadcast = _module(logical, "JoinHint").NONE(), _module(logical, "BROADCAST")
+        self.inner, self.some = _module(sql.catalyst.plans, "Inner"), jvm.scala.Some
+        self.data_type, self.column_of = sql.types.DataType, sql.classic.ExpressionUtils
+        self.array_list, self.frames = jvm.java.util.ArrayList, jvm.PythonSQLUtils
+        self.serve = jvm.org.apache.spark.api.python.PythonRDD.serveIterator
+        self.hadoop_path = jvm.org.apache.hadoop.fs.Path
+        self.dataset = _module(sql.classic, "Dataset")
+        self.arrow = _module(sql.execution.arrow, "ArrowConverters")
+        self.converters = jvm.scala.jdk.javaapi.CollectionConverters
+        self.none = jvm.scala.Option.empty()
+        self.nil = _module(jvm.scala.collection.immutable, "Nil")
+        self.compute_current_time = _module(sql.catalyst.optimizer, "ComputeCurrentTime")
+        self.constant_folding = _module(sql.catalyst.optimizer, "ConstantFolding")
+        self.replace_expressions = _module(sql.catalyst.optimizer, "ReplaceExpressions")
+        self.to_local = _module(sql.catalyst.optimizer, "ConvertToLocalRelation")
+        self.session_class = sql.classic.SparkSession
+        self.unwrap_casts = _module(sql.catalyst.optimizer, "UnwrapCastInBinaryComparison")
+
+    def seq(self, items: Iterable[JavaObject]) -> JavaObject:
+        """A Scala Seq."""
+        out = self.array_list()
+        for item in items:
+            out.add(item)
+        return self.converters.asScala(out).toSeq()
+
+    def list(self, seq: JavaObject) -> list[JavaObject]:
+        """A Python list of a Scala Seq's elements."""
+        return [seq.apply(n) for n in range(seq.size())]
+
+    def alias_as(self, child: JavaObject, attribute: JavaObject) -> JavaObject:
+        """`child` under the name and the id of `attribute`, so that expressions over `attribute` read it."""
+        return self.alias(child, attribute.name(), attribute.exprId(), self.nil, self.none, self.nil)
+
+    def filter(self, condition: JavaObject | None, child: JavaObject) -> JavaObject:
+        return child if condition is None else self.filter_node(condition, child)
+
+    def project(self, outputs: JavaObject, child: JavaObject) -> JavaObject:
+        """`outputs` is a Scala Seq of named expressions."""
+        return self.project_node(outputs, child)
+
+    def properties(self, name: str, values: Mapping[str, str]) -> JavaObject:
+        """Settings as one Java object, made once under `name`, so that they are set in one call."""
+        if name not in self._properties:
+            made = self.jvm.java.util.Properties()
+            for key, value in values.items():
+                made.setProperty(key, value)
+            self._properties[name] = made
+        return self._properties[name]
+
+    def settled(self, plan: JavaObject) -> JavaObject:
+        """An analyzed plan with the current time fixed and with expressions that stand for others replaced."""
+        return self.replace_expressions.apply(self.compute_current_time.apply(plan))
+
+    def column(self, attribute: JavaObject) -> Column:
+        """An attribute as a Column, whatever it is called around it."""
+        return ClassicColumn(self.column_of.column(attribute))
+
+    def inner_join(self, left: JavaObject, right: JavaObject, condition: JavaObject, *, broadcast: bool) -> JavaObject:
+        """left JOIN right ON condition; with `broadcast` the right side is sent to every task."""
+        hint = self.hint_node(self.none, self.some(self.hint_info(self.some(self.broadcast)))) if broadcast else self.no_hint
+        return self.join_node(left, right, self.inner, self.some(condition), hint)
+
+    def at_least_zero(self, output: JavaObject) -> JavaObject:
+        """`output >= 0`, for an aliased expression of type int."""
+        return self.at_least(output.child() if class_name(output) == "Alias" else output, self.literal.apply(0))
+
+    def local(self, attributes: JavaObject, table: pa.Table, schema_json: str, session: JavaObject) -> JavaObject:
+        """A LocalRelation whose output is `attributes` (a Scala Seq), holding the rows of `table` (columns in the same order).
+
+        `schema_json` is the table's Spark schema.  Arrow types must be those that Spark maps it to.
+        """
+        analyzed = self.frame_of(table, schema_json, session).queryExecution().analyzed()
+        if not is_local(analyzed):
+            raise InvalidInput("Too many bytes for a relation on the driver; raise spark.sql.execution.arrow.localRelationThreshold")
+        return self.local_node(attributes, analyzed.data(), False, self.none)
+
+    def frame_of(self, table: pa.Table, schema_json: str, session: JavaObject) -> JavaObject:
+        """Driver rows as a JVM Dataset, without pyspark's conversions."""
+        batches = self.array_list()
+        for batch in table.combine_chunks().to_batches(max_chunksize=64_000):
+            batches.add(batch.serialize().to_pybytes())
+        return self.frames.toDataFrame(self.converters.asScala(batches.iterator()), schema_json, session)
+
+    def dataframe(self, plan: JavaObject, spark: SparkSession, session: JavaObject | None = None) -> DataFrame:
+        """A DataFrame of a resolved plan, on `session` (a JVM session) or on `spark`'s own."""
+        return DataFrame(self.dataset.ofRows(session or spark._jsparkSession, plan), spark)
+
+    def evaluate(self, plan: JavaObject, spark: SparkSession, session: JavaObject) -> pa.Table:
+        """The rows of a plan over driver rows.  No job, unless the plan holds what only an executor can run (a Python UDF)."""
+        schema = plan.schema()
+        optimized = self._computed(plan, session)
+        if not is_local(optimized):
+            optimized = self.dataset.ofRows(session, plan).queryExecution().optimizedPlan()
+        if not is_local(optimized):
+            return to_arrow(self.dataframe(plan, spark, session))
+        rows = self.arrow.toBatchWithSchemaIterator(optimized.data().iterator(), schema, 64_000, 0, "UTC", False, False)
+        if rows.hasNext():
+            with _load_from_socket(self.serve(rows, "rowlock rows"), NoOpSerializer()) as streams:
+                return pa.concat_tables([pa.ipc.open_stream(s).read_all() for s in streams])
+        return arrow_schema(StructType.fromJson(_json(schema.json()))).empty_table()
+
+
+    def _computed(self, plan: JavaObject, session: JavaObject) -> JavaObject:
+        """The plan with what can be computed by the one rule that computes over driver rows; interpreted, for
+        compiling an expression takes longer than some thousand rows of it.  What fails here is left to the whole optimizer."""
+        sessions = self.session_class
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(session)
+        conf = session.sessionState().conf()
+        conf.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        try:
+            return self.to_local.apply(self.to_local.apply(plan))
+        except (PySparkException, Py4JJavaError):
+            return plan
+        finally:
+            conf.unsetConf("spark.sql.codegen.factoryMode")
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+
+def _module(package: JavaObject, name: str) -> JavaObject:
+    """A Scala object."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def _json(text: str) -> Any:
+    import orjson
+
+    return orjson.loads(text)
+
+
+def class_name(node: JavaObject) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def is_local(plan: JavaObject) -> bool:
+    return class_name(plan) == "LocalRelation"
+
+
+def to_arrow(df: DataFrame) -> pa.Table:
+    """The rows of a DataFrame on the driver, timestamps in UTC. One job."""
+    fields = df.schema.fields
+    if all(_is_loose(f.dataType) for f in fields):
+        return normalized(df.toArrow())
+    names = [f"c{n}" for n in range(len(fields))]
+    loose = df.toDF(*names).select(*[F.col(n).cast(nullable_type(f.dataType)).alias(n) for n, f in zip(names, fields, strict=True)])
+    return normalized(loose.toArrow()).rename_columns([f.name for f in fields])
+
+
+def _is_loose(t: DataType) -> bool:
+    """Whether a type holds no struct with fields that may not be null: Arrow cannot cast a null struct of that kind."""
+    return not isinstance(t, (StructType, ArrayType, MapType)) or t == nullable_type(t)
+
+
+def nullable(schema: StructType) -> StructType:
+    """The same with every column and field nullable and without metadata."""
+    return StructType([StructField(f.name, nullable_type(f.dataType), True) for f in schema.fields])
+
+
+def nullable_type(t: DataType) -> DataType:
+    """The same with everything in it nullable."""
+    if isinstance(t, StructType):
+        return nullable(t)
+    if isinstance(t, ArrayType):
+        return ArrayType(nullable_type(t.elementType), True)
+    if isinstance(t, MapType):
+        return MapType(nullable_type(t.keyType), nullable_type(t.valueType), True)
+    return t
+
+
+def normalized(table: pa.Table) -> pa.Table:
+    """Timestamps with any time zone as UTC (the same instants), large strings as strings."""
+    fields = [pa.field(f.name, _normal_type(f.type), nullable=True) for f in table.schema]
+    schema = pa.schema(fields)
+    return table if schema.equals(table.schema) else table.cast(schema)
+
+
+def _normal_type(t: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(t):
+        return pa.timestamp("us", tz="UTC" if t.tz else None)
+    if pa.types.is_large_string(t):
+        return pa.string()
+    if pa.types.is_large_binary(t):
+        return pa.binary()
+    if pa.types.is_struct(t):
+        return pa.struct([pa.field(f.name, _normal_type(f.type), True) for f in t])
+    if pa.types.is_list(t) or pa.types.is_large_list(t):
+        return pa.list_(pa.field("element", _normal_type(t.value_type), True))
+    if pa.types.is_map(t):
+        return pa.map_(_normal_type(t.key_type), _normal_type(t.item_type))
+    return t
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema of a Spark schema, as `to_arrow` gives it; all nullable."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return pa.schema([pa.field(f.name, _normal_type(f.type), True) for f in to_arrow_schema(schema, timezone="UTC")])
+
+
+_instances: dict[int, Catalyst] = {}
+_lock = threading.Lock()
+
+
+def catalyst(spark: SparkSession) -> Catalyst:
+    """The bridge of a session's JVM.  Raises InvalidInput for a Connect session."""
+    key = id(getattr(spark, "_jvm", None))
+    with _lock:
+        if key not in _instances:
+            _instances.clear()
+            _instances[key] = Catalyst(spark)
+        return _instances[key]

@@ -1,0 +1,91 @@
+"""Compaction: small files, and files with many dead rows, into few; every output row knows its origin by order.
+
+An output holds its inputs one after the other, each in its own order without the dead rows, so the
+origin of every row follows from the inputs' vectors and nothing need be stored beside the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
+
+from rowlock.conflict.delta import Slice
+from rowlock.exceptions import StatementRefused
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.partition_values import parse
+from rowlock.spark.blocks import driver_block, file_block
+from rowlock.spark.catalyst import nullable
+from rowlock.spark.plane import LOCAL_ROWS, Plane
+from rowlock.spark.scan import PATH, POSITION, local_frame, table_schema, wrap_session
+from rowlock.spark.writer import write_native
+from rowlock.transaction.effects import Provenance, RowBlock
+
+_NUMBER = "__rowlock_n"
+
+
+def files_where(plane: Plane, snapshot: Snapshot, condition: str | None) -> list[AddFile]:
+    """The live files of the partitions for which `condition` is true; no job.  Raises AnalysisException, StatementRefused."""
+    files = list(snapshot.files.adds())
+    if condition is None:
+        return files
+    session, fields = wrap_session(plane.spark, plane.session()), nullable(table_schema(snapshot)).fields
+    wanted = StructType([f for f in fields if f.name in snapshot.partition_columns])
+    probe = session.createDataFrame([], StructType(fields)).where(condition)
+    used = {a.name() for a in plane.bridge.list(probe._jdf.queryExecution().analyzed().condition().references().toSeq())}
+    if not used <= set(wanted.names):
+        allowed = ", ".join(wanted.names) or "it has none"
+        raise StatementRefused(f"OPTIMIZE ... WHERE may name only the table's partition columns ({allowed}), not {min(used - set(wanted.names))}", what=condition, table=plane.store.root)
+    held = sorted({tuple(f.partition_values.get(n) for n in wanted.names) for f in files}, key=repr)
+    types = [(f.name, f.type) for f in snapshot.schema.fields if f.name in wanted.names]
+    arrays = [pa.array([parse(values[n], t) for values in held], to_arrow_type(t)) for n, (_, t) in enumerate(types)]
+    table = pa.table([*arrays, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _NUMBER])
+    chosen = local_frame(session, table, StructType([*wanted.fields, StructField(_NUMBER, LongType())])).where(condition).select(_NUMBER)
+    kept = {held[row[0]] for row in chosen.collect()}
+    return [f for f in files if tuple(f.partition_values.get(n) for n in wanted.names) in kept]
+
+
+def run(plane: Plane, groups: Sequence[Sequence[str]], slices: Sequence[Slice], snapshot: Snapshot, index: int) -> tuple[dict[str, BitMap64], list[RowBlock]]:
+    """Tombstones for every live row of the groups' files, and one block of moved rows for each group."""
+    pieces = {s.path: s for s in slices}
+    tombstones: dict[str, BitMap64] = {}
+    blocks: list[RowBlock] = []
+    for number, group in enumerate(groups):
+        inputs = [pieces[p] for p in group if p in pieces]
+        origin = _origin(plane, inputs)
+        for n, piece in enumerate(inputs):
+            tombstones[piece.path] = BitMap64(origin.position[origin.file == n].tolist())
+        blocks.append(_moved(plane, inputs, origin, snapshot, index, number))
+    return tombstones, blocks
+
+
+def _origin(plane: Plane, inputs: Sequence[Slice]) -> Provenance:
+    living = []
+    for piece in inputs:
+        every = BitMap64()
+        every.add_range(0, plane.num_rows(piece.file))
+        positions = every - piece.without if piece.without else every
+        living.append(np.frombuffer(positions.to_array(), dtype=np.uint64).astype(np.int64) if positions else np.empty(0, np.int64))
+    files = np.repeat(np.arange(len(inputs), dtype=np.int32), [len(p) for p in living])
+    return Provenance(tuple(s.path for s in inputs), files, np.concatenate(living) if living else np.empty(0, np.int64))
+
+
+def _moved(plane: Plane, inputs: Sequence[Slice], origin: Provenance, snapshot: Snapshot, index: int, number: int) -> RowBlock:
+    if sum(plane.num_rows(s.file) for s in inputs) <= LOCAL_ROWS:
+        found = [plane.rows.read_slice(s, snapshot) for s in inputs]
+        if all(f is not None for f in found):
+            block = driver_block("derived", index, pa.concat_tables([f[0] for f in found if f is not None]), origin)
+            return RowBlock(block.kind, index, block.num_rows, block.size_bytes, block.payload, origin, number)
+    vectors = {s.path: s.without or BitMap64() for s in inputs}
+    frame = plane.scanner.frame(snapshot, [s.file for s in inputs], lambda f: vectors[f.path], address=True)
+    place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(plane.scanner.uri(s.file)), F.lit(n))])
+    ordered = frame.withColumn("__n", place[F.col(PATH)]).coalesce(1).sortWithinPartitions("__n", POSITION).drop(PATH, POSITION, "__n")
+    files = [f for _, f in write_native(ordered, plane.store, snapshot) if f.num_records]
+    files.sort(key=lambda f: f.path)
+    return file_block("derived", index, files, number, origin)

@@ -1,0 +1,288 @@
+"""MERGE over slices: pairs under ON, what each clause makes of them, which inserts live.
+
+Driver rows are paired with the source by their keys (too many pairs at most, never too few) and the
+whole ON condition is then evaluated by Spark's optimizer, without a job; other files are joined by
+Spark.  Dead rows are taken off before a second match is judged.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from rowlock.conflict.delta import Slice
+from rowlock.exceptions import MultipleMatches
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile
+from rowlock.spark.analysis import Resolved
+from rowlock.spark.blocks import SOURCE_ROW, driver_block, file_block, stored_origin, stored_source_rows
+from rowlock.spark.catalyst import JavaObject
+from rowlock.spark.constraints import check_not_null, check_rows
+from rowlock.spark.merge_plan import ACTION, Clause, MergePlan
+from rowlock.spark.plane import SMALL_ROWS, Addressed, Found, Plane, TooMany, bitmaps
+from rowlock.spark.scan import PATH, POSITION
+from rowlock.spark.writer import write_native
+from rowlock.transaction.effects import Counts, Provenance, RowBlock
+from rowlock.transaction.rebase import bitmap_to_numpy
+
+_MAX_CROSS = 500_000
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a MERGE made of some slices."""
+
+    tombstones: dict[str, BitMap64] = field(default_factory=dict)
+    blocks: list[RowBlock] = field(default_factory=list)
+    matches: list[tuple[Provenance, Numbers]] = field(default_factory=list)
+
+    def kill(self, more: dict[str, BitMap64]) -> None:
+        for path, positions in more.items():
+            self.tombstones[path] = self.tombstones[path] | positions if path in self.tombstones else positions
+
+
+class MergeRun:
+    """One passage of a MERGE (statement `index`) over slices of `snapshot`."""
+
+    def __init__(self, plane: Plane, plan: MergePlan, snapshot: Snapshot, index: int) -> None:
+        self.plane, self.plan, self.snapshot, self.index = plane, plan, snapshot, index
+        self.out = Outcome()
+
+    def run(self, slices: Sequence[Slice], before: Counts | None, lost: Counts | None, *, staging: bool) -> tuple[Outcome, Counts]:
+        """The outcome over born slices, and each source row's matches after the delta.
+
+        Raises MultipleMatches, ConstraintViolated.
+        """
+        local, scanned = self.plane.split(slices, self.snapshot)
+        few, scanned = self._by_keys(scanned)
+        local += few
+        rows = self.plane.addressed(local)
+        if rows is not None and not self._few_pairs(rows):
+            scanned, local, rows = [*scanned, *(s for s, _, _ in local)], [], None
+        if rows is not None:
+            self._take_pairs(self._driver_pairs(rows))
+        if scanned:
+            self._scan_pairs(scanned)
+        self._check_cardinality()
+        if self.plan.alone is not None:
+            self._not_matched_by_source(rows, scanned)
+        size = self.plan.source.num_rows
+        counts = np.zeros(size, np.int64) if before is None else before - (0 if lost is None else lost)
+        for _, numbers in self.out.matches:
+            counts = counts + np.bincount(numbers, minlength=size)
+        self._insert(np.flatnonzero(counts == 0) if staging or before is None else np.flatnonzero((before > 0) & (counts == 0)))
+        for origin, numbers in self.out.matches:
+            if len(numbers):
+                self.out.blocks.append(RowBlock("matched", self.index, len(numbers), numbers.nbytes, numbers, origin))
+        return self.out, np.asarray(counts, dtype=np.int64)
+
+    # ---- pairs -----------------------------------------------------------------------------
+
+    def _few_pairs(self, rows: Addressed) -> bool:
+        if self.plan.source.table is None:
+            return False
+        return bool(self.plan.keys) or rows.num_rows * self.plan.source.num_rows <= _MAX_CROSS
+
+    def _by_keys(self, slices: Sequence[Slice]) -> tuple[list[Found], list[Slice]]:
+        """The rows whose keys the source has, found without Spark where source and rows are few."""
+        source, names = self.plan.source.table, [self.snapshot.schema.names[t] for t, _ in self.plan.keys]
+        if source is None or not names or self.plan.alone is not None or not slices:
+            return [], list(slices)
+        values = [_wide(source.column(s)).combine_chunks() for _, s in self.plan.keys]
+
+        def may_match(columns: pa.Table) -> Any:
+            masks = [pc.is_in(_wide(columns.column(n)), value_set=v, skip_nulls=True) for n, v in zip(names, values, strict=True)]
+            return functools.reduce(pc.and_, masks)
+
+        return self.plane.matching(slices, self.snapshot, may_match, list(dict.fromkeys(names)), SMALL_ROWS)
+
+    def _driver_pairs(self, rows: Addressed) -> tuple[Addressed, pa.Table]:
+        """(rows with the columns of `pairs`, the same table): ON evaluated by Spark over candidate pairs."""
+        source = self.plan.source.table
+        assert source is not None
+        left, right = self._candidates(rows.table, source)
+        paired = Addressed(rows.table.take(pa.array(left)), Provenance(rows.origin.paths, rows.origin.file[left], rows.origin.position[left]))
+        if not len(left):
+            return paired, pa.table({})
+        table = paired.table.append_column(PATH, pc.cast(pa.array(paired.origin.file), pa.string())).append_column(POSITION, pa.array(paired.origin.position))
+        other = self.plan.source.take(right)
+        columns = [*table.columns, *other.columns]
+        flat = pa.Table.from_arrays(columns, names=[f"c{n}" for n in range(len(columns))])
+        bridge = self.plane.bridge
+        relation = bridge.local(self.plan.pair.seq, flat, self.plan.pair.schema_json, self.plan.session)
+        plan = bridge.project(self.plan.pairs.outputs, bridge.filter(self.plan.on, relation))
+        result = bridge.evaluate(plan, self.plane.spark, self.plan.session)
+        files = np.asarray(pc.cast(result.column(PATH), pa.int32()).to_numpy(zero_copy_only=False), dtype=np.int32)
+        origin = Provenance(rows.origin.paths, files, np.asarray(result.column(POSITION).to_numpy(), dtype=np.int64))
+        return Addressed(result.drop_columns([PATH, POSITION]), origin), result
+
+    def _candidates(self, target: pa.Table, source: pa.Table) -> tuple[Numbers, Numbers]:
+        """Row numbers of pairs that agree on the keys; all pairs where ON has none."""
+        if not self.plan.keys:
+            n, m = target.num_rows, source.num_rows
+            return np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
+        names = [f"k{n}" for n in range(len(self.plan.keys))]
+        a = pl.DataFrame({name: _key_series(target.column(t)) for name, (t, _) in zip(names, self.plan.keys, strict=True)}).with_row_index("i")
+        b = pl.DataFrame({name: _key_series(source.column(s)) for name, (_, s) in zip(names, self.plan.keys, strict=True)}).with_row_index("j")
+        joined = a.join(b, on=names, how="inner")
+        return joined["i"].to_numpy().astype(np.int64), joined["j"].to_numpy().astype(np.int64)
+
+    def _take_pairs(self, found: tuple[Addressed, pa.Table]) -> None:
+        rows = found[0]
+        if rows.num_rows and ACTION in rows.table.column_names:
+            self._take(rows, self.plan.clauses.matched, matched=True)
+
+    def _take(self, rows: Addressed, clauses: Sequence[Clause], *, matched: bool) -> None:
+        """Files rows away by the clause that applies to them."""
+        action = rows.table.column(ACTION).to_numpy()
+        if matched:
+            self.out.matches.append((rows.origin, np.asarray(rows.table.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))
+        touched = rows.filter(action >= 0)
+        self.out.kill(bitmaps(touched.origin))
+        updates = np.isin(action, [n for n, c in enumerate(clauses) if c.kind == "update"])
+        new = rows.filter(updates)
+        if new.num_rows:
+            table = new.table.select(self._columns())
+            check_rows(table, self.snapshot, self.plane.store.root)
+            self.out.blocks.append(driver_block("derived", self.index, table, new.origin))
+
+    def _columns(self) -> list[int]:
+        return list(range(len(self.snapshot.schema.fields)))
+
+    def _scan_pairs(self, slices: Sequence[Slice]) -> None:
+        joined = self._joined
+        try:
+            resolved = Resolved(self.plan.pairs.outputs, None)
+            rows = self.plane.scan(slices, self.plan.target, resolved, self.plan.session, self.snapshot, keys=joined, bounded=True)
+            self._take(rows, self.plan.clauses.matched, matched=True)
+        except TooMany:
+            child = joined(self.plane.live_frame(self.snapshot, slices, self.plan.target.attributes))
+            self._write(child, self.plan.pairs, self.plan.clauses.matched, matched=True)
+
+    def _joined(self, target: JavaObject) -> JavaObject:
+        bridge = self.plane.bridge
+        right = self.plan.source.plan(self.plane, self.plan.source_side, self.plan.session)
+        return bridge.inner_join(target, right, self.plan.on, broadcast=self.plan.source.table is not None)
+
+    def _check_cardinality(self) -> None:
+        if self.plan.duplicates_allowed:
+            return
+        seen: dict[str, BitMap64] = {}
+        for origin, _ in self.out.matches:
+            for path, positions in bitmaps(origin).items():
+                before = len(seen.get(path, BitMap64()))
+                seen[path] = seen.get(path, BitMap64()) | positions
+                count = int((origin.file == origin.paths.index(path)).sum())
+                if len(seen[path]) - before != count:
+                    raise MultipleMatches(
+                        "MERGE: several source rows match one target row, and it is not clear which should apply "
+                        "[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE]. Make the source unique on the columns of ON, for instance by dropDuplicates()",
+                        table=self.plane.store.root,
+                    )
+
+    # ---- rows without a match -------------------------------------------------------------
+
+    def _not_matched_by_source(self, rows: Addressed | None, scanned: Sequence[Slice]) -> None:
+        alone, relation = self.plan.alone, self.plan.alone_relation
+        assert alone is not None and relation is not None
+        matched: dict[str, BitMap64] = {}
+        for origin, _ in self.out.matches:
+            for path, positions in bitmaps(origin).items():
+                matched[path] = matched.get(path, BitMap64()) | positions
+        clauses = self.plan.clauses.not_matched_by_source
+        if rows is not None and (unmatched := _without(rows, matched)).num_rows:
+            self._take(self.plane.evaluate(unmatched, relation, alone, self.plan.session), clauses, matched=False)
+        if not scanned:
+            return
+        rest = [_minus(s, matched.get(s.path)) for s in scanned]
+        applies = self.plane.bridge.at_least_zero(alone.outputs.apply(len(self.snapshot.schema.fields)))
+        try:
+            self._take(self.plane.scan(rest, relation, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False)
+        except TooMany:
+            child = self.plane.bridge.filter(applies, self.plane.live_frame(self.snapshot, rest, relation.attributes))
+            self._write(child, alone, clauses, matched=False)
+
+    def _insert(self, numbers: Numbers) -> None:
+        """The inserts of source rows that have no match."""
+        if self.plan.inserts is None or not len(numbers):
+            return
+        bridge, inserts, relation = self.plane.bridge, self.plan.inserts, self.plan.insert_relation
+        applies = bridge.at_least_zero(inserts.outputs.apply(len(self.snapshot.schema.fields)))
+        chosen = None if len(numbers) == self.plan.source.num_rows else numbers
+        child = bridge.filter(applies, self.plan.source.plan(self.plane, relation.seq, self.plan.session, chosen))
+        plan = bridge.project(inserts.outputs, child)
+        if self.plan.source.table is None and len(numbers) > SMALL_ROWS:
+            self._write_inserts(plan)
+            return
+        result = bridge.evaluate(plan, self.plane.spark, self.plan.session)
+        if not result.num_rows:
+            return
+        rows = np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)
+        table = result.select(self._columns())
+        check_rows(table, self.snapshot, self.plane.store.root)
+        self.out.blocks.append(driver_block("inserted", self.index, table, Provenance((), np.full(len(rows), -1, np.int32), rows)))
+
+    # ---- large results ---------------------------------------------------------------------
+
+    def _write_inserts(self, plan: JavaObject) -> None:
+        frame = self.plane.bridge.dataframe(plan, self.plane.spark, self.plan.session).drop(ACTION)
+        files = [f for _, f in write_native(frame, self.plane.store, self.snapshot) if f.num_records]
+        check_not_null(files, self.snapshot, self.plane.store)
+        rows = stored_source_rows(files, self.plane.store.root)
+        self.out.blocks.append(file_block("inserted", self.index, files, origin=Provenance((), np.full(len(rows), -1, np.int32), rows)))
+
+    def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
+        """Many rows: written by Spark, one folder for each clause; those of updates are data files already."""
+        frame = self.plane.bridge.dataframe(self.plane.bridge.project(resolved.outputs, child), self.plane.spark, self.plan.session)
+        written = [(int(a or -1), f) for a, f in write_native(frame, self.plane.store, self.snapshot, group=ACTION) if f.num_records]
+        scratch: list[AddFile] = []
+        for action in sorted({a for a, _ in written}):
+            files = [f for a, f in written if a == action]
+            origin = stored_origin(files, self.plane.store.root)
+            if matched:
+                self.out.matches.append((origin, stored_source_rows(files, self.plane.store.root)))
+            if action < 0:
+                scratch += files
+                continue
+            self.out.kill(bitmaps(origin))
+            if clauses[action].kind == "update":
+                check_not_null(files, self.snapshot, self.plane.store)
+                self.out.blocks.append(file_block("derived", self.index, files, origin=origin))
+            else:
+                scratch += files
+        for file in scratch:
+            self.plane.store.delete(file.path)
+
+
+def _without(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:
+    mask = np.ones(rows.num_rows, dtype=np.bool_)
+    for n, path in enumerate(rows.origin.paths):
+        if matched.get(path):
+            at = np.flatnonzero(rows.origin.file == n)
+            mask[at] = ~np.isin(rows.origin.position[at], bitmap_to_numpy(matched[path]))
+    return rows.filter(mask)
+
+
+def _minus(piece: Slice, matched: BitMap64 | None) -> Slice:
+    if not matched:
+        return piece
+    return Slice(piece.file, only=piece.only - matched) if piece.only is not None else Slice(piece.file, without=(piece.without or BitMap64()) | matched)
+
+
+def _key_series(column: pa.ChunkedArray) -> pl.Series:
+    return pl.Series(pl.from_arrow(_wide(column)))
+
+
+def _wide(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Integers of any width as the widest, so that equal keys are equal values."""
+    return pc.cast(column, pa.int64()) if pa.types.is_integer(column.type) else column

@@ -1,0 +1,190 @@
+"""UPDATE and DELETE: resolved once, evaluated over any slices, at staging and in every rebase alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rowlock.conflict.delta import Slice
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import paths
+from rowlock.protocol import skipping as ir
+from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.schema import PrimitiveType
+from rowlock.spark.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
+from rowlock.spark.blocks import SOURCE_ROW, driver_block, file_block, stored_origin
+from rowlock.spark.catalyst import JavaObject
+from rowlock.spark.constraints import check_not_null, check_rows
+from rowlock.spark.plane import Addressed, Found, Plane, TooMany, bitmaps
+from rowlock.spark.predicates import skipping_predicate
+from rowlock.spark.scan import PATH, POSITION
+from rowlock.spark.writer import write_native
+from rowlock.transaction.effects import RowBlock
+from rowlock.transaction.statements import Statement
+
+__all__ = ["SOURCE_ROW", "RowPlan", "delete_statement", "run", "update_statement"]
+
+
+_POINT_TYPES = {"long", "integer", "short", "byte", "string", "date"}
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """A resolved UPDATE (outputs: the new row, then its address) or DELETE (outputs: the address).
+
+    `narrow` gives only the columns that an UPDATE sets and the address; `passed` are the others."""
+
+    kind: str
+    relation: Relation
+    resolved: Resolved
+    session: JavaObject
+    everything: bool
+    reads: ir.Predicate | None = None
+    narrow: Resolved | None = None
+    passed: tuple[str, ...] = ()
+
+
+def update_statement(plane: Plane, snapshot: Snapshot, condition: Expression | None, assignments: Mapping[Any, Expression], alias: str | None) -> Statement:
+    """Raises Spark's AnalysisException, SchemaMismatch, StatementRefused; reads nothing."""
+    session, target = plane.session(), plane.target(snapshot)
+    resolver = Resolver(plane.spark, plane.probe(target, alias, session), "UPDATE", plane.store.root)
+
+    def outputs(cast: bool) -> list[Column]:
+        new = assigned_columns(resolver, target, assignments, alias, insert=False, cast=cast)
+        return [*(new.get(f.name, target.columns[f.name]) for f in target.schema.fields), target.columns[PATH], target.columns[POSITION]]
+
+    frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
+    resolved = resolver.fixed(frame, condition)
+    keys = {target_path(k, target.schema, alias, plane.store.root)[0] for k in assignments}
+    chosen = [n for n, name in enumerate(target.schema.names) if name in keys]
+    size = len(target.schema.names)
+    narrow = Resolved(plane.bridge.seq(resolved.outputs.apply(n) for n in (*chosen, size, size + 1)), resolved.condition)
+    passed = tuple(n for n in target.schema.names if n not in keys)
+    return _statement("update", plane, target, resolved, session, condition, narrow=narrow, passed=passed)
+
+
+def delete_statement(plane: Plane, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
+    """Raises Spark's AnalysisException, StatementRefused; reads nothing."""
+    session, target = plane.session(), plane.target(snapshot)
+    resolver = Resolver(plane.spark, plane.probe(target, alias, session), "DELETE", plane.store.root)
+    frame = resolver.selected([target.columns[PATH], target.columns[POSITION]], condition)
+    return _statement("delete", plane, target, resolver.fixed(frame, condition), session, condition)
+
+
+def _statement(kind: Any, plane: Plane, target: Target, resolved: Resolved, session: JavaObject, condition: Expression | None, **more: Any) -> Statement:
+    reads = skipping_predicate(plane.bridge, resolved.condition, target.ids)
+    everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
+    text = [] if resolved.condition is None else [str(resolved.condition.sql())]
+    return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, **more), reads, parameters={"predicate": text})
+
+
+def run(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> tuple[dict[str, BitMap64], list[RowBlock]]:
+    """Tombstones and new images of the rows of `slices` that the statement changes.  Raises ConstraintViolated."""
+    if plan.kind == "delete" and plan.everything:
+        return {s.path: _all_positions(plane, s) for s in slices}, []
+    local, scanned = plane.split(slices, snapshot)
+    few, scanned = _pointed_at(plane, plan, scanned, snapshot)
+    local += few
+    found: list[Addressed] = []
+    rows = plane.addressed(local)
+    if rows is not None:
+        found.append(plane.evaluate(rows, plan.relation, plan.resolved, plan.session))
+    large: list[RowBlock] = []
+    tombstones: dict[str, BitMap64] = {}
+    if scanned:
+        try:
+            found.append(_scanned(plane, plan, scanned, snapshot))
+        except TooMany:
+            if plan.kind == "delete":
+                tombstones.update(_matching_positions(plane, plan, scanned, snapshot))
+            else:
+                block = _write_changed(plane, plan, scanned, snapshot, index)
+                assert block.provenance is not None
+                large.append(block)
+                tombstones.update(bitmaps(block.provenance))
+    for part in found:
+        tombstones.update(bitmaps(part.origin))
+    small = [driver_block("derived", index, part.table, part.origin) for part in found if plan.kind == "update" and part.num_rows]
+    for block in small:
+        check_rows(block.payload.table, snapshot, plane.store.root)
+    return tombstones, [*small, *large]
+
+
+def _pointed_at(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
+    """The rows that may meet an equality in the condition, found without Spark where they are few."""
+    wanted = point_of(plan.reads, snapshot)
+    if wanted is None or not slices:
+        return [], list(slices)
+    name, values = wanted
+    return plane.matching(slices, snapshot, lambda t: pc.is_in(t.column(name), value_set=values, skip_nulls=True), [name])
+
+
+def point_of(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, pa.Array] | None:
+    """A column and the values that it must equal for the predicate to hold; only of types whose equality Arrow shares with Spark."""
+    parts = predicate.parts if isinstance(predicate, ir.And) else (predicate,)
+    for part in parts:
+        if isinstance(part, ir.And):
+            if (inner := point_of(part, snapshot)) is not None:
+                return inner
+        elif isinstance(part, ir.In) or (isinstance(part, ir.Compare) and part.op == "="):
+            values = part.values if isinstance(part, ir.In) else (part.value,)
+            field = snapshot.schema.find(part.column[0]) if len(part.column) == 1 else None
+            if field is not None and isinstance(field.type, PrimitiveType) and field.type.name in _POINT_TYPES:
+                return field.name, pa.array(values, to_arrow_type(field.type))
+    return None
+
+
+def _scanned(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
+    """The outputs over files, in one job; the columns that an UPDATE leaves alone are read only for the rows that it changes."""
+    if plan.narrow is None or not plan.passed:
+        return plane.scan(slices, plan.relation, plan.resolved, plan.session, snapshot)
+    rows = plane.scan(slices, plan.relation, plan.narrow, plan.session, snapshot, narrow=True)
+    if not rows.num_rows:
+        return rows
+    whole = plane.completed(rows, plan.passed, slices, snapshot)
+    return whole if whole is not None else plane.scan(slices, plan.relation, plan.resolved, plan.session, snapshot)
+
+
+def _all_positions(plane: Plane, piece: Slice) -> BitMap64:
+    if piece.only is not None:
+        return piece.only
+    every = BitMap64()
+    every.add_range(0, plane.num_rows(piece.file))
+    return every - piece.without if piece.without else every
+
+
+def _matching_positions(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, BitMap64]:
+    """Many deleted rows: their positions as bitmaps, built by Spark."""
+    child = plane.live_frame(snapshot, slices, plan.relation.attributes)
+    frame = plane.bridge.dataframe(plane.bridge.project(plan.resolved.outputs, plane.bridge.filter(plan.resolved.condition, child)), plane.spark, plan.session)
+    return positions_by_bitmap(plane, frame)
+
+
+def positions_by_bitmap(plane: Plane, frame: DataFrame) -> dict[str, BitMap64]:
+    """The addresses of a frame's rows, aggregated to bitmaps inside Spark."""
+    import numpy as np
+
+    grouped = frame.groupBy(PATH, F.shiftright(POSITION, 15).alias("b")).agg(F.expr(f"bitmap_construct_agg({POSITION} & 32767)").alias("m"))
+    out: dict[str, BitMap64] = {}
+    for row in grouped.collect():
+        bits = np.unpackbits(np.frombuffer(row["m"], dtype=np.uint8), bitorder="little")
+        path = paths.from_spark_file_path(row[PATH], plane.store.root)
+        out.setdefault(path, BitMap64()).update((np.flatnonzero(bits) + (row["b"] << 15)).tolist())
+    return out
+
+
+def _write_changed(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:
+    """Many updated rows: written by Spark where they will live, each with its origin beside it."""
+    child = plane.live_frame(snapshot, slices, plan.relation.attributes)
+    frame = plane.bridge.dataframe(plane.bridge.project(plan.resolved.outputs, plane.bridge.filter(plan.resolved.condition, child)), plane.spark, plan.session)
+    files = [f for _, f in write_native(frame, plane.store, snapshot)]
+    files = [f for f in files if f.num_records]
+    check_not_null(files, snapshot, plane.store)
+    return file_block("derived", index, files, origin=stored_origin(files, plane.store.root))

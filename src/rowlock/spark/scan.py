@@ -1,0 +1,254 @@
+"""Reading data files in Spark: a DataFrame of the rows of some files, with addresses where asked.
+
+Files without deletion vectors are scanned plainly; rows of the others are taken off by a broadcast
+anti join on bitmaps, one row for each bucket of 32,768 positions that holds a dead one.  Partition
+values come from the log, never from folder names; column mapping is undone here.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
+
+from rowlock.exceptions import UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import paths
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.features import column_mapping_mode
+from rowlock.spark.catalyst import catalyst, nullable, nullable_type
+
+PATH, POSITION = "__rowlock_path", "__rowlock_pos"
+ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
+
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_TASK = "__rowlock_task"
+_BUCKET_BITS = 15
+_KEY_SHIFT = 24
+_MAX_GROUPS = 24
+_GLOB = re.compile(r"[{}\[\]*?\\]")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_\-./=]*\Z")
+
+VectorOf = Callable[[AddFile], BitMap64]
+
+
+def table_schema(snapshot: Snapshot) -> StructType:
+    """The table's schema as Spark's type, under logical names."""
+    import orjson
+
+    return StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
+
+
+def physical_schema(schema: StructType, mode: str) -> StructType:
+    """The schema as it stands in data files: physical names, and field ids in id mode."""
+    return StructType([_physical_field(f, mode) for f in schema.fields])
+
+
+def _physical_field(f: StructField, mode: str) -> StructField:
+    name = f.metadata.get("delta.columnMapping.physicalName", f.name) if mode != "none" else f.name
+    metadata = {"parquet.field.id": f.metadata["delta.columnMapping.id"]} if mode == "id" and "delta.columnMapping.id" in f.metadata else {}
+    if _CHAR in f.metadata:  # Spark pads such columns when it reads them
+        metadata[_CHAR] = f.metadata[_CHAR]
+    return StructField(name, _physical_type(f.dataType, mode), True, metadata)
+
+
+def _physical_type(t: DataType, mode: str) -> DataType:
+    if isinstance(t, StructType):
+        return physical_schema(t, mode)
+    if isinstance(t, ArrayType):
+        return ArrayType(_physical_type(t.elementType, mode), True)
+    if isinstance(t, MapType):
+        return MapType(_physical_type(t.keyType, mode), _physical_type(t.valueType, mode), True)
+    return t
+
+
+def wrap_session(spark: SparkSession, session: Any) -> SparkSession:
+    """A Python face for a JVM session."""
+    return SparkSession(spark.sparkContext, jsparkSession=session)
+
+
+class Scanner:
+    """Makes DataFrames of a table's files on one session.  Driver only; opens files lazily, in Spark."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark, self.root = spark, root
+
+    def frame(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, *, address: bool = False) -> DataFrame:
+        """The rows of `files` under the table's logical columns, plus PATH and POSITION with `address`.
+
+        With `vector_of` the rows that it marks are left out; None gives the physical rows.
+        """
+        schema = table_schema(snapshot)
+        _refuse_reserved(schema, self.root)
+        if not files:
+            empty = StructType([*nullable(schema).fields, *(ADDRESS.fields if address else [])])
+            return self.spark.createDataFrame([], empty)
+        groups = self._groups(snapshot, files, vector_of)
+        if len(groups) <= _MAX_GROUPS:
+            frames = [self._group_frame(snapshot, schema, g, dict(values), vector_of if marked else None, address) for (values, marked), g in groups.items()]
+        else:
+            plain = [f for (_, marked), g in groups.items() if not marked for f in g]
+            vectored = [f for (_, marked), g in groups.items() if marked for f in g]
+            frames = [self._joined_frame(snapshot, schema, g, vector_of if marked else None, address) for g, marked in ((plain, False), (vectored, True)) if g]
+        out = frames[0]
+        for frame in frames[1:]:
+            out = out.unionAll(frame)
+        return out
+
+    def _groups(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None) -> dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]]:
+        groups: dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]] = {}
+        partitioned = bool(snapshot.metadata.partition_columns)
+        for f in files:
+            values = tuple(sorted(f.partition_values.items())) if partitioned else ()
+            marked = vector_of is not None and bool(vector_of(f))
+            groups.setdefault((values, marked), []).append(f)
+        return groups
+
+    def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile]) -> DataFrame:
+        mode = column_mapping_mode(snapshot.metadata.configuration)
+        data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns])
+        names = [paths.join(self.root, f.path) for f in files]
+        return read_parquet(self.spark, physical_schema(data, mode), names)
+
+    def _group_frame(
+        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], vector_of: VectorOf | None, address: bool
+    ) -> DataFrame:
+        raw = self._read(snapshot, schema, files)
+        columns = [self._column(snapshot, f, raw, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
+        return self._finish(raw, columns, files, vector_of, address)
+
+    def _joined_frame(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], vector_of: VectorOf | None, address: bool) -> DataFrame:
+        """For many partitions: the values come from a broadcast table of paths."""
+        raw = self._read(snapshot, schema, files)
+        names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
+        rows = pa.table({"__p": [self.uri(f) for f in files], **{f"__v{n}": pa.array([f.partition_values.get(c) or None for f in files], pa.string()) for n, c in enumerate(names)}})
+        values = self.spark.createDataFrame(rows)
+        joined = raw.withColumn("__m", raw.metadataColumn("_metadata")).join(F.broadcast(values), F.col("__m.file_path") == F.col("__p"))
+        columns = [self._column(snapshot, f, raw, lambda name: F.col(f"__v{names.index(name)}")) for f in schema.fields]
+        return self._finish(joined, columns, files, vector_of, address, meta=F.col("__m"))
+
+    def _column(self, snapshot: Snapshot, f: StructField, raw: DataFrame, value_of: Callable[[str], Column]) -> Column:
+        mode = column_mapping_mode(snapshot.metadata.configuration)
+        if f.name in snapshot.metadata.partition_columns:
+            return value_of(_partition_key(snapshot, f.name)).cast(f.dataType).alias(f.name)
+        physical = _physical_field(f, mode)
+        column = F.col(quote(physical.name))
+        logical = nullable_type(f.dataType)
+        return (column if physical.dataType == logical or mode == "none" else column.cast(logical)).alias(f.name)
+
+    def _finish(self, raw: DataFrame, columns: Sequence[Column], files: Sequence[AddFile], vector_of: VectorOf | None, address: bool, meta: Column | None = None) -> DataFrame:
+        if not address and vector_of is None:
+            return raw.select(*columns)
+        meta = raw.metadataColumn("_metadata") if meta is None else meta
+        out = raw.select(*columns, meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
+        if vector_of is not None:
+            out = without_dead(out, self._buckets({self.uri(f): vector_of(f) for f in files}))
+            out = _held_above(out) if address else out
+        return out if address else out.drop(PATH, POSITION)
+
+    def _buckets(self, vectors: Mapping[str, BitMap64]) -> DataFrame:
+        table = bucket_table(vectors)
+        schema = StructType([StructField("__k", LongType()), StructField("__w", ArrayType(LongType()))])
+        jdf = local_frame(self.spark, table, schema)
+        return F.broadcast(jdf)
+
+    def uri(self, file: AddFile) -> str:
+        """A file's path as Spark's `_metadata.file_path` spells it."""
+        return spark_uri(self.spark, paths.join(self.root, file.path))
+
+
+def read_parquet(spark: SparkSession, schema: StructType, names: Sequence[str]) -> DataFrame:
+    """The rows of exactly these files, whatever characters are in their names."""
+    reader = spark.read.schema(schema)
+    if any(_GLOB.search(n) for n in names):  # with __globPaths__ off each of them would give all files again
+        return reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names))
+    return reader.option("__globPaths__", "false").parquet(*names)
+
+
+def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """Driver rows as a DataFrame, without pyspark's conversions."""
+    return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)
+
+
+def without_dead(frame: DataFrame, buckets: DataFrame) -> DataFrame:
+    """The rows of an addressed frame whose bit is not set in `buckets`."""
+    key = F.expr(f"shiftleft(crc32({PATH}), {_KEY_SHIFT}) | shiftright({POSITION}, {_BUCKET_BITS})")
+    bit = F.expr(f"getbit(__w[cast(shiftright({POSITION}, 6) & 511 as int)], cast({POSITION} & 63 as int)) = 1")
+    return frame.join(buckets, (key == F.col("__k")) & bit, "left_anti")
+
+
+def _held_above(living: DataFrame) -> DataFrame:
+    """The same rows, below which the optimizer pushes no condition: under ANSI one may raise on a dead row."""
+    return living.withColumn(_TASK, F.spark_partition_id()).where(F.col(_TASK) >= 0).drop(_TASK)
+
+
+def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
+    """(key, 512 words) for every bucket that holds a dead position.  Raises UnsupportedFeature where two keys collide."""
+    keys: list[int] = []
+    words: list[np.ndarray[Any, Any]] = []
+    prefixes: dict[int, str] = {}
+    for uri, vector in vectors.items():
+        prefix = zlib.crc32(uri.encode())
+        if prefixes.setdefault(prefix, uri) != uri:
+            raise UnsupportedFeature(f"Two data files share a hash, {uri} and {prefixes[prefix]}: compact the table with optimize().executeCompaction()", feature="deletionVectors", access="read")
+        positions = np.frombuffer(vector.to_array(), dtype=np.uint64).astype(np.int64) if vector else np.empty(0, np.int64)
+        buckets = positions >> _BUCKET_BITS
+        starts = np.flatnonzero(np.r_[True, buckets[1:] != buckets[:-1]]) if len(positions) else np.empty(0, np.int64)
+        for start, end in zip(starts, np.r_[starts[1:], len(positions)], strict=True):
+            inside = positions[start:end] & ((1 << _BUCKET_BITS) - 1)
+            bits = np.zeros(1 << _BUCKET_BITS, dtype=np.uint8)
+            bits[inside] = 1
+            words.append(np.packbits(bits, bitorder="little").view("<i8"))
+            keys.append((prefix << _KEY_SHIFT) | int(buckets[start]))
+    flat = np.concatenate(words) if words else np.empty(0, np.int64)
+    offsets = np.arange(0, len(flat) + 1, 512, dtype=np.int32)
+    return pa.table({"__k": pa.array(keys, pa.int64()), "__w": pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, pa.int64()))})
+
+
+class UriCache:
+    """Spark's spelling of paths; plain ones need no call into the JVM."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, spark: SparkSession, full_path: str) -> str:
+        if _PLAIN_PATH.match(full_path):
+            return "file:" + full_path
+        with self._lock:
+            if full_path in self._known:
+                return self._known[full_path]
+        uri = str(catalyst(spark).hadoop_path(full_path).toUri().toString())
+        uri = uri if uri.startswith("file:") else "file:" + uri
+        with self._lock:
+            self._known[full_path] = uri
+            if len(self._known) > 100_000:
+                self._known.popitem(last=False)
+        return uri
+
+
+spark_uri = UriCache()
+
+
+def _partition_key(snapshot: Snapshot, name: str) -> str:
+    field = snapshot.schema.find(name)
+    return field.physical_name if field is not None and column_mapping_mode(snapshot.metadata.configuration) != "none" else name
+
+
+def quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _refuse_reserved(schema: StructType, root: str) -> None:
+    if any(f.name == "_tmp_metadata_row_index" for f in schema.fields):
+        raise UnsupportedFeature("A column named _tmp_metadata_row_index would hide Spark's row numbers; rename it", feature="_tmp_metadata_row_index", access="read", table=root)

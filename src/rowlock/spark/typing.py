@@ -1,0 +1,21 @@
+"""A column's type as a user writes it: a DataType, or text such as 'BIGINT' or 'struct<a:int>'."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import DataType, StructType
+
+from rowlock.exceptions import InvalidInput, WrongType
+
+
+def parse_type(given: str | DataType) -> DataType:
+    """Raises InvalidInput for text that Spark's parser does not know."""
+    if isinstance(given, DataType):
+        return given
+    if not isinstance(given, str):
+        raise WrongType(f"A column's type is a DataType or a string, not {type(given).__name__}")
+    try:
+        parsed = StructType.fromDDL(f"c {given}")
+    except Exception as e:
+        raise InvalidInput(f"{given!r} is not a type that Spark knows") from e
+    assert isinstance(parsed, StructType)
+    return parsed.fields[0].dataType

@@ -1,0 +1,80 @@
+"""Large writes: Spark's own Parquet writer into a fresh folder of the table that is already the final place.
+
+Only files that the finished job left in that folder are committed; what a lost task left behind is
+garbage that no commit names (I10).  Statistics come from the footers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
+
+from rowlock import clock
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import paths, statistics
+from rowlock.protocol.actions import AddFile
+from rowlock.spark.rows import stats_leaves
+from rowlock.spark.scan import quote
+from rowlock.storage.store import ObjectStore
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+
+
+def partition_text(name: str, data_type: Any) -> Column:
+    """A partition column as the text that the log holds."""
+    column = F.col(quote(name))
+    if isinstance(data_type, TimestampType):
+        return F.date_format(F.to_utc_timestamp(column, F.current_timezone()), "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'").alias(name)
+    return column.cast("string").alias(name)
+
+
+def write_native(frame: DataFrame, store: ObjectStore, snapshot: Snapshot, *, extra: Sequence[str] = (), group: str | None = None) -> list[tuple[str | None, AddFile]]:
+    """Writes a frame (logical columns, `extra` columns kept in the files) and returns its files.
+
+    With `group` the files are split by that column as well, whose text comes back beside each file.
+    One Spark job; runs on executors.
+    """
+    partitions = list(snapshot.metadata.partition_columns)
+    folder = f"rl-{clock.new_id()[:13]}"
+    types = {f.name: f.dataType for f in frame.schema.fields}
+    columns = [partition_text(n, types[n]) if n in partitions else F.col(quote(n)) for n in frame.columns]
+    writer = frame.select(*columns).write.option("compression", "snappy")
+    by = ([group] if group else []) + partitions
+    if by:
+        writer = writer.partitionBy(*by)
+    writer.parquet(paths.join(store.root, folder))
+    return [_file(store, key, size, by, group, snapshot) for key, size in _data_files(store, folder)]
+
+
+def _data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
+    found = [(m.key, m.size_bytes) for m in store.list(folder, recursive=True)]
+    return [(k, size) for k, size in found if k.endswith(".parquet") and not k.rsplit("/", 1)[-1].startswith(("_", "."))]
+
+
+def _file(store: ObjectStore, key: str, size_bytes: int, by: Sequence[str], group: str | None, snapshot: Snapshot) -> tuple[str | None, AddFile]:
+    values: dict[str, str | None] = {}
+    for part, name in zip(key.split("/")[1:], by, strict=False):
+        text = unquote(part.split("=", 1)[1])
+        values[name] = None if text == NULL_FOLDER else text
+    of_group = values.pop(group) if group else None
+    place = paths.join(store.root, key)
+    metadata = pq.read_metadata(place)
+    _sync(place)
+    stats = statistics.from_parquet_metadata(metadata, stats_leaves(snapshot))
+    return of_group, AddFile(key, values, size_bytes, clock.now_ms(), True, stats)
+
+
+def _sync(place: str) -> None:
+    """Durable before a commit names it."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,98 @@
+"""A table's folder in memory: a real store with the same contract, for simulations and tests.
+
+A hook may fail a put before it is done or lose its reply afterwards (I2 is tested with it).
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from rowlock import clock
+from rowlock.protocol.paths import check_key
+from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, Unknown
+
+Moment = Literal["before", "after"]
+Fault = Callable[[Moment, str, bytes], PutOutcome | None]
+"""Called around each put_if_absent as (moment, key, data).
+
+`before`: an outcome given back is returned and nothing is written.  `after`: the put is done; an
+outcome given back stands in for the true one (Unknown: the reply was lost).  It may also raise.
+"""
+
+
+class MemoryStore:
+    """The store of one folder that lives as long as this object."""
+
+    def __init__(self, root: str = "memory://table", *, faults: Fault | None = None) -> None:
+        self._root = root
+        self._lock = threading.RLock()
+        self._objects: dict[str, tuple[bytes, int]] = {}
+        self._keys: list[str] = []
+        self.faults = faults
+
+    @property
+    def root(self) -> str:
+        return self._root
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({self._root!r}, {len(self._objects)} objects)"
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        check_key(key)
+        if self.faults and (outcome := self.faults("before", key, data)) is not None:
+            return outcome
+        with self._lock:
+            won = key not in self._objects
+            if won:
+                self._set(key, data)
+        if self.faults and (outcome := self.faults("after", key, data)) is not None:
+            return outcome
+        return Committed() if won else Lost()
+
+    def _set(self, key: str, data: bytes) -> None:
+        if key not in self._objects:
+            insort(self._keys, key)
+        self._objects[key] = (bytes(data), clock.now_ms())
+
+    def put(self, key: str, data: bytes) -> None:
+        check_key(key)
+        with self._lock:
+            self._set(key, data)
+
+    def get(self, key: str) -> bytes:
+        try:
+            return self._objects[check_key(key)][0]
+        except KeyError:
+            raise NotFound(key) from None
+
+    def head(self, key: str) -> int | None:
+        found = self._objects.get(check_key(key))
+        return None if found is None else len(found[0])
+
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
+        folder = f"{check_key(prefix)}/" if prefix else ""
+        with self._lock:
+            found = []
+            for key in self._keys[bisect_left(self._keys, max(folder, start_after or "")) :]:
+                if not key.startswith(folder):
+                    break
+                if (recursive or "/" not in key[len(folder) :]) and (start_after is None or key > start_after):
+                    data, modified_ms = self._objects[key]
+                    found.append(ObjectMeta(key, len(data), modified_ms))
+        return iter(found)
+
+    def delete(self, key: str) -> None:
+        check_key(key)
+        with self._lock:
+            if self._objects.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
+
+    def exists(self, key: str = "") -> bool:
+        with self._lock:
+            return bool(self._keys) if not key else check_key(key) in self._objects or any(k.startswith(f"{key}/") for k in self._keys)
+
+
+__all__ = ["Fault", "MemoryStore", "Moment", "Unknown"]

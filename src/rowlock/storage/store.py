@@ -1,0 +1,96 @@
+"""What a store must do: keys and bytes below one table's root, and one commit primitive.
+
+`put_if_absent` is the only thing that decides who commits (I1); its outcome is a value, and when it
+cannot be known that is said (I2).  Keys are relative to the root, with `/`, and never leave it.
+`rowlock.storage` has the stores; every store passes the same contract tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The bytes are there, they are ours, and they are durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Something was there already, and it was left as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The bytes may be there, may come yet, or may not: read the log back before doing anything else."""
+
+    reason: str
+
+
+PutOutcome: TypeAlias = Committed | Lost | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMeta:
+    """One object of a listing."""
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+
+
+class StorageError(Exception):
+    """A store failed; for reads it may be tried again."""
+
+
+class NotFound(StorageError, KeyError):
+    """There is no object under the key."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(key)
+
+    def __str__(self) -> str:
+        return f"there is nothing at {self.key}"
+
+
+class ObjectStore(Protocol):
+    """One table's folder. All methods are safe to call from any thread and run on the driver."""
+
+    @property
+    def root(self) -> str:
+        """The table's place: an absolute local path, or a URI."""
+        ...
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Makes the object, whole, unless there is one: of many callers exactly one gets Committed."""
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes the object whole, replacing what is there; durable when this returns."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """The object's bytes; raises NotFound."""
+        ...
+
+    def head(self, key: str) -> int | None:
+        """The object's size in bytes; None where there is none."""
+        ...
+
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
+        """The objects in the folder `prefix` (without a slash at its end; '' is the root), in order of their keys.
+
+        Only keys that sort after `start_after`; with `recursive` those in folders below too. An absent folder is empty.
+        """
+        ...
+
+    def delete(self, key: str) -> None:
+        """Deletes the object; nothing happens where there is none."""
+        ...
+
+    def exists(self, key: str = "") -> bool:
+        """Whether there is an object or a folder under the key; by default the table's folder itself."""
+        ...

@@ -1,0 +1,25 @@
+"""The face: DeltaTable and its builders under the names of `delta.tables`, and reading and writing DataFrames."""
+
+from rowlock.tables.delta_table import DeltaTable
+from rowlock.tables.frames import read, write
+from rowlock.tables.merge_builder import (
+    DeltaMergeBuilder,
+    DeltaMergeMatchedActionBuilder,
+    DeltaMergeNotMatchedActionBuilder,
+    DeltaMergeNotMatchedBySourceActionBuilder,
+)
+from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
+from rowlock.tables.table_builder import DeltaTableBuilder, IdentityGenerator
+
+__all__ = [
+    "DeltaMergeBuilder",
+    "DeltaMergeMatchedActionBuilder",
+    "DeltaMergeNotMatchedActionBuilder",
+    "DeltaMergeNotMatchedBySourceActionBuilder",
+    "DeltaOptimizeBuilder",
+    "DeltaTable",
+    "DeltaTableBuilder",
+    "IdentityGenerator",
+    "read",
+    "write",
+]

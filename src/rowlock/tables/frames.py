@@ -1,0 +1,147 @@
+"""Reading a table as a DataFrame and writing DataFrames into one."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
+from rowlock.log.live_files import LiveFiles
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import Metadata
+from rowlock.protocol.features import protocol_for_new_table
+from rowlock.protocol.schema import parse_schema
+from rowlock.spark.append import append_blocks, append_statement, check_names, conform, merged_schema
+from rowlock.spark.catalyst import nullable
+from rowlock.spark.plane import Plane
+from rowlock.spark.reading import read_frame
+from rowlock.spark.row_statements import delete_statement
+from rowlock.spark.scan import table_schema
+from rowlock.spark.types import DataFrame, SparkSession
+from rowlock.tables.handle import Handle, Planned
+from rowlock.transaction import creation
+from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.table_state import TableState
+
+MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
+
+
+def read(spark: SparkSession, path: str, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> DataFrame:
+    """The table at its newest version, at `version`, or as it was at `timestamp`, on `spark`.
+
+    `timestamp` is a datetime or ISO text; without a zone it is UTC.  Runs on the driver; the rows are
+    read by executors when the DataFrame is used.  Raises TableNotFound, VersionNotFound, UnsupportedFeature.
+    """
+    if version is not None and timestamp is not None:
+        raise InvalidInput("Give a version or a timestamp, not both", table=path)
+    handle = Handle(spark, path)
+    return read_frame(handle.plane, snapshot_of(handle.state, version, timestamp))
+
+
+def snapshot_of(state: TableState, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> Snapshot:
+    """The snapshot that was asked for; the newest by default."""
+    if version is not None:
+        return state.log.at(version)
+    if timestamp is not None:
+        return state.log.at_timestamp(_milliseconds(timestamp, state.store.root))
+    return state.refresh()
+
+
+def _milliseconds(timestamp: str | datetime.datetime, table: str) -> int:
+    if isinstance(timestamp, str):
+        try:
+            timestamp = datetime.datetime.fromisoformat(timestamp)
+        except ValueError as e:
+            raise InvalidInput(f"{timestamp!r} is not a time; write it like 2026-11-21 08:00:00 or 2026-11-21T08:00:00+01:00", table=table) from e
+    aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=datetime.UTC)
+    return int(aware.timestamp() * 1000)
+
+
+def write(
+    df: DataFrame,
+    path: str,
+    mode: str = "append",
+    partition_by: str | Sequence[str] | None = None,
+    merge_schema: bool = False,
+    properties: Mapping[str, str] | None = None,
+) -> Receipt:
+    """Writes the rows of `df` into the table at `path`, which is made where there is none; one commit.
+
+    mode: append; overwrite (all rows are replaced); error (raise TableExists where there is a table);
+    ignore (do nothing then).  `partition_by` and `properties` count for a table that is made.
+    `merge_schema` adds columns that the table lacks.  Raises SchemaMismatch, ConstraintViolated and
+    InvalidInput before anything is committed.
+    """
+    if mode not in MODES:
+        raise InvalidInput(f"mode {mode!r} is not one of {', '.join(MODES)}", table=path)
+    columns = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
+    handle = Handle(df.sparkSession, path)
+    check_names(df, handle.path)
+    try:
+        snapshot = handle.state.refresh()
+    except TableNotFound:
+        try:
+            return _create(handle, df, columns, properties or {}, mode)
+        except TableExists:  # another writer was first: now it is a write like any other
+            snapshot = handle.state.refresh()
+    if mode in ("error", "errorifexists"):
+        raise TableExists("There is a table already; use mode='append' or mode='overwrite'", table=handle.path)
+    if mode == "ignore":
+        return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
+    _check_layout(snapshot, columns, handle.path)
+    return _write(handle, df, mode, merge_schema)
+
+
+def _check_layout(snapshot: Snapshot, columns: Sequence[str], path: str) -> None:
+    if columns and [c.lower() for c in columns] != [c.lower() for c in snapshot.partition_columns]:
+        have = ", ".join(snapshot.partition_columns) or "nothing"
+        raise InvalidInput(f"The table is partitioned by {have}, not by {', '.join(columns)}; leave partition_by out", table=path)
+
+
+def _write(handle: Handle, df: DataFrame, mode: str, merge_schema: bool) -> Receipt:
+    def wider(snapshot: Snapshot) -> Metadata:
+        merged = merged_schema(table_schema(snapshot), df.schema)
+        text = merged.json()
+        schema = parse_schema(text, handle.path)
+        creation.check_schema(schema, snapshot.partition_columns, table=handle.path)
+        unchanged = len(merged) == len(snapshot.schema.fields)
+        return snapshot.metadata if unchanged else replace(snapshot.metadata, schema_string=text)
+
+    def plan(plane: Plane, snapshot: Snapshot) -> Planned:
+        parameters = {"mode": "Append" if mode == "append" else "Overwrite", "partitionBy": list(snapshot.partition_columns)}
+        append = append_statement(plane, snapshot, df, index=0 if mode == "append" else 1)
+        return ([append] if mode == "append" else [delete_statement(plane, snapshot, None, None), append]), parameters
+
+    return handle.run("WRITE", plan, metadata=wider if merge_schema else None)
+
+
+def _create(handle: Handle, df: DataFrame, partition_columns: Sequence[str], properties: Mapping[str, str], mode: str) -> Receipt:
+    """Version 0 with the rows in it."""
+    if missing := [c for c in partition_columns if c.lower() not in {n.lower() for n in df.columns}]:
+        raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(df.columns)}", table=handle.path)
+    schema = nullable(df.schema).json()
+    metadata = creation.new_metadata(schema, partition_columns, properties, table=handle.path)
+    creation.check_new_table(metadata, handle.path)
+    draft = draft_snapshot(handle, metadata)
+    blocks = append_blocks(handle.plane, draft, conform(df, table_schema(draft), handle.path))
+    staged = handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)
+    return creation.create_from(handle.state, metadata, operation="WRITE", parameters={"mode": "ErrorIfExists" if mode.startswith("error") else mode.capitalize(), "partitionBy": list(metadata.partition_columns)}, adds=[s.add for s in staged])
+
+
+def draft_snapshot(handle: Handle, metadata: Metadata) -> Snapshot:
+    """A table that is about to be made, as if it were there and empty."""
+    return Snapshot(
+        table=handle.path,
+        version=-1,
+        protocol=protocol_for_new_table(metadata.configuration),
+        metadata=metadata,
+        schema=parse_schema(metadata.schema_string, handle.path),
+        files=LiveFiles.of_adds(),
+        txns={},
+        domains={},
+        timestamp_ms=0,
+        txn_id=None,
+        commits_since_checkpoint=0,
+        last_commit_size_bytes=None,
+    )

@@ -1,0 +1,158 @@
+"""Builders that make tables, under the names of `delta.tables`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from rowlock.exceptions import InvalidInput, TableExists, TableNotFound, UnsupportedFeature, WrongType
+from rowlock.protocol.schema import parse_schema
+from rowlock.spark.types import DataType, SparkSession, StructField, StructType
+from rowlock.spark.typing import parse_type
+from rowlock.tables import arguments
+from rowlock.tables.handle import Handle
+from rowlock.transaction import creation
+
+
+@dataclass(frozen=True)
+class IdentityGenerator:
+    """Identity columns are refused by this version; the class is here for its name."""
+
+    start: int = 1
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        if self.step == 0:
+            raise InvalidInput("The step of an identity column cannot be 0")
+
+
+class DeltaTableBuilder:
+    """Columns, partitioning, clustering, properties and comment of a table to make; then `execute()`."""
+
+    def __init__(self, face: Any, spark: SparkSession | None, mode: str) -> None:
+        self._face, self._spark, self._mode = face, spark, mode
+        self._location: str | None = None
+        self._comment: str | None = None
+        self._fields: list[StructField] = []
+        self._partitions: list[str] = []
+        self._clusters: list[str] = []
+        self._properties: dict[str, str] = {}
+
+    def tableName(self, identifier: str) -> DeltaTableBuilder:
+        """Only `delta.`/path`` in this version."""
+        name = arguments.text(identifier, "identifier").strip()
+        if not (name.lower().startswith("delta.`") and name.endswith("`")):
+            raise UnsupportedFeature(f"This version makes tables at a path, not under the catalog name {identifier!r}: use location()", feature="catalog tables", access="write")
+        return self.location(name[7:-1])
+
+    def location(self, location: str) -> DeltaTableBuilder:
+        self._location = arguments.text(location, "location")
+        return self
+
+    def comment(self, comment: str) -> DeltaTableBuilder:
+        self._comment = arguments.text(comment, "comment")
+        return self
+
+    def addColumn(
+        self,
+        colName: str,
+        dataType: str | DataType,
+        nullable: bool = True,
+        generatedAlwaysAs: Any = None,
+        generatedByDefaultAs: Any = None,
+        comment: str | None = None,
+    ) -> DeltaTableBuilder:
+        arguments.text(colName, "colName")
+        if not isinstance(nullable, bool):
+            raise WrongType(f"nullable must be a bool, not {type(nullable).__name__}")
+        _check_generators(generatedAlwaysAs, generatedByDefaultAs)
+        if generatedAlwaysAs is not None or generatedByDefaultAs is not None:
+            kind = "identity columns" if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator) else "generated columns"
+            raise UnsupportedFeature(f"This version does not write {kind}", feature=kind, access="write", table=self._location)
+        metadata = {"comment": arguments.text(comment, "comment")} if comment is not None else {}
+        self._fields.append(StructField(colName, parse_type(dataType), nullable, metadata))
+        return self
+
+    def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder:
+        if not isinstance(cols, (StructType, list, tuple)) or not all(isinstance(f, StructField) for f in cols):
+            raise WrongType("cols must be a StructType or a list of StructField")
+        self._fields += list(cols)
+        return self
+
+    def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:
+        self._partitions += arguments.names(cols, "a partition column")
+        return self
+
+    def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:
+        self._clusters += arguments.names(cols, "a clustering column")
+        return self
+
+    def property(self, key: str, value: str) -> DeltaTableBuilder:
+        self._properties[arguments.text(key, "key")] = arguments.text(value, "value")
+        return self
+
+    def execute(self) -> Any:
+        """Makes the table and returns a DeltaTable on it.
+
+        Raises TableExists, TableNotFound (replace), SchemaMismatch, InvalidInput, UnsupportedFeature.
+        """
+        if self._location is None:
+            raise InvalidInput("Say where the table is to be: location('/path/of/table')")
+        handle = Handle(self._session(), self._location)
+        if self._partitions and self._clusters:
+            raise InvalidInput("A table is partitioned or clustered, not both", table=handle.path)
+        there = handle.state.log.exists()
+        if there and self._mode == "create":
+            raise TableExists("There is a table already; open it with DeltaTable.forPath, or use createIfNotExists or createOrReplace", table=handle.path)
+        if not there and self._mode == "replace":
+            raise TableNotFound("There is no table to replace; use createOrReplace", table=handle.path)
+        if there and self._mode == "createIfNotExists":
+            return self._face(handle)
+        if not self._fields:
+            raise InvalidInput("A table needs columns: addColumn('id', 'BIGINT') or addColumns(df.schema)", table=handle.path)
+        self._write(handle, there)
+        return self._face(handle)
+
+    def _write(self, handle: Handle, there: bool) -> None:
+        schema_string = StructType(self._fields).json()
+        options: Mapping[str, Any] = {"cluster_by": self._columns(handle), "description": self._comment}
+        if there:
+            metadata = creation.new_metadata(schema_string, self._partitions, self._properties, description=self._comment, table=handle.path)
+            operation = "REPLACE TABLE" if self._mode == "replace" else "CREATE OR REPLACE TABLE"
+            creation.replace_table(handle.state, handle.state.refresh(), metadata, cluster_by=self._columns(handle), operation=operation)
+            return
+        try:
+            creation.create(handle.state, schema_string, self._partitions, self._properties, **options)
+        except TableExists:
+            if self._mode == "createIfNotExists":
+                return
+            if self._mode != "createOrReplace":
+                raise
+            self._write(handle, True)
+
+    def _columns(self, handle: Handle) -> list[str]:
+        """Clustering columns as they are spelled in the schema."""
+        schema = parse_schema(orjson.dumps(orjson.loads(StructType(self._fields).json())).decode(), handle.path)
+        found = [(c, schema.find(c)) for c in self._clusters]
+        if missing := [c for c, f in found if f is None]:
+            raise InvalidInput(f"There is no column {missing[0]!r} to cluster by", table=handle.path)
+        return [f.name for _, f in found if f is not None]
+
+    def _session(self) -> SparkSession:
+        if self._spark is not None:
+            return self._spark
+        from rowlock.spark.session import spark
+
+        return spark()
+
+
+def _check_generators(always: Any, by_default: Any) -> None:
+    if always is not None and by_default is not None:
+        raise InvalidInput("generatedAlwaysAs and generatedByDefaultAs cannot both be given")
+    if always is not None and not isinstance(always, (str, IdentityGenerator)):
+        raise WrongType(f"generatedAlwaysAs must be a string or an IdentityGenerator, not {type(always).__name__}")
+    if by_default is not None and not isinstance(by_default, IdentityGenerator):
+        raise WrongType(f"generatedByDefaultAs must be an IdentityGenerator, not {type(by_default).__name__}")

@@ -1,0 +1,209 @@
+"""Commits that say what the table is: creation, replacement, properties and schema.
+
+They stage no rows; a put that is lost is looked at again from the head, never repeated blindly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowlock import clock
+from rowlock.exceptions import CommitUnknown, InvalidInput, MetadataChangedException, TableExists
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import schema as schemas
+from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile
+from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.features import check_writable, protocol_for_new_table, reader_features, writer_features
+from rowlock.protocol.properties import validate_properties
+from rowlock.storage.store import Committed
+from rowlock.transaction.metrics import operation_parameters
+from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.table_state import TableState
+from rowlock.version import ENGINE_INFO
+
+NEW_TABLE_DEFAULTS = {"delta.enableDeletionVectors": "true"}
+_TRIES = 20
+
+
+def new_metadata(
+    schema_string: str, partition_columns: Sequence[str], configuration: Mapping[str, str], *, name: str | None = None, description: str | None = None, table: str | None = None
+) -> Metadata:
+    """Checked metadata for a table that is made or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
+    schema = schemas.parse_schema(schema_string)
+    schemas.validate_new_schema(schema, partition_columns, table=table)
+    merged = {**NEW_TABLE_DEFAULTS, **configuration}
+    validate_properties(merged)
+    names = tuple(found.name for c in partition_columns if (found := schema.find(c)) is not None)
+    return Metadata(
+        id=clock.new_id(),
+        name=name,
+        description=description,
+        format_provider="parquet",
+        format_options={},
+        schema_string=schemas.schema_json(schema),
+        partition_columns=names,
+        configuration=merged,
+        created_time_ms=clock.now_ms(),
+    )
+
+
+def clustering_domain(columns: Sequence[str]) -> DomainMetadata:
+    """The domain that records clustering columns."""
+    import orjson
+
+    body = {"clusteringColumns": [[c] for c in columns], "domainName": "delta.clustering"}
+    return DomainMetadata("delta.clustering", orjson.dumps(body).decode(), False)
+
+
+def create(
+    state: TableState,
+    schema_string: str,
+    partition_columns: Sequence[str] = (),
+    configuration: Mapping[str, str] | None = None,
+    *,
+    cluster_by: Sequence[str] = (),
+    name: str | None = None,
+    description: str | None = None,
+    operation: str = "CREATE TABLE",
+    adds: Sequence[AddFile] = (),
+) -> Receipt:
+    """Version 0 of a table.  Of concurrent creations one wins and the others raise TableExists."""
+    metadata = new_metadata(schema_string, partition_columns, configuration or {}, name=name, description=description, table=state.store.root)
+    check_new_table(metadata, state.store.root, clustered=bool(cluster_by))
+    return create_from(state, metadata, operation=operation, parameters=_parameters(metadata, cluster_by), cluster_by=cluster_by, adds=adds)
+
+
+def check_schema(schema: schemas.StructType, partition_columns: Sequence[str], *, table: str | None = None) -> None:
+    """Raises SchemaMismatch or UnsupportedFeature for a schema that a table may not have."""
+    schemas.validate_new_schema(schema, partition_columns, table=table)
+
+
+def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
+    """Raises UnsupportedFeature where a table with this metadata could not be written by this version."""
+    check_writable(protocol_for_new_table(metadata.configuration, clustered=clustered), metadata, table)
+
+
+def create_from(
+    state: TableState, metadata: Metadata, *, operation: str, parameters: Mapping[str, Any], cluster_by: Sequence[str] = (), adds: Sequence[AddFile] = ()
+) -> Receipt:
+    """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
+    table = state.store.root
+    protocol = protocol_for_new_table(metadata.configuration, clustered=bool(cluster_by))
+    domains = [clustering_domain(cluster_by)] if cluster_by else []
+    txn_id = clock.new_id()
+    info = _info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds))
+    if not _put(state, 0, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds), txn_id):
+        raise TableExists("Another writer created the table first; open it with DeltaTable.forPath, or use createIfNotExists", table=table)
+    state.forget()
+    return Receipt(version=0, read_version=-1, txn_id=txn_id, operation=operation, attempts=1, metrics=_append_metrics(adds))
+
+
+def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, cluster_by: Sequence[str] = (), operation: str = "CREATE OR REPLACE TABLE", adds: Sequence[AddFile] = ()) -> Receipt:
+    """A new definition over an existing table: all live files are removed in the same commit."""
+    table = state.store.root
+    fresh = replace(metadata, id=head.metadata.id)
+    protocol = _widest(head.protocol, protocol_for_new_table(fresh.configuration, clustered=bool(cluster_by)))
+    check_writable(protocol, fresh, table)
+    domains = [clustering_domain(cluster_by)] if cluster_by else []
+    txn_id = clock.new_id()
+    now = clock.now_ms()
+    removes: list[RemoveFile] = [f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()]
+    info = _info(operation, _parameters(fresh, cluster_by), txn_id, read_version=head.version, blind=False, metrics=_append_metrics(adds))
+    changed = protocol if protocol != head.protocol else None
+    data = serialize_commit(CommitInfo(info), protocol=changed, metadata=fresh, domains=domains, removes=removes, adds=adds)
+    if not _put(state, head.version + 1, data, txn_id):
+        raise MetadataChangedException("Another writer committed while the table was being replaced.", table=table, remedy="Replace it again.")
+    return Receipt(version=head.version + 1, read_version=head.version, txn_id=txn_id, operation=operation, attempts=1)
+
+
+def change_metadata(state: TableState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata]) -> Receipt:
+    """Commits `change(head)`; a lost put is tried again from the new head, where the change is computed anew."""
+    txn_id = clock.new_id()
+    read_version = None
+    for attempt in range(1, _TRIES + 1):
+        head = state.refresh()
+        read_version = head.version if read_version is None else read_version
+        check_writable(head.protocol, head.metadata, state.store.root)
+        metadata = change(head)
+        if metadata == head.metadata:
+            return Receipt(version=None, read_version=read_version, txn_id=txn_id, operation=operation)
+        protocol = _widest(head.protocol, protocol_for_new_table(metadata.configuration, clustered=False))
+        check_writable(protocol, metadata, state.store.root)
+        info = _info(operation, parameters, txn_id, read_version=head.version, blind=False, metrics={})
+        changed = protocol if protocol != head.protocol else None
+        if _put(state, head.version + 1, serialize_commit(CommitInfo(info), protocol=changed, metadata=metadata), txn_id):
+            return Receipt(version=head.version + 1, read_version=read_version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
+    raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
+
+
+def set_properties(state: TableState, properties: Mapping[str, str]) -> Receipt:
+    """Sets table properties.  Raises InvalidInput for a name or value that is not allowed, UnsupportedFeature by name."""
+    validate_properties(properties)
+    return change_metadata(state, "SET TBLPROPERTIES", {"properties": dict(properties)}, lambda head: replace(head.metadata, configuration={**head.metadata.configuration, **properties}))
+
+
+def unset_properties(state: TableState, keys: Sequence[str], *, if_exists: bool = True) -> Receipt:
+    """Removes table properties."""
+
+    def change(head: Snapshot) -> Metadata:
+        if not if_exists and (missing := [k for k in keys if k not in head.metadata.configuration]):
+            raise InvalidInput(f"Property {missing[0]!r} is not set", table=state.store.root)
+        return replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k not in keys})
+
+    return change_metadata(state, "UNSET TBLPROPERTIES", {"properties": list(keys), "ifExists": if_exists}, change)
+
+
+def _widest(old: Protocol, new: Protocol) -> Protocol:
+    """The protocol that has what both have; the old one where that is enough."""
+    readers, writers = reader_features(old) | reader_features(new), writer_features(old) | writer_features(new)
+    if readers == reader_features(old) and writers == writer_features(old):
+        return old
+    needs_reader = bool(readers - {"columnMapping"})
+    return Protocol(3 if needs_reader else old.min_reader_version, 7, frozenset(readers) if needs_reader else None, frozenset(readers | writers))
+
+
+def _put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
+    outcome = state.log.put(version, data)
+    if isinstance(outcome, Committed):
+        return True
+    for n in range(8):
+        there = state.log.read_commit(version)
+        if there is not None:
+            return there.info is not None and there.info.txn_id == txn_id
+        if isinstance(state.log.put(version, data), Committed):
+            return True
+        clock.sleep(0.02 * 2**n)
+    raise CommitUnknown("Whether the commit landed could not be found out", txn_id=txn_id, table=state.store.root, version=version)
+
+
+def _parameters(metadata: Metadata, cluster_by: Sequence[str]) -> dict[str, Any]:
+    return {
+        "isManaged": "false",
+        "description": metadata.description,
+        "partitionBy": list(metadata.partition_columns),
+        "clusterBy": list(cluster_by),
+        "properties": dict(metadata.configuration),
+    }
+
+
+def _append_metrics(adds: Sequence[AddFile]) -> dict[str, int]:
+    return {"numFiles": len(adds), "numOutputRows": sum(a.num_records or 0 for a in adds), "numOutputBytes": sum(a.size_bytes for a in adds)} if adds else {}
+
+
+def _info(operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]) -> dict[str, Any]:
+    info: dict[str, Any] = {
+        "timestamp": clock.now_ms(),
+        "operation": operation,
+        "operationParameters": operation_parameters(parameters),
+        "isolationLevel": "Serializable",
+        "isBlindAppend": blind,
+        "operationMetrics": {k: str(v) for k, v in metrics.items()},
+        "engineInfo": ENGINE_INFO,
+        "txnId": txn_id,
+        "rowlock": {"attempts": 1},
+    }
+    if read_version is not None:
+        info["readVersion"] = read_version
+    return info

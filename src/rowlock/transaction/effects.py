@@ -1,0 +1,104 @@
+"""What a transaction has staged: tombstones, row blocks and match counts, in the terms of DESIGN.md.
+
+Nothing here knows Spark or a store.  The rows of a block are the engine's own (`payload`); what the
+transaction layer must know of each row, where it came from, is in plain arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap64
+
+from rowlock.protocol.actions import AddFile
+
+Kind = Literal["derived", "inserted", "appended", "matched"]
+Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where each row of a block came from.
+
+    Of a derived row: `file[i]` indexes `paths`, `position[i]` is its physical row number there.
+    Of an inserted row: `position[i]` is the number of its source row, `file` is all -1.
+    """
+
+    paths: tuple[str, ...]
+    file: npt.NDArray[np.int32]
+    position: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        assert len(self.file) == len(self.position)
+
+    def take(self, mask: Mask) -> Provenance:
+        return Provenance(self.paths, self.file[mask], self.position[mask])
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Rows that the transaction adds.
+
+    `derived`: in place of existing rows (or copies of them); `inserted`: by the MERGE that is
+    statement `statement` of the program; `appended`: from outside, never taken back by a rebase;
+    `matched`: no rows of the table but an engine's note of which source rows (`payload`, int64) each
+    target row matched under ON, so that a rebase need not read the images of rows that are gone.
+    `provenance` is None for appended rows; the engine loads it on demand where it lies in files.
+    `group` is the bin that a compaction put the rows into.
+    """
+
+    kind: Kind
+    statement: int
+    num_rows: int
+    size_bytes: int
+    payload: Any
+    provenance: Provenance | None = None
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A data file that has been written and that no commit names yet. `dead`: positions that must not live."""
+
+    add: AddFile
+    dead: BitMap64 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Propagated:
+    """What `Engine.propagate` made of a delta.
+
+    tombstones  positions of born rows that the program deletes or replaces, by path
+    blocks      the new images of born rows, inserts that came to life, appended rows (at staging)
+    counts      for each statement that is a MERGE, the matches of each source row after the delta
+    metrics     counters for operation metrics (numUpdatedRows ...), summed over rounds
+    """
+
+    tombstones: Mapping[str, BitMap64]
+    blocks: tuple[RowBlock, ...]
+    counts: Mapping[int, Counts]
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    rows_read: int = 0
+    bytes_read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The staged state of a transaction against one version of the table."""
+
+    tombstones: Mapping[str, BitMap64] = field(default_factory=dict)
+    blocks: tuple[RowBlock, ...] = ()
+    counts: Mapping[int, Counts] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.tombstones.values()) and not any(b.num_rows for b in self.blocks if b.kind != "matched")
+
+    @property
+    def num_tombstones(self) -> int:
+        return sum(len(b) for b in self.tombstones.values())

@@ -1,0 +1,73 @@
+"""The account of a transaction: what it did, what it met, what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A winner that mattered to the transaction: it took rows away from it, or brought rows to it."""
+
+    version: int
+    operation: str | None
+    timestamp_ms: int | None
+    txn_id: str | None
+    files: tuple[str, ...] = ()
+    rows_gone: int = 0
+    rows_born: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """version is None when nothing was changed.  seconds has the phases plan, stage, wait, rebase, write, put."""
+
+    version: int | None
+    read_version: int
+    txn_id: str
+    operation: str
+    attempts: int = 0
+    rounds: int = 0
+    rows_rebased: int = 0
+    bytes_rebased: int = 0
+    rows_dropped: int = 0
+    overwritten: tuple[Any, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """What goes into the commit, in commitInfo's field `rowlock`; plain JSON values."""
+        out = asdict(self)
+        for name in ("version", "operation", "txn_id", "metrics", "read_version"):  # these are commitInfo's own fields
+            out.pop(name)
+        out["conflicts"] = [{k: list(v) if isinstance(v, tuple) else v for k, v in c.items()} for c in out["conflicts"][:20]]
+        out["overwritten"] = list(out["overwritten"])
+        out["seconds"] = {k: round(v, 4) for k, v in self.seconds.items()}
+        return out
+
+
+class Stopwatch:
+    """Sums seconds by phase."""
+
+    def __init__(self, now: Any) -> None:
+        self._now, self.seconds = now, dict[str, float]()
+
+    def add(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def time(self, phase: str) -> _Lap:
+        return _Lap(self, phase)
+
+
+class _Lap:
+    def __init__(self, watch: Stopwatch, phase: str) -> None:
+        self._watch, self._phase = watch, phase
+
+    def __enter__(self) -> None:
+        self._start = self._watch._now()
+
+    def __exit__(self, *_: object) -> None:
+        self._watch.add(self._phase, self._watch._now() - self._start)

@@ -1,0 +1,113 @@
+"""What all handles of one table in one process share: the newest snapshot, vectors, the commit lane.
+
+The lane saves rounds between threads of one process and decides nothing (I7).  A snapshot is only
+ever carried forward; where the log turns out to have been rewritten under us (another engine's
+commit by a bare rename), it is thrown away and `epoch` says so to transactions that began before.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.protocol import names
+from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.transaction.vectors import Vectors
+
+logger = logging.getLogger("rowlock")
+_WATCHED_COMMITS = 3
+
+
+class CommitOverwrittenWarning(UserWarning):
+    """A commit that had landed was replaced by a writer that does not put-if-absent."""
+
+
+class TableState:
+    """Shared by the handles of one table in this process.  Thread-safe."""
+
+    def __init__(self, log: TableLog, store: ObjectStore) -> None:
+        self.log, self.store, self.vectors = log, store, Vectors(store)
+        self.lane = threading.RLock()
+        self.epoch = 0
+        self.overwritten: list[int] = []
+        self._lock = threading.RLock()
+        self._shared: dict[str, Any] = {}
+        self._latest: Snapshot | None = None
+        self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        """What an engine wants shared between the table's handles, such as a cache of rows."""
+        with self._lock:
+            if name not in self._shared:
+                self._shared[name] = make()
+            return self._shared[name]
+
+    def refresh(self) -> Snapshot:
+        """The newest snapshot.  Raises TableNotFound, UnsupportedFeature, CorruptLog."""
+        with self._lock:
+            if self._latest is not None and self._was_rewritten():
+                self._start_over()
+            before = self._latest
+            latest = self.log.latest(before)
+            if before is None or latest.version != before.version:
+                self._watch(latest.version)
+            self._latest = latest
+            return latest
+
+    def forget(self) -> None:
+        """Drops the snapshot, after the table was made anew."""
+        with self._lock:
+            self._start_over()
+
+    def _start_over(self) -> None:
+        self.log = TableLog(self.store)
+        self._latest, self.epoch = None, self.epoch + 1
+        self._watched.clear()
+
+    def _watch(self, version: int) -> None:
+        seen = {v for v, _ in self._watched}
+        for v in range(max(0, version - _WATCHED_COMMITS + 1), version + 1):
+            if v not in seen and (mark := self._mark(v)) is not None:
+                self._watched.append((v, mark))
+
+    def _mark(self, version: int) -> int | None:
+        try:
+            return zlib.crc32(self.store.get(names.commit_key(version)))
+        except NotFound:
+            return None
+
+    def _was_rewritten(self) -> bool:
+        for version, mark in self._watched:
+            now = self._mark(version)
+            if now is not None and now != mark:
+                self.overwritten.append(version)
+                text = (
+                    f"Version {version} of {self.store.root} was overwritten after it had been committed: a writer that renames instead of putting if absent "
+                    "(delta-spark on a local disk does) shares this table. The overwritten commit's changes are lost. Use a store with an arbiter for such a fleet."
+                )
+                logger.error(text)
+                warnings.warn(text, CommitOverwrittenWarning, stacklevel=4)
+                return True
+        return False
+
+
+_states: weakref.WeakValueDictionary[str, TableState] = weakref.WeakValueDictionary()
+_states_lock = threading.Lock()
+
+
+def state_of(store: ObjectStore) -> TableState:
+    """The shared state of the table at a store's root."""
+    with _states_lock:
+        state = _states.get(store.root)
+        if state is None:
+            state = TableState(TableLog(store), store)
+            _states[store.root] = state
+        return state

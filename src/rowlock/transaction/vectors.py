@@ -1,0 +1,90 @@
+"""Deletion vectors of a table: read once, kept by identity, written inline or many to a file.
+
+A vector never changes, so what was read or written once serves for good.  Reads and writes go
+through the table's store; nothing here decides what is dead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from pyroaring import BitMap64
+
+from rowlock import clock
+from rowlock.exceptions import CorruptLog
+from rowlock.protocol import deletion_vector as dv
+from rowlock.protocol import paths
+from rowlock.protocol.actions import AddFile
+from rowlock.storage.open import open_store
+from rowlock.storage.store import NotFound, ObjectStore
+
+_KEPT = 4096
+
+
+class Vectors:
+    """The vectors of one table, with a bounded cache.  Thread-safe; driver only."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store, self._lock = store, threading.Lock()
+        self._kept: OrderedDict[str, BitMap64] = OrderedDict()
+
+    def of(self, file: AddFile) -> BitMap64:
+        """The dead positions of a file; empty where it has no vector.  Not to be changed by the caller."""
+        descriptor = file.deletion_vector
+        if descriptor is None:
+            return BitMap64()
+        with self._lock:
+            if (kept := self._kept.get(descriptor.unique_id)) is not None:
+                self._kept.move_to_end(descriptor.unique_id)
+                return kept
+        bitmap = self._read(file, descriptor)
+        self._keep(descriptor.unique_id, bitmap)
+        return bitmap
+
+    def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor) -> BitMap64:
+        if descriptor.is_inline:
+            bitmap = dv.read_inline(descriptor)
+        else:
+            key = descriptor.path or ""
+            try:
+                body = self._body(paths.relative_to(self._store.root, key))
+            except NotFound as e:
+                raise CorruptLog(f"The deletion vector of data file {file.path} is missing; was it vacuumed?", table=self._store.root, file=key) from e
+            bitmap = dv.read_from_file(descriptor, body)
+        return bitmap
+
+    def _body(self, place: str) -> bytes:
+        """A vector's file; that of a shallow clone lies in another table's folder."""
+        if not paths.is_absolute(place):
+            return self._store.get(place)
+        folder, _, name = paths.strip_scheme(place).rpartition("/")
+        return open_store(folder).get(name)
+
+    def _keep(self, unique_id: str, bitmap: BitMap64) -> None:
+        with self._lock:
+            self._kept[unique_id] = bitmap
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+
+    def remember(self, file: AddFile, bitmap: BitMap64) -> None:
+        """Keeps a vector that was just written, so that it need not be read."""
+        if file.deletion_vector is not None:
+            self._keep(file.deletion_vector.unique_id, bitmap)
+
+    def store_all(self, bitmaps: Sequence[BitMap64]) -> list[dv.DeletionVectorDescriptor]:
+        """Writes vectors: small ones inline, the others together in one new file of the table. In the order given."""
+        out: list[dv.DeletionVectorDescriptor | None] = []
+        large: list[tuple[int, BitMap64]] = []
+        for n, bitmap in enumerate(bitmaps):
+            out.append(dv.inline(bitmap))
+            if out[-1] is None:
+                large.append((n, bitmap))
+        if large:
+            body, places = dv.pack_vectors([b for _, b in large])
+            name = clock.new_uuid()
+            self._store.put(dv.file_path(name), body)
+            for (n, bitmap), place in zip(large, places, strict=True):
+                out[n] = dv.on_disk(name, place, len(bitmap))
+        return [d for d in out if d is not None]

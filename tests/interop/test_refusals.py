@@ -1,0 +1,128 @@
+"""What this version cannot write is refused by its name, and nothing is written; what it can read of it, it reads.  I9."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+import rowlock
+from interop.peer_tables import make, sql
+from interop.readers import assert_same_rows, by_delta_spark, commit_files, rows_by_all, rows_of
+from rowlock.exceptions import UnsupportedFeature
+
+pytestmark = pytest.mark.spark
+
+ROWS = "select id, id * 2 as v from range(10)"
+
+
+def made(statement: str = "", **properties: object) -> Callable[[SparkSession, str], None]:
+    """A table with a property, or with what a statement adds to it."""
+
+    def by_delta_spark(spark: SparkSession, path: str) -> None:
+        make(spark, path, ROWS, **properties)
+        if statement:
+            sql(spark, path, statement)
+
+    return by_delta_spark
+
+
+def created(columns: str) -> Callable[[SparkSession, str], None]:
+    """A table whose columns are special; it holds the rows 0 to 9."""
+
+    def by_delta_spark(spark: SparkSession, path: str) -> None:
+        sql(spark, path, f"CREATE TABLE T ({columns}) USING delta", "INSERT INTO T (id, v) SELECT id, id * 2 FROM range(10)")
+
+    return by_delta_spark
+
+
+def with_default(spark: SparkSession, path: str) -> None:
+    sql(spark, path, "CREATE TABLE T (id bigint, v bigint DEFAULT 7) USING delta TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')", "INSERT INTO T (id) SELECT id FROM range(10)")
+
+
+def generated(spark: SparkSession, path: str) -> None:
+    DeltaTable.create(spark).location(path).addColumn("id", "bigint").addColumn("v", "bigint").addColumn("n", "bigint", generatedAlwaysAs="id + 1").execute()
+    sql(spark, path, "INSERT INTO T (id, v) SELECT id, id * 2 FROM range(10)")
+
+
+WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
+    "check_constraint": ("checkConstraints", made("ALTER TABLE T ADD CONSTRAINT positive CHECK (v >= 0)")),
+    "generated_column": ("generatedColumns", generated),
+    "identity_column": ("identityColumns", created("id bigint, v bigint, n bigint GENERATED ALWAYS AS IDENTITY")),
+    "column_default": ("allowColumnDefaults", with_default),
+    "row_tracking": ("rowTracking", made(enableRowTracking=True)),
+    "column_mapping_by_name": ("columnMapping", made(columnMapping__mode="name")),
+    "column_mapping_by_id": ("columnMapping", made(columnMapping__mode="id")),
+    "v2_checkpoint": ("v2Checkpoint", made(checkpointPolicy="v2")),
+    "timestamp_without_zone": ("timestampNtz", created("id bigint, v bigint, t timestamp_ntz")),
+    "in_commit_timestamps": ("inCommitTimestamp", made(enableInCommitTimestamps=True)),
+    "lengths": ("char and varchar columns", created("id bigint, v bigint, c char(3), w varchar(3)")),
+    "change_feed": ("changeDataFeed", made(enableChangeDataFeed=True)),
+}
+READING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
+    "type_widening": ("typeWidening", made(enableTypeWidening=True)),
+    "variant": ("variantType", created("id bigint, v bigint, x variant")),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_writing(spark: SparkSession, table_path: str, name: str) -> None:
+    feature, maker = WRITING[name]
+    maker(spark, table_path)
+    before = commit_files(table_path)
+    assert_same_rows(rows_of(rowlock.read(spark, table_path).toArrow()), rows_of(by_delta_spark(spark, table_path)), "rowlock", "delta-spark")
+    table = rowlock.DeltaTable.forPath(spark, table_path)
+    rows = rowlock.read(spark, table_path).limit(1)
+    statements: dict[str, Callable[[], object]] = {
+        "append": lambda: rowlock.write(rows, table_path),
+        "overwrite": lambda: rowlock.write(rows, table_path, mode="overwrite"),
+        "update": lambda: table.update("id = 1", {"v": "0"}),
+        "delete": lambda: table.delete("id = 1"),
+        "merge": lambda: table.alias("t").merge(rows.alias("s"), "t.id = s.id").whenMatchedDelete().execute(),
+        "optimize": lambda: table.optimize().executeCompaction(),
+        "setProperties": lambda: table.setProperties({"rowlock.granularity": "file"}),
+    }
+    for statement, run in statements.items():
+        refused = refusal(run)
+        assert refused is not None, f"{statement} was not refused"
+        assert (refused.access, refused.feature) == ("write", feature), statement
+        assert feature in str(refused) and table_path in str(refused)
+    assert commit_files(table_path) == before
+
+
+def refusal(run: Callable[[], object]) -> UnsupportedFeature | None:
+    try:
+        run()
+    except UnsupportedFeature as e:
+        return e
+    return None
+
+
+@pytest.mark.parametrize("name", ["check_constraint", "column_mapping_by_name", "in_commit_timestamps", "change_feed"])
+def test_what_is_replaced_is_no_longer_in_the_way(spark: SparkSession, table_path: str, name: str) -> None:
+    """REPLACE takes away what hindered, since the new definition does not have it; delta-spark goes on with the table."""
+    WRITING[name][1](spark, table_path)
+    rowlock.DeltaTable.replace(spark).location(table_path).addColumn("id", "bigint").addColumn("v", "bigint").execute()
+    rowlock.write(spark.sql("select 1L as id, -5L as v"), table_path)
+    sql(spark, table_path, "INSERT INTO T VALUES (2, 7)", "UPDATE T SET v = 8 WHERE id = 2")
+    assert rows_by_all(spark, table_path) == [(1, -5), (2, 8)]
+
+
+@pytest.mark.parametrize("name", READING)
+def test_reading(spark: SparkSession, table_path: str, name: str) -> None:
+    feature, maker = READING[name]
+    maker(spark, table_path)
+    with pytest.raises(UnsupportedFeature) as refused:
+        rowlock.read(spark, table_path)
+    assert (refused.value.access, refused.value.feature.removesuffix("-preview")) == ("read", feature)
+
+
+def test_features_that_are_listed_but_not_in_use_hinder_nobody(spark: SparkSession, table_path: str) -> None:
+    listed = ["checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", "identityColumns", "allowColumnDefaults", "inCommitTimestamp"]
+    given = ", ".join(f"'delta.feature.{feature}' = 'supported'" for feature in listed)
+    spark.sql(f"CREATE TABLE delta.`{table_path}` USING delta TBLPROPERTIES ({given}) AS {ROWS}")
+    rowlock.DeltaTable.forPath(spark, table_path).update("id < 3", {"v": "v + 1"})
+    sql(spark, table_path, "DELETE FROM T WHERE id = 2")
+    assert rows_by_all(spark, table_path)[:3] == [(0, 1), (1, 3), (3, 6)]

@@ -1,0 +1,114 @@
+"""The property test is worth something: engines that are wrong in one point are found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyroaring import BitMap64
+
+from properties.histories import History, histories
+from properties.test_rebase_in_memory import contest
+from rowlock.protocol.actions import AddFile
+from rowlock.simulation import data_files
+from rowlock.simulation.engine import MemoryEngine
+from rowlock.transaction.vectors import Vectors
+from schedules.in_memory import InMemory
+
+SETTINGS = settings(max_examples=1000, deadline=None, database=None, phases=[Phase.generate], derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+class KeepsGoneRows(MemoryEngine):
+    """Derived rows stay though the rows that they come from are gone."""
+
+    def keep(self, block: Any, mask: Any) -> Any:
+        return super().keep(block, np.ones_like(mask) if block.kind == "derived" else mask)
+
+
+class KeepsDeadInserts(MemoryEngine):
+    """An insert stays though its key is there now."""
+
+    def keep(self, block: Any, mask: Any) -> Any:
+        return super().keep(block, np.ones_like(mask) if block.kind == "inserted" else mask)
+
+
+class LeavesCounts(MemoryEngine):
+    """Match counts stay as they were staged."""
+
+    def propagate(self, program: Any, counts: Any, gone: Any, born: Any, *, staging: bool, **more: Any) -> Any:
+        out = super().propagate(program, counts, gone, born, staging=staging, **more)
+        return out if staging else replace(out, counts=dict(counts))
+
+
+class IgnoresGoneImages(MemoryEngine):
+    """Rows that are gone do not lower the match counts."""
+
+    def propagate(self, program: Any, counts: Any, gone: Any, born: Any, *, staging: bool, **more: Any) -> Any:
+        return super().propagate(program, counts, (), born, staging=staging, **more)
+
+
+class IgnoresBornRows(MemoryEngine):
+    """Winners' rows do not go through the program."""
+
+    def propagate(self, program: Any, counts: Any, gone: Any, born: Any, *, staging: bool, **more: Any) -> Any:
+        return super().propagate(program, counts, gone, born if staging else (), staging=staging, **more)
+
+
+class MixesUpProvenance(MemoryEngine):
+    """Derived rows say that they come from each other's places."""
+
+    def provenance(self, block: Any) -> Any:
+        origin = super().provenance(block)
+        return replace(origin, position=origin.position[::-1].copy()) if block.kind == "derived" else origin
+
+
+class StagedVectors(Vectors):
+    """A file's vector is for ever the first one that was seen."""
+
+    def of(self, file: AddFile) -> BitMap64:
+        first: dict[str, AddFile] = self.__dict__.setdefault("first", {})
+        return super().of(first.setdefault(file.path, file))
+
+
+def _staged_vectors(monkeypatch: pytest.MonkeyPatch) -> InMemory:
+    world = InMemory()
+    world.state.vectors = StagedVectors(world.state.store)
+    return world
+
+
+def _false_statistics(monkeypatch: pytest.MonkeyPatch) -> InMemory:
+    """Maxima one too low: files are skipped that hold a row."""
+    true = data_files.statistics_of
+
+    def lowered(rows: Any, snapshot: Any) -> str:
+        stats = orjson.loads(true(rows, snapshot))
+        stats["maxValues"] = {k: v - 1 for k, v in stats["maxValues"].items()}
+        return orjson.dumps(stats).decode()
+
+    monkeypatch.setattr(data_files, "statistics_of", lowered)
+    return InMemory()
+
+
+def _with(engine: type[MemoryEngine]) -> Callable[[pytest.MonkeyPatch], InMemory]:
+    return lambda monkeypatch: InMemory(engine=engine)
+
+
+ENGINES = (KeepsGoneRows, KeepsDeadInserts, LeavesCounts, IgnoresGoneImages, IgnoresBornRows, MixesUpProvenance)
+FAULTS = {engine.__name__: _with(engine) for engine in ENGINES} | {"StagedVectors": _staged_vectors, "FalseStatistics": _false_statistics}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_found(fault: str) -> None:
+    @given(history=histories())
+    @SETTINGS
+    def check(history: History) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            contest(history, FAULTS[fault](monkeypatch))
+
+    with pytest.raises((AssertionError, KeyError, IndexError, ExceptionGroup)):
+        check()

@@ -1,0 +1,170 @@
+"""What can be read and written is said by name (I9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, UnsupportedFeature
+from rowlock.protocol import arrow_types, schema
+from rowlock.protocol.actions import Metadata, Protocol
+from rowlock.protocol.features import check_readable, check_writable, protocol_for_new_table, vectors_allowed
+from rowlock.protocol.properties import TableProperties, interval_ms, validate_properties
+
+
+def metadata(field: str = "{}", nullable: str = "true", **configuration: str) -> Metadata:
+    text = f'{{"type":"struct","fields":[{{"name":"a","type":"long","nullable":{nullable},"metadata":{field}}}]}}'
+    return Metadata("id", text, (), {f"delta.{k.replace('__', '.')}": v for k, v in configuration.items()})
+
+
+def features(*names: str, reader: tuple[str, ...] = ()) -> Protocol:
+    return Protocol(3 if reader else 1, 7, frozenset(reader) if reader else None, frozenset(names) | frozenset(reader))
+
+
+WRITABLE = [
+    (Protocol(1, 2), metadata()),
+    (Protocol(1, 6), metadata()),
+    (Protocol(2, 5), metadata()),
+    (features("invariants", "appendOnly", reader=("deletionVectors",)), metadata(nullable="false")),
+    (features("clustering", "domainMetadata"), metadata()),
+    (features("checkConstraints", "generatedColumns", "changeDataFeed", "identityColumns", "allowColumnDefaults", "inCommitTimestamp"), metadata()),
+    (features("changeDataFeed"), metadata(enableChangeDataFeed="false")),
+    (features(reader=("columnMapping",)), metadata(columnMapping__mode="none")),
+    (features(reader=("vacuumProtocolCheck",)), metadata()),
+]
+ONLY_READABLE = [
+    ("checkConstraints", Protocol(1, 3), metadata(constraints__positive="a > 0")),
+    ("changeDataFeed", Protocol(1, 4), metadata(enableChangeDataFeed="true")),
+    ("generatedColumns", Protocol(1, 4), metadata('{"delta.generationExpression":"1"}')),
+    ("identityColumns", Protocol(1, 6), metadata('{"delta.identity.start":1}')),
+    ("allowColumnDefaults", features("allowColumnDefaults"), metadata('{"CURRENT_DEFAULT":"1"}')),
+    ("invariants", Protocol(1, 2), metadata('{"delta.invariants":"{}"}')),
+    ("columnMapping", Protocol(2, 5), metadata(columnMapping__mode="name")),
+    ("inCommitTimestamp", features("inCommitTimestamp"), metadata(enableInCommitTimestamps="true")),
+    ("rowTracking", features("rowTracking", "domainMetadata"), metadata()),
+    ("icebergCompatV2", features("icebergCompatV2"), metadata()),
+    ("timestampNtz", features(reader=("timestampNtz",)), metadata()),
+    ("v2Checkpoint", features(reader=("v2Checkpoint",)), metadata()),
+    ("somethingNew", features("somethingNew"), metadata()),
+    ("writer version 8", Protocol(1, 8), metadata()),
+]
+UNREADABLE = [
+    ("typeWidening", features(reader=("typeWidening",))),
+    ("variantType", features(reader=("variantType",))),
+    ("catalogManaged", features(reader=("catalogManaged",))),
+    ("somethingNew", features(reader=("somethingNew",))),
+    ("reader version 4", Protocol(4, 7)),
+]
+
+
+@pytest.mark.parametrize(("protocol", "table"), WRITABLE)
+def test_writable(protocol: Protocol, table: Metadata) -> None:
+    check_writable(protocol, table)
+
+
+@pytest.mark.parametrize(("feature", "protocol", "table"), ONLY_READABLE)
+def test_only_readable(feature: str, protocol: Protocol, table: Metadata) -> None:
+    check_readable(protocol, table)
+    with pytest.raises(UnsupportedFeature) as e:
+        check_writable(protocol, table, "/t")
+    assert e.value.feature.startswith(feature) and e.value.access == "write" and e.value.table == "/t"
+
+
+@pytest.mark.parametrize(("feature", "protocol"), UNREADABLE)
+def test_unreadable(feature: str, protocol: Protocol) -> None:
+    with pytest.raises(UnsupportedFeature) as e:
+        check_readable(protocol, metadata())
+    assert e.value.feature == feature and e.value.access == "read"
+
+
+def test_new_tables() -> None:
+    assert protocol_for_new_table({}) == Protocol(1, 2)
+    vectors = protocol_for_new_table({"delta.enableDeletionVectors": "true"})
+    assert vectors == Protocol(3, 7, frozenset({"deletionVectors"}), frozenset({"deletionVectors", "invariants", "appendOnly"}))
+    assert protocol_for_new_table({}, clustered=True) == Protocol(1, 7, None, frozenset({"clustering", "domainMetadata", "invariants", "appendOnly"}))
+    assert vectors_allowed(vectors, metadata(enableDeletionVectors="true"))
+    assert not vectors_allowed(vectors, metadata()) and not vectors_allowed(Protocol(1, 2), metadata(enableDeletionVectors="true"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rowlock.onConflict", "maybe"),
+        ("rowlock.onConflict", "lockless"),
+        ("rowlock.isolation", "snapshot"),
+        ("rowlock.lock", "table"),
+        ("rowlock.speed", "fast"),
+        ("delta.enableDeletionVector", "true"),
+        ("delta.enableDeletionVectors", "yes"),
+        ("delta.checkpointInterval", "0"),
+        ("delta.checkpointInterval", "often"),
+        ("delta.logRetentionDuration", "long"),
+        ("delta.columnMapping.mode", "maybe"),
+    ],
+)
+def test_wrong_properties_are_named(name: str, value: str) -> None:
+    with pytest.raises(InvalidInput) as e:
+        validate_properties({name: value})
+    assert name in str(e.value) and value in str(e.value)
+
+
+def test_right_properties() -> None:
+    validate_properties(
+        {
+            "rowlock.onConflict": "fail",
+            "rowlock.granularity": "file",
+            "delta.appendOnly": "TRUE",
+            "delta.dataSkippingNumIndexedCols": "-1",
+            "owner": "me",
+            "delta.constraints.c": "a > 0",
+        }
+    )
+    properties = TableProperties({"delta.checkpointInterval": "5", "delta.appendOnly": "true", "delta.dataSkippingStatsColumns": "a, b.c"})
+    assert (properties.checkpoint_interval, properties.append_only, properties.stats_columns, properties.num_indexed_columns) == (5, True, ("a", "b.c"), 32)
+    assert (properties.on_conflict, properties.isolation, properties.granularity, properties.lock) == ("repair", "serializable", "row", "none")
+    assert interval_ms("interval 1 week") == 604_800_000 and interval_ms("2 hours 30 minutes") == 9_000_000
+
+
+EVERYTHING = schema.StructType(
+    (
+        *(schema.StructField(f"c_{name}", schema.PrimitiveType(name), False) for name in sorted(schema.PRIMITIVES)),
+        schema.StructField("d", schema.DecimalType(20, 3)),
+        schema.StructField("s", schema.StructType((schema.StructField("x", schema.ArrayType(schema.PrimitiveType("long"), False)),))),
+        schema.StructField("m", schema.MapType(schema.PrimitiveType("string"), schema.DecimalType(5, 1))),
+    )
+)
+
+
+def test_schemas_round_trip() -> None:
+    assert schema.parse_schema(schema.schema_json(EVERYTHING)) == EVERYTHING
+    described = schema.StructType((schema.StructField("a", schema.PrimitiveType("long"), metadata={"comment": "x"}),))
+    assert schema.parse_schema(schema.schema_json(described)) == described
+    assert arrow_types.from_arrow(arrow_types.to_arrow(EVERYTHING)) == EVERYTHING
+    assert EVERYTHING.find("C_LONG") is EVERYTHING.find("c_long") is not None
+    assert [p for p, _ in EVERYTHING.leaves()][-2:] == [("s", "x"), ("m",)]
+
+
+@pytest.mark.parametrize("name", ["void", "variant", "interval day to second", "geometry"])
+def test_unknown_types_are_named(name: str) -> None:
+    with pytest.raises(UnsupportedFeature, match=name):
+        schema.parse_schema(metadata().schema_string.replace('"long"', f'"{name}"'))
+    with pytest.raises(CorruptLog):
+        schema.parse_schema("{}")
+
+
+def test_impossible_schemas() -> None:
+    def struct(*names: str) -> schema.StructType:
+        return schema.StructType(tuple(schema.StructField(n, schema.PrimitiveType("long")) for n in names))
+
+    nested = schema.StructType((schema.StructField("s", struct("x", "X")), schema.StructField("a", schema.PrimitiveType("long"))))
+    for bad, partitions in (
+        (struct("a", "A"), ()),
+        (struct("a", "a"), ()),
+        (struct("a b"), ()),
+        (struct("a"), ("b",)),
+        (struct("a"), ("a",)),
+        (nested, ()),
+        (struct(), ()),
+    ):
+        with pytest.raises(SchemaMismatch):
+            schema.validate_new_schema(bad, partitions)
+    schema.validate_new_schema(struct("a b", "c"), ("c",), column_mapping=True)

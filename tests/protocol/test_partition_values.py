@@ -1,0 +1,77 @@
+"""Partition values as text. I9: text that is no value of the type is named."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowlock.exceptions import CorruptLog
+from rowlock.protocol.partition_values import parse, serialize
+from rowlock.protocol.schema import DecimalType, PrimitiveType
+
+P = PrimitiveType
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "string": st.text(min_size=1),
+    "long": st.integers(-(1 << 63), (1 << 63) - 1),
+    "integer": st.integers(-(1 << 31), (1 << 31) - 1),
+    "short": st.integers(-(1 << 15), (1 << 15) - 1),
+    "byte": st.integers(-128, 127),
+    "double": st.floats(allow_nan=False),
+    "float": st.floats(allow_nan=False, width=32),
+    "boolean": st.booleans(),
+    "date": st.dates(min_value=dt.date(1000, 1, 1)),
+    "timestamp": st.datetimes(min_value=dt.datetime(1000, 1, 2), max_value=dt.datetime(9999, 12, 30), timezones=st.just(dt.UTC)),
+    "timestamp_ntz": st.datetimes(min_value=dt.datetime(1000, 1, 1)),
+    "binary": st.text(min_size=1).map(str.encode),
+}
+
+
+@given(st.data(), st.sampled_from(sorted(VALUES)))
+def test_round_trip(data: st.DataObject, name: str) -> None:
+    value = data.draw(VALUES[name])
+    text = serialize(value, P(name))
+    parsed = parse(text, P(name), "America/Los_Angeles")
+    if name == "float":
+        assert parsed == pytest.approx(value, rel=1e-6)
+    else:
+        assert parsed == value and type(parsed) is type(value)
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**10), max_value=10**10, places=4))
+def test_decimals(value: Decimal) -> None:
+    assert parse(serialize(value, DecimalType(20, 4)), DecimalType(20, 4)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "zone", "value"),
+    [
+        (None, "long", "UTC", None),
+        ("", "string", "UTC", None),
+        ("NaN", "double", "UTC", math.nan),
+        ("-Infinity", "double", "UTC", -math.inf),
+        ("1.0E10", "double", "UTC", 1e10),
+        ("2020-01-01 08:00:00", "timestamp", "America/Los_Angeles", dt.datetime(2020, 1, 1, 16, tzinfo=dt.UTC)),
+        ("2020-01-01 08:00:00.5", "timestamp", "UTC", dt.datetime(2020, 1, 1, 8, 0, 0, 500_000, tzinfo=dt.UTC)),
+        ("2020-01-01T08:00:00.123456Z", "timestamp", "Asia/Tokyo", dt.datetime(2020, 1, 1, 8, 0, 0, 123_456, tzinfo=dt.UTC)),
+        ("2020-01-01 08:00:00.123456", "timestamp_ntz", "Asia/Tokyo", dt.datetime(2020, 1, 1, 8, 0, 0, 123_456)),
+        ("1969-12-31", "date", "UTC", dt.date(1969, 12, 31)),
+        ("TRUE", "boolean", "UTC", True),
+    ],
+)
+def test_as_others_write_them(text: str | None, name: str, zone: str, value: Any) -> None:
+    parsed = parse(text, P(name), zone)
+    assert parsed == value or (math.isnan(parsed) and math.isnan(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("x", "long"), ("300", "byte"), ("yes", "boolean"), ("2020-13-01", "date"), ("noon", "timestamp"), ("1.5", "integer")]
+)
+def test_damage_is_named(text: str, name: str) -> None:
+    with pytest.raises(CorruptLog, match=text):
+        parse(text, P(name))

@@ -1,0 +1,68 @@
+"""Paths are spelled in one place. I4: two spellings of one file are one key."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowlock.exceptions import InvalidInput
+from rowlock.log import frames
+from rowlock.protocol import action_json, paths
+
+
+@given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1))
+def test_encode_and_decode_are_inverse(path: str) -> None:
+    assert paths.decode(paths.encode(path)) == path
+    assert not set(paths.encode(path)) & set(' "#<>?[\\]^`{|}')
+
+
+@pytest.mark.parametrize(
+    ("real", "log"),
+    [
+        ("part-0.parquet", "part-0.parquet"),
+        ("a b/x.parquet", "a%20b/x.parquet"),
+        ("p=a%3Ab/x.parquet", "p=a%253Ab/x.parquet"),
+        ("ä/日/x.parquet", "%C3%A4/%E6%97%A5/x.parquet"),
+        ("p=#?[]{}^`|/x", "p=%23%3F%5B%5D%7B%7D%5E%60%7C/x"),
+        ("a:b/c:d", "a%3Ab/c:d"),
+        ("s3://bucket/a b", "s3://bucket/a%20b"),
+        ("file:/a b", "file:/a%20b"),
+    ],
+)
+def test_as_uris_have_them(real: str, log: str) -> None:
+    assert paths.encode(real) == log and paths.decode(log) == real
+
+
+@pytest.mark.parametrize(("log", "ours"), [("p=日/x", False), ("p=%E6%97%A5/x", True), ("p=%e6%97%a5/x", False), ("p=%41/x", False), ("a b", False), ("a%20b", True), ("p=a%253Ab/x", True)])
+def test_another_spelling_is_kept(log: str, ours: bool) -> None:
+    """delta-spark compares spellings: a file leaves the table only by the one that it came in with."""
+    add = action_json.add_from({"path": log, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True})
+    assert add.path == paths.decode(log) and (add.log_path is None) == ours
+    assert action_json.add_json(add)["path"] == action_json.remove_json(add.removed(1, True))["path"] == log
+    assert action_json.remove_json(action_json.remove_from({"path": log}))["path"] == log
+    assert [a.log_path for a in frames.to_adds(frames.from_adds([add]))] == [add.log_path]
+
+
+@pytest.mark.parametrize("root", ["/tmp/t x", "file:/tmp/t x", "file:///tmp/t x", "/tmp/t x/"])
+def test_what_spark_reports_is_what_the_log_says(root: str) -> None:
+    assert paths.from_spark_file_path("file:///tmp/t%20x/p=a%253Ab/x%20y.parquet", root) == paths.decode("p=a%253Ab/x%20y.parquet") == "p=a%3Ab/x y.parquet"
+    assert paths.from_spark_file_path("file:/elsewhere/x.parquet", root) == "/elsewhere/x.parquet"
+
+
+def test_absolute_and_joined() -> None:
+    assert paths.is_absolute("/a") and paths.is_absolute("s3://b/a") and not paths.is_absolute("a/b") and not paths.is_absolute("a:b.parquet")
+    assert paths.join("/t/", "a/b") == "/t/a/b"
+    assert paths.join("/t", "file:///x/y") == "/x/y"
+    assert paths.join("/t", "s3://b/a") == "s3://b/a"
+
+
+def test_partition_directories() -> None:
+    assert paths.partition_directory({"a": "x y", "b": None, "c": "1:2/3"}) == "a=x y/b=__HIVE_DEFAULT_PARTITION__/c=1%3A2%2F3"
+    assert paths.partition_directory({}) == ""
+
+
+@pytest.mark.parametrize("key", ["", "/a", "a/../b", "..", "s3://a/b", "a//b"])
+def test_keys_stay_inside(key: str) -> None:
+    with pytest.raises(InvalidInput):
+        paths.check_key(key)

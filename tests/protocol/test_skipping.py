@@ -1,0 +1,204 @@
+"""Statistics bound, and skipping believes them no further than that. I3, I5: no file is skipped that holds a matching row."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rowlock.protocol import statistics as stats
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
+from rowlock.protocol.skipping import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate, StartsWith, Unknown, may_match
+
+LETTERS = st.sampled_from(["a", "b", "~", "\x7f", "é", "\ud7ff", "\ufffd", "\uffff", "😀", "\U0010ffff"])
+COLUMNS: dict[str, tuple[DataType, st.SearchStrategy[Any]]] = {
+    "i": (PrimitiveType("long"), st.one_of(st.integers(-5, 5), st.integers(-(1 << 63), (1 << 63) - 1))),
+    "d": (PrimitiveType("double"), st.one_of(st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.5]), st.floats(-10, 10))),
+    "s": (PrimitiveType("string"), st.one_of(st.text(LETTERS, max_size=3), st.text(LETTERS, min_size=30, max_size=36))),
+    "t": (PrimitiveType("timestamp"), st.datetimes(dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 0, 0, 0, 5000), timezones=st.just(dt.UTC))),
+    "y": (PrimitiveType("date"), st.dates(dt.date(2020, 1, 1), dt.date(2020, 1, 9))),
+    "n": (DecimalType(20, 2), st.decimals(-(10**17), 10**17, places=2)),
+    "b": (PrimitiveType("boolean"), st.booleans()),
+}
+SCHEMA = StructType(tuple(StructField(name, type_) for name, (type_, _) in COLUMNS.items()))
+LEAVES = stats.indexed_leaves(SCHEMA, num_indexed=-1)
+ROW = st.fixed_dictionaries({name: st.one_of(st.none(), values) for name, (_, values) in COLUMNS.items()})
+
+
+def leaf(rows: Sequence[dict[str, Any]]) -> st.SearchStrategy[Predicate]:
+    """Predicates about values that are there, and about others."""
+
+    def of_column(name: str) -> st.SearchStrategy[Predicate]:
+        there = [row[name] for row in rows]
+        value = st.one_of(st.sampled_from(there), COLUMNS[name][1], st.none()) if there else COLUMNS[name][1]
+        compare = st.builds(Compare, st.sampled_from(["=", "<=>", "<", "<=", ">", ">=", "!="]), st.just((name,)), value)
+        kinds: list[st.SearchStrategy[Predicate]] = [compare, compare, st.just(IsNull((name,))), st.just(IsNotNull((name,)))]
+        kinds.append(st.builds(In, st.just((name,)), st.lists(value, max_size=3).map(tuple)))
+        if name == "s":
+            kinds.append(
+                st.builds(StartsWith, st.just(("s",)), st.one_of(st.text(LETTERS, max_size=2), st.sampled_from([(t or "")[:33] for t in there] or [""])))
+            )
+        return st.one_of(kinds)
+
+    return st.one_of(st.just(Unknown()), st.sampled_from(sorted(COLUMNS)).flatmap(of_column))
+
+
+def predicates(rows: Sequence[dict[str, Any]]) -> st.SearchStrategy[Predicate]:
+    return st.recursive(
+        leaf(rows),
+        lambda inner: st.one_of(st.builds(Not, inner), st.lists(inner, max_size=3).map(tuple).map(And), st.lists(inner, max_size=3).map(tuple).map(Or)),
+        max_leaves=5,
+    )
+
+
+def spark_order(value: Any) -> Any:
+    """NaN is the greatest and equals itself; -0.0 equals 0.0; text by code points."""
+    return (1, 0.0) if isinstance(value, float) and math.isnan(value) else (0, value)
+
+
+def evaluate(p: Predicate, row: dict[str, Any]) -> bool | None:
+    """SQL's three values. Unknown counts as true: any row may match it."""
+    if isinstance(p, And | Or):
+        results = [evaluate(part, row) for part in p.parts]
+        decisive = isinstance(p, Or)
+        return decisive if decisive in results else None if None in results else not decisive
+    if isinstance(p, Not):
+        inner = evaluate(p.part, row)
+        return True if isinstance(p.part, Unknown) else None if inner is None else not inner
+    if isinstance(p, Unknown):
+        return True
+    value = row[p.column[0]]
+    if isinstance(p, IsNull):
+        return value is None
+    if isinstance(p, IsNotNull):
+        return value is not None
+    if isinstance(p, StartsWith):
+        return None if value is None else value.startswith(p.prefix)
+    if isinstance(p, In):
+        results = [evaluate(Compare("=", p.column, v), row) for v in p.values]
+        return True if True in results else None if None in results else False
+    if p.op == "<=>":
+        return (value is None) == (p.value is None) and (value is None or spark_order(value) == spark_order(p.value))
+    if value is None or p.value is None:
+        return None
+    a, b = spark_order(value), spark_order(p.value)
+    return {"=": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[p.op]
+
+
+def has_unknown(p: Predicate) -> bool:
+    return isinstance(p, Unknown) or (isinstance(p, And | Or) and any(map(has_unknown, p.parts))) or (isinstance(p, Not) and has_unknown(p.part))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data(), st.lists(ROW, min_size=1, max_size=5), st.booleans(), st.sets(st.sampled_from(["b", "y", "d", "s"])))
+def test_no_file_with_a_matching_row_is_skipped(data: st.DataObject, rows: list[dict[str, Any]], from_footer: bool, partitions: set[str]) -> None:
+    predicate = data.draw(predicates(rows))
+    for name in partitions:  # a partition column has one value in a file
+        rows = [row | {name: rows[0][name]} for row in rows]
+    table = pa.Table.from_pylist(rows, schema=to_arrow(SCHEMA))
+    leaves = [(path, type_) for path, type_ in LEAVES if path[0] not in partitions]
+    if from_footer:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table.select([p[0] for p, _ in leaves]), sink, row_group_size=2, coerce_timestamps="us")
+        text = stats.from_parquet_metadata(pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata, leaves)
+    else:
+        text = stats.from_arrow(table, leaves)
+    constants = {name: rows[0][name] for name in partitions}
+    if not has_unknown(predicate) and any(evaluate(predicate, row) is True for row in rows):
+        for statistics in (text, stats.widened(text) or "", "{}"):
+            assert may_match(predicate, constants, orjson.loads(statistics), SCHEMA)
+
+
+def file(*rows: dict[str, Any]) -> dict[str, Any]:
+    table = pa.Table.from_pylist([dict.fromkeys(COLUMNS) | row for row in rows], schema=to_arrow(SCHEMA))
+    return dict(orjson.loads(stats.from_arrow(table, LEAVES)))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "kept"),
+    [
+        (Compare("=", ("i",), 5), True),
+        (Compare("=", ("i",), 11), False),
+        (Compare("<", ("i",), 1), False),
+        (Compare("<=", ("i",), 1), True),
+        (Not(Compare(">", ("i",), 0)), False),
+        (Not(Or((Compare("<", ("i",), 3), Compare(">", ("i",), 8)))), True),
+        (And((Compare(">", ("i",), 4), Compare("=", ("s",), "zzz"))), False),
+        (Or((Compare(">", ("i",), 99), Unknown())), True),
+        (Not(Unknown()), True),
+        (IsNull(("i",)), False),
+        (IsNull(("d",)), True),
+        (IsNotNull(("d",)), False),
+        (Compare("=", ("i",), None), False),
+        (Compare("<=>", ("i",), None), False),
+        (In(("i",), (11, 12)), False),
+        (In(("i",), (11, 7)), True),
+        (StartsWith(("s",), "ab"), True),
+        (StartsWith(("s",), "c"), False),
+        (Compare("=", ("I",), 11), False),
+        (Compare("=", ("absent",), 11), True),
+        (Compare("=", ("i",), "5"), True),
+        (Compare("=", ("i",), 11.0), False),
+    ],
+)
+def test_what_is_skipped(predicate: Predicate, kept: bool) -> None:
+    assert may_match(predicate, {}, file({"i": 1, "s": "abc"}, {"i": 10, "s": "abz"}), SCHEMA) is kept
+
+
+def test_traps_of_others_statistics() -> None:
+    """Bounds as other engines cut them."""
+    late = dt.datetime(2020, 1, 1, 0, 0, 0, 999, tzinfo=dt.UTC)
+    cut = {"numRecords": 1, "minValues": {"t": "2020-01-01T00:00:00.000Z"}, "maxValues": {"t": "2020-01-01T00:00:00.000Z"}}
+    assert may_match(Compare("=", ("t",), late), {}, cut, SCHEMA)
+    assert not may_match(Compare("=", ("t",), late + dt.timedelta(seconds=1)), {}, cut, SCHEMA)
+    assert may_match(Compare("=", ("t",), late), {}, {"maxValues": {"t": "2019-01-01 00:00:00"}}, SCHEMA), "whose clock is not said"
+    assert may_match(Compare(">", ("s",), "abcd"), {}, {"maxValues": {"s": "abc"}}, SCHEMA), "a maximum may be a mere prefix"
+    assert may_match(Compare("=", ("s",), "abc😀"), {}, {"maxValues": {"s": "abc\ufffd"}}, SCHEMA), "marked with a character that is not the greatest"
+    assert may_match(Compare(">", ("d",), 5.0), {}, {"maxValues": {"d": 1.0}}, SCHEMA), "NaN may hide above"
+    assert not may_match(Compare("=", ("d",), 5.0), {}, {"maxValues": {"d": 1.0}}, SCHEMA)
+    assert may_match(Compare("=", ("d",), 5.0), {}, {"maxValues": {"d": "NaN"}}, SCHEMA)
+    assert may_match(Compare("=", ("n",), Decimal("12345678901234567.89")), {}, orjson.loads('{"maxValues":{"n":12345678901234567.88}}'), SCHEMA), (
+        "went through a float"
+    )
+    assert may_match(IsNotNull(("i",)), {}, {"numRecords": 5, "nullCount": {"i": 4}, "tightBounds": False}, SCHEMA)
+    single = StructType((StructField("f", PrimitiveType("float")),))
+    assert may_match(Compare(">=", ("f",), 1.100000023841858), {}, {"minValues": {"f": 1.1}, "maxValues": {"f": 1.1}}, single)
+    assert may_match(Compare("=", ("f",), 1.100000023841858), {}, {"minValues": {"f": 1.1}, "maxValues": {"f": 1.1}}, single)
+
+
+def test_statistics_as_text() -> None:
+    schema = StructType(
+        (
+            StructField("s", StructType((StructField("x", PrimitiveType("long")), StructField("y", PrimitiveType("string"))))),
+            StructField("p", PrimitiveType("string")),
+            StructField("n", DecimalType(38, 2)),
+            StructField("t", PrimitiveType("timestamp")),
+            StructField("late", PrimitiveType("long")),
+        )
+    )
+    rows = [
+        {"s": {"x": 1, "y": "a" * 40}, "n": Decimal("12345678901234567890.12"), "t": dt.datetime(2020, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC), "late": 1},
+        {"s": None, "n": None, "t": dt.datetime(1960, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC), "late": 2},
+    ]
+    leaves = stats.indexed_leaves(schema, num_indexed=4, partition_columns=["P"])
+    text = stats.from_arrow(pa.Table.from_pylist(rows, schema=to_arrow(schema)).drop_columns(["p"]), leaves)
+    assert '"n":12345678901234567890.12' in text, "a decimal is an exact number"
+    parsed = orjson.loads(text)
+    assert parsed["numRecords"] == 2 and parsed["tightBounds"] is True
+    assert parsed["nullCount"] == {"s": {"x": 1, "y": 1}, "n": 1, "t": 0}
+    assert parsed["minValues"]["s"] == {"x": 1, "y": "a" * 32} and parsed["maxValues"]["s"]["y"] == "a" * 31 + "\x7f"
+    assert (parsed["minValues"]["t"], parsed["maxValues"]["t"]) == ("1960-01-01T00:00:00.000Z", "2020-01-01T00:00:00.001Z")
+    assert orjson.loads(stats.widened(text) or "")["tightBounds"] is False
+    assert stats.widened(None, 5) == '{"numRecords":5,"tightBounds":false}' and stats.widened(None) is None
+    assert stats.widened('{"numRecords":5}') == '{"numRecords":5,"tightBounds":false}'
+    assert [p for p, _ in stats.indexed_leaves(schema, stats_columns=["s", "LATE"])] == [("s", "x"), ("s", "y"), ("late",)]

@@ -1,0 +1,111 @@
+"""What the tests of the data plane share: tables, their rows, and a twin table that delta-spark keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+import rowlock
+from rowlock import DeltaTable
+from rowlock.exceptions import TableNotFound
+from rowlock.storage.open import open_store
+from rowlock.transaction.phases import Observer, use_observer
+from rowlock.transaction.table_state import state_of
+
+Row = tuple[Any, ...]
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    """A frame's rows in an order of their own; NaN as text, so that it equals itself."""
+    return sorted((tuple("NaN" if isinstance(v, float) and v != v else v for v in r) for r in frame.collect()), key=repr)
+
+
+def read(spark: SparkSession, path: str) -> list[Row]:
+    """The table's rows as Rowlock reads them."""
+    return rows(rowlock.read(spark, path))
+
+
+def delta_rows(spark: SparkSession, path: str) -> list[Row]:
+    """The table's rows as delta-spark reads them."""
+    return rows(spark.read.format("delta").load(path))
+
+
+def version(path: str) -> int:
+    """The newest version, -1 where there is no table."""
+    try:
+        return state_of(open_store(path)).refresh().version
+    except TableNotFound:
+        return -1
+
+
+def make(spark: SparkSession, path: str, frame: DataFrame | Sequence[Row], schema: str | None = None, *, files: int = 1, partition_by: Sequence[str] = (), **properties: str) -> DeltaTable:
+    """A table with these rows, in so many files."""
+    frame = frame if isinstance(frame, DataFrame) else spark.createDataFrame(list(frame), schema)
+    rowlock.write(frame.limit(0), path, partition_by=list(partition_by), properties=properties)
+    if files == 1:
+        rowlock.write(frame.coalesce(1), path)
+    else:
+        held = frame.collect()
+        for n in range(files):
+            rowlock.write(spark.createDataFrame(held[n::files], frame.schema).coalesce(1), path)
+    return DeltaTable.forPath(spark, path)
+
+
+@contextlib.contextmanager
+def unchanged(path: str) -> Iterator[None]:
+    """What happens inside makes no version and leaves no data file that was not there."""
+    before, there = version(path), data_files(path)
+    yield
+    assert version(path) == before
+    assert data_files(path) == there
+
+
+def data_files(path: str) -> set[str]:
+    return {os.path.join(d, n) for d, _, names in os.walk(path) for n in names if n.endswith(".parquet") and "_delta_log" not in d}
+
+
+class Interloper(Observer):
+    """Runs other writers' statements inside a transaction: the first when it has staged its effects, each later one when it has rebased."""
+
+    def __init__(self, *work: Callable[[], object]) -> None:
+        self.work, self.busy = list(work), False
+
+    def phase(self, name: str, txn: Any) -> None:
+        if name in ("staged", "rebased") and self.work and not self.busy:
+            self.busy = True
+            try:
+                self.work.pop(0)()
+            finally:
+                self.busy = False
+
+
+@contextlib.contextmanager
+def winner(*work: Callable[[], object]) -> Iterator[Interloper]:
+    """Other writers that commit before the transaction inside does."""
+    with use_observer(Interloper(*work)) as observer:
+        assert isinstance(observer, Interloper)
+        yield observer
+    assert not observer.work, "the winner was never run"
+
+
+def set_limits(monkeypatch: Any, *, small: int, local: int) -> None:
+    """How many rows may come to the driver, and how many are evaluated there: low limits send small tables down the ways of large ones."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("rowlock.spark."):
+            for limit, value in (("SMALL_ROWS", small), ("LOCAL_ROWS", local)):
+                if hasattr(module, limit):
+                    monkeypatch.setattr(module, limit, value)
+
+
+ROUTES = {"driver": None, "mixed": (8, 12), "large": (3, 0)}
+"""By name: (rows that may come to the driver, rows that are evaluated there)."""
+
+
+def take_route(monkeypatch: Any, route: str) -> None:
+    if (limits := ROUTES[route]) is not None:
+        set_limits(monkeypatch, small=limits[0], local=limits[1])

@@ -1,0 +1,159 @@
+"""A rebase reads what the winners brought and never the table: the files that are read when a commit is lost are counted, and so are Spark's jobs (I3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import rowlock
+from rowlock import DeltaTable
+from rowlock.spark.rows import RowCache, Rows
+from rowlock.spark.scan import Scanner
+from rowlock.storage.open import open_store
+from rowlock.transaction.phases import Observer, use_observer
+from rowlock.transaction.table_state import state_of
+from spark.support import delta_rows, make, read, set_limits
+
+pytestmark = pytest.mark.spark
+
+
+class Reads:
+    """The data files that are opened, by Arrow or by Spark."""
+
+    def __init__(self, monkeypatch: Any) -> None:
+        self.paths: list[str] = []
+        for owner, name, at in ((Rows, "_read", 1), (Scanner, "_read", 3)):
+            monkeypatch.setattr(owner, name, self._noting(getattr(owner, name), at))
+
+    def _noting(self, inner: Any, at: int) -> Any:
+        def read(*args: Any, **more: Any) -> Any:
+            given = args[at]
+            self.paths += [f.path for f in given] if isinstance(given, (list, tuple)) else [given.path]
+            return inner(*args, **more)
+
+        return read
+
+
+class Account(Observer):
+    """Runs the winner when a transaction has staged, and notes files and jobs of everything after that."""
+
+    def __init__(self, spark: Any, path: str, reads: Reads, work: Any) -> None:
+        self.spark, self.path, self.reads, self.work, self.busy = spark, path, reads, work, False
+        self.brought: set[str] = set()
+        self.staged: list[str] = []
+        self.read: list[str] = []
+        self.jobs = 0
+
+    def phase(self, name: str, txn: Any) -> None:
+        if self.busy:
+            return
+        if name == "staged":
+            self.staged = list(self.reads.paths)
+            self.busy = True
+            before = live(self.path)
+            self.work()
+            self.busy = False
+            self.brought = live(self.path) - before
+            txn.table.engine.plane.rows.cache = RowCache()  # as if another process had won
+            self.reads.paths.clear()
+            self.jobs = -jobs(self.spark)
+        elif name == "before_put":
+            self.read = list(self.reads.paths)
+            self.jobs += jobs(self.spark)
+
+
+def jobs(spark: Any) -> int:
+    """How many jobs the session's context has run."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+
+
+def live(path: str) -> set[str]:
+    return {f.path for f in state_of(open_store(path)).refresh().files.adds()}
+
+
+@pytest.fixture
+def contest(spark, table_path, monkeypatch):
+    """Runs a statement, and a winner inside it, on a table of 6 files; gives the account."""
+    set_limits(monkeypatch, small=100_000, local=100)
+    make(spark, table_path, spark.range(1200).selectExpr("id", "id % 7 g", "id v"))
+    for start in range(1200, 7200, 1200):
+        rowlock.write(spark.range(start, start + 1200).selectExpr("id", "id % 7 g", "id v"), table_path)
+    reads = Reads(monkeypatch)
+
+    def run(statement: Any, work: Any) -> Account:
+        other, table = DeltaTable.forPath(spark, table_path), DeltaTable.forPath(spark, table_path)
+        account = Account(spark, table_path, reads, lambda: work(other))
+        with use_observer(account):
+            statement(table)
+        assert table.lastReceipt.rounds >= 1
+        assert len(account.staged) >= 6, "the statement itself was to read the whole table"
+        assert set(account.read) <= account.brought, "files were read that no winner brought"
+        assert len(account.read) <= len(account.brought), "a file was read twice"
+        return account
+
+    return run
+
+
+def append(spark, table):
+    rowlock.write(spark.range(50000, 50040).selectExpr("id", "id % 7 g", "id v").coalesce(1), table._handle.path)
+
+
+WINNERS = {
+    "append": lambda spark, t: append(spark, t),
+    "update of the same rows": lambda spark, t: t.update("g = 3 and id % 11 = 0", {"v": "v + 1"}),
+    "delete of the same rows": lambda spark, t: t.delete("g = 3 and id % 5 = 0"),
+    "merge": lambda spark, t: t.merge(spark.range(30, 60).selectExpr("id as k"), "id = k + 7000").whenMatchedUpdate(set={"g": "3"}).whenNotMatchedInsert(values={"id": "k + 7000", "g": "3", "v": "0"}).execute(),
+}
+
+
+@pytest.mark.parametrize("won", WINNERS)
+@pytest.mark.parametrize("kind", ["update", "delete"])
+def test_a_repair_of_update_and_delete_runs_no_job(spark, table_path, contest, kind, won):
+    def statement(table):
+        table.update("g = 3", {"v": "v * 2"}) if kind == "update" else table.delete("g = 3")
+
+    account = contest(statement, lambda other: WINNERS[won](spark, other))
+    assert account.jobs == 0
+    assert won == "delete of the same rows" or set(account.read) == account.brought
+    assert won != "delete of the same rows" or account.read == []
+    if kind == "delete":
+        assert not [r for r in read(spark, table_path) if r[1] == 3]
+
+
+@pytest.mark.parametrize("won", WINNERS)
+@pytest.mark.parametrize("keys", ["met", "not met"])
+def test_a_repair_of_a_merge_runs_at_most_two_jobs(spark, table_path, contest, won, keys):
+    source = spark.range(3, 60000 if keys == "met" else 7000, 70).selectExpr("id as k", "id * 3 as n")
+
+    def statement(table):
+        merge = table.alias("t").merge(source.alias("s"), "t.id = s.k and t.g = 3").whenMatchedUpdate(set={"v": "t.v + s.n"})
+        merge.whenNotMatchedInsert(values={"id": "s.k", "g": "-1", "v": "s.n"}).execute()
+
+    account = contest(statement, lambda other: WINNERS[won](spark, other))
+    assert account.jobs <= 2
+    counted = {r[0]: 0 for r in delta_rows(spark, table_path)}
+    assert len(counted) > 6000
+
+
+def test_a_repair_by_source_reads_only_what_is_new(spark, table_path, contest):
+    source = spark.range(0, 7000, 3).selectExpr("id as k")
+    account = contest(
+        lambda t: t.merge(source, "id = k").whenMatchedDelete("v % 2 = 0").whenNotMatchedBySourceUpdate("g = 4", {"v": "-1"}).execute(), lambda other: WINNERS["update of the same rows"](spark, other)
+    )
+    assert account.jobs <= 2
+    assert {r[2] for r in read(spark, table_path) if r[1] == 4 and r[0] % 3} == {-1}
+
+
+def test_a_winner_that_moves_everything_is_read_once(spark, table_path, contest):
+    account = contest(lambda t: t.update("g = 3", {"v": "v * 2"}), lambda other: other.optimize().executeCompaction())
+    assert set(account.read) == account.brought
+    assert sorted(r[2] for r in read(spark, table_path) if r[1] == 3) == sorted(2 * n for n in range(7200) if n % 7 == 3)
+
+
+def test_appends_and_compactions_read_nothing(spark, table_path, contest):
+    rows_before = len(read(spark, table_path))
+    account = contest(lambda t: t.optimize().executeCompaction(), lambda other: append(spark, other))
+    assert account.read == []
+    assert account.jobs == 0
+    assert len(read(spark, table_path)) == rows_before + 40

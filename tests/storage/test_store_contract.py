@@ -1,0 +1,118 @@
+"""The contract that every store keeps. I1: of many put_if_absent of one key exactly one wins, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rowlock.exceptions import InvalidInput
+from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, ObjectStore, Unknown, open_store
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    return LocalStore(tmp_path / "table") if request.param == "local" else MemoryStore()
+
+
+def test_what_is_put_is_got(store: ObjectStore) -> None:
+    assert not store.exists()
+    store.put("a/b.bin", b"1" * 100_000)
+    assert store.get("a/b.bin") == b"1" * 100_000
+    assert store.head("a/b.bin") == 100_000
+    assert store.exists() and store.exists("a") and store.exists("a/b.bin") and not store.exists("a/b")
+    store.put("a/b.bin", b"")
+    assert store.get("a/b.bin") == b"" and store.head("a/b.bin") == 0
+
+
+def test_absent_things(store: ObjectStore) -> None:
+    with pytest.raises(NotFound):
+        store.get("nothing")
+    assert store.head("nothing") is None
+    store.put("file", b"x")
+    assert store.head("file/below") is None
+    store.delete("nothing")
+    assert list(store.list("nothing")) == []
+
+
+def test_put_if_absent_never_overwrites(store: ObjectStore) -> None:
+    assert store.put_if_absent("log/0", b"first") == Committed()
+    assert store.put_if_absent("log/0", b"second") == Lost()
+    assert store.get("log/0") == b"first"
+    assert [m.key for m in store.list("log")] == ["log/0"], "no unfinished file stays"
+
+
+def test_of_many_one_wins(store: ObjectStore) -> None:
+    barrier = threading.Barrier(8)
+
+    def put(i: int) -> list[bool]:
+        barrier.wait()
+        return [store.put_if_absent(f"log/{n}", b"%d" % i) == Committed() for n in range(25)]
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(put, range(8)))
+    for n in range(25):
+        winners = [i for i in range(8) if won[i][n]]
+        assert len(winners) == 1 and store.get(f"log/{n}") == b"%d" % winners[0]
+
+
+def test_list_is_sorted_and_bounded(store: ObjectStore) -> None:
+    for key in ("b", "a/2", "a/1", "a/x/3", "c", "aa"):
+        store.put(key, key.encode())
+    assert [m.key for m in store.list()] == ["aa", "b", "c"]
+    assert [m.key for m in store.list("a")] == ["a/1", "a/2"]
+    assert [m.key for m in store.list("a", start_after="a/1")] == ["a/2"]
+    assert [m.key for m in store.list("a", recursive=True)] == ["a/1", "a/2", "a/x/3"]
+    assert [m.key for m in store.list(recursive=True)] == ["a/1", "a/2", "a/x/3", "aa", "b", "c"]
+    meta = next(store.list("a"))
+    assert meta.size_bytes == 3 and meta.modified_ms > 1_500_000_000_000
+
+
+def test_delete(store: ObjectStore) -> None:
+    store.put("a/b", b"")
+    store.delete("a/b")
+    assert store.head("a/b") is None and not list(store.list("a"))
+    assert store.put_if_absent("a/b", b"") == Committed()
+
+
+@pytest.mark.parametrize("key", ["../x", "a/../../x", "/etc/x", "", "a//b", "a/./b", "file:/x", "a\\b"])
+def test_nothing_outside_is_reached(store: ObjectStore, key: str) -> None:
+    for call in (lambda: store.put(key, b""), lambda: store.put_if_absent(key, b""), lambda: store.get(key), lambda: store.delete(key)):
+        with pytest.raises(InvalidInput):
+            call()
+
+
+def test_local_leaves_no_rubbish_and_ignores_hadoops(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put_if_absent("_delta_log/0.json", b"x")
+    store.put_if_absent("_delta_log/0.json", b"y")
+    store.put("data", b"z")
+    assert sorted(os.listdir(tmp_path / "_delta_log")) == ["0.json"]
+    (tmp_path / "_delta_log" / ".0.json.crc").write_bytes(b"crc")
+    assert [m.key for m in store.list("_delta_log")] == ["_delta_log/0.json"]
+
+
+def test_memory_faults_lose_replies_and_puts() -> None:
+    """I2: a lost reply is Unknown though the bytes are there."""
+    moments: list[str] = []
+
+    def fault(moment: str, key: str, data: bytes) -> Unknown | None:
+        moments.append(moment)
+        return Unknown("lost reply") if moment == "after" and key == "a" else Unknown("never sent") if moment == "before" and key == "b" else None
+
+    store = MemoryStore(faults=fault)
+    assert store.put_if_absent("a", b"1") == Unknown("lost reply") and store.get("a") == b"1"
+    assert store.put_if_absent("b", b"1") == Unknown("never sent") and store.head("b") is None
+    assert moments == ["before", "after", "before"]
+
+
+def test_open_store(tmp_path: Path) -> None:
+    assert open_store(tmp_path).root == str(tmp_path)
+    assert open_store(f"file://{tmp_path}/a%20b").root == f"{tmp_path}/a b"
+    assert open_store(f"file:{tmp_path}").root == str(tmp_path)
+    assert open_store("memory://open-store-test") is open_store("memory://open-store-test")
+    with pytest.raises(InvalidInput, match="handles local paths"):
+        open_store("s3://bucket/table")
