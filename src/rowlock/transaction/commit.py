@@ -130,8 +130,8 @@ def _refuse_removal(txn: Transaction, head: Snapshot) -> None:
 
 def _check_table(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
     state = fail_policy.table_state(txn.read)
-    if found := rules.first_conflict(rules.TABLE_RULES, rules.Reads(), winners, state):
-        raise found.exception(txn.table.path)
+    if found := rules.first_conflict(rules.TABLE_RULES, fail_policy.reads_of(txn), winners, state):
+        raise fail_policy.error_of(txn, found)
     check_writable(head.protocol, head.metadata, txn.table.path)
 
 

@@ -24,6 +24,7 @@ class Statement:
     payload   the engine's
     touches   False where the statement can neither read nor change existing rows (append)
     only      for move: the paths whose rows are moved, in groups (one group is one output)
+    sets      columns that the statement assigns, as far as the engine says
     sql       the statement in words, for operationParameters and messages
     """
 
@@ -32,6 +33,7 @@ class Statement:
     reads: Predicate | None = None
     only: tuple[tuple[str, ...], ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
+    sets: tuple[str, ...] = ()
 
     @property
     def touches(self) -> bool:
