@@ -133,7 +133,7 @@ class Conflict:
             ("files", _some([_short_file(f) for f in self.files], _SHOWN_FILES)),
             ("rows", [_row(r) for r in self.rows[:MAX_SAMPLES]]),
             ("set by both", [", ".join(self.columns)] if self.columns else []),
-            ("work done", [str(self.staged)] if self.staged else []),
+            ("work done", [str(self.staged)] if self.staged and self.staged != self.thrown_away else []),
             ("thrown away", [str(self.thrown_away)] if self.thrown_away else []),
             ("kept", [str(self.kept)] if self.kept and self.kept.rows else []),
             ("what to do", [self.remedy] if self.remedy else []),
