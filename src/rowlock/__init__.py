@@ -16,11 +16,11 @@ from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from rowlock.spark.session import spark
-    from rowlock.tables import DeltaTable, read, write
+    from rowlock.tables import DeltaTable, read, run, write
 
-__all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "read", "spark", "write"]
+__all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "read", "run", "spark", "write"]
 
-_LAZY = {"DeltaTable": "rowlock.tables", "read": "rowlock.tables", "write": "rowlock.tables"}
+_LAZY = dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables")
 
 
 def __getattr__(name: str) -> Any:

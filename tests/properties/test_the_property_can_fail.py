@@ -40,23 +40,23 @@ class KeepsDeadInserts(MemoryEngine):
 class LeavesCounts(MemoryEngine):
     """Match counts stay as they were staged."""
 
-    def propagate(self, program: Any, counts: Any, gone: Any, born: Any, *, staging: bool, **more: Any) -> Any:
-        out = super().propagate(program, counts, gone, born, staging=staging, **more)
-        return out if staging else replace(out, counts=dict(counts))
+    def propagate(self, program: Any, staged: Any, gone: Any, born: Any, *, first: Any = None, **more: Any) -> Any:
+        out = super().propagate(program, staged, gone, born, first=first, **more)
+        return out if first is not None else replace(out, counts=dict(staged.counts))
 
 
 class IgnoresGoneImages(MemoryEngine):
     """Rows that are gone do not lower the match counts."""
 
-    def propagate(self, program: Any, counts: Any, gone: Any, born: Any, *, staging: bool, **more: Any) -> Any:
-        return super().propagate(program, counts, (), born, staging=staging, **more)
+    def propagate(self, program: Any, staged: Any, gone: Any, born: Any, **more: Any) -> Any:
+        return super().propagate(program, staged, (), born, **more)
 
 
 class IgnoresBornRows(MemoryEngine):
     """Winners' rows do not go through the program."""
 
-    def propagate(self, program: Any, counts: Any, gone: Any, born: Any, *, staging: bool, **more: Any) -> Any:
-        return super().propagate(program, counts, gone, born if staging else (), staging=staging, **more)
+    def propagate(self, program: Any, staged: Any, gone: Any, born: Any, *, first: Any = None, **more: Any) -> Any:
+        return super().propagate(program, staged, gone, born if first is not None else (), first=first, **more)
 
 
 class MixesUpProvenance(MemoryEngine):

@@ -48,6 +48,13 @@ class Slice:
         return positions - self.without if self.without else positions
 
 
+def minus(piece: Slice, positions: BitMap64 | None) -> Slice:
+    """A slice without some of its rows."""
+    if not positions:
+        return piece
+    return Slice(piece.file, only=piece.only - positions) if piece.only is not None else Slice(piece.file, without=(piece.without or BitMap64()) | positions)
+
+
 @dataclass(frozen=True, slots=True)
 class Delta:
     """`gone`: rows that lived at the old snapshot and do not live at the new one; `born`: the reverse."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from rowlock.conflict.isolation import is_blind_append
 from rowlock.conflict.value import Conflict, conflict_with
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.features import reader_features, writer_features
@@ -192,12 +193,6 @@ def added_where_read(reads: Reads, winner: Commit, state: TableState) -> Conflic
         return None
     hit = tuple(a.path for a in winner.adds if a.data_change and any(state.file_matches(p, a) for p in reads.predicates))
     return conflict_with(winner, "added files", files=hit) if hit else None
-
-
-def is_blind_append(commit: Commit) -> bool:
-    """A commit that says so and only adds: the one claim of a winner that is believed."""
-    only_adds = not (commit.removes or commit.metadata or commit.protocol or any(a.deletion_vector for a in commit.adds))
-    return commit.info is not None and commit.info.is_blind_append and only_adds
 
 
 def removed_what_was_read(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:

@@ -33,6 +33,7 @@ ERRORS: Mapping[str, type[DeltaConcurrentModificationException]] = {
     "rows added": exceptions.ConcurrentAppendException,
     "rows changed by both": exceptions.ConcurrentDeleteDeleteException,
     "rows read": exceptions.ConcurrentDeleteReadException,
+    "rows added to a read": exceptions.ConcurrentAppendException,
 }
 """Which error a rule's conflict is, under Delta's names (the tree of `rowlock.exceptions`)."""
 
@@ -47,14 +48,16 @@ WHAT: Mapping[str, str] = {
     "rows added": "Another commit added rows that this transaction's statement meets.",
     "rows changed by both": "Another commit changed the same rows.",
     "rows read": "Another commit changed rows that this transaction had read.",
+    "rows added to a read": "Another commit added rows to what this transaction had read.",
 }
 _REPAIR = "Run the statement again, or set rowlock.onConflict=repair, which redoes only what the other commit changed."
+_RERUN = "Run it again; given as a function to rowlock.run(table, fn) it runs again by itself."
 REMEDIES: Mapping[str, str] = {
     "protocol": "Run the statement again: it will see the new protocol.",
     "metadata": "Run the statement again: it will see the new schema and properties.",
     "domain": "Read the domain again and decide whether the change still applies.",
     "application": "Let only one writer at a time use an application id.",
-} | dict.fromkeys(("added files", "removed files", "removed by both", "rows added", "rows changed by both", "rows read"), _REPAIR)
+} | dict.fromkeys(("added files", "removed files", "removed by both", "rows added", "rows changed by both"), _REPAIR) | dict.fromkeys(("rows read", "rows added to a read"), _RERUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

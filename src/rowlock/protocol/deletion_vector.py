@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+import numpy as np
 from pyroaring import BitMap, BitMap64
 
 from rowlock.exceptions import CorruptLog
@@ -178,3 +179,8 @@ def pack_vectors(vectors: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, in
 def on_disk(uuid: UUID, place: tuple[int, int], cardinality: int, prefix: str = "") -> DeletionVectorDescriptor:
     """The descriptor of a vector in the file with id `uuid`, at a place that `pack_vectors` gave."""
     return DeletionVectorDescriptor("u", prefix + z85_encode(uuid.bytes), place[0], place[1], cardinality)
+
+
+def bitmap_to_numpy(bitmap: BitMap64) -> np.ndarray:
+    """Sorted positions as int64."""
+    return np.frombuffer(bitmap.to_array(), dtype=np.uint64).astype(np.int64) if bitmap else np.empty(0, dtype=np.int64)

@@ -7,6 +7,7 @@ decides nothing about commits and writes nothing but data files that a commit ma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,8 @@ from rowlock.simulation.expressions import Row
 from rowlock.simulation.passage import Address, Passage
 from rowlock.simulation.rules import MergeRule, NewRows
 from rowlock.storage.store import ObjectStore
-from rowlock.transaction.effects import Counts, Kind, Mask, Propagated, Provenance, RowBlock, StagedFile
+from rowlock.transaction.effects import Effects, Kind, Mask, Propagated, Provenance, RowBlock, StagedFile, fresh_path, fresh_statement
+from rowlock.transaction.notes import Notes
 from rowlock.transaction.statements import Program
 
 
@@ -54,21 +56,36 @@ class MemoryEngine:
         self.files = DataFiles(store, rows_per_file=rows_per_file)
         self._spill_rows, self._notes_matches = spill_rows, notes_matches
 
-    def propagate(
-        self, program: Program, counts: Mapping[int, Counts], gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, staging: bool, lost: Mapping[int, Counts]
-    ) -> Propagated:
+    def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, notes: Notes, first: int | None = None) -> Propagated:
         """See Engine."""
         schema = snapshot.schema
         if any(s.kind == "move" for s in program):
-            return self._move(program, born, snapshot) if staging else Propagated({}, (), dict(counts))
+            return self._move(program, born, snapshot) if first is not None else Propagated({}, (), dict(staged.counts))
         counting = any(isinstance(s.payload, MergeRule) for s in program) and not self._notes_matches
         old = self._addressed(gone, schema) if counting else {}
         new = self._addressed(born, schema)
-        passage = Passage(program, counts, staging=staging, check=lambda row: check_image(row, schema), lost=lost)
-        passage.run(old, new)
+        lost = {n: found for n, s in enumerate(program) if isinstance(s.payload, MergeRule) and n in staged.counts and (found := notes.lost(n, {})) is not None}
+        passage = Passage(program, staged.counts, first=first, check=lambda row: check_image(row, schema), lost=lost)
+        passage.run(old, new, self._images(staged.blocks, schema) if first is not None else {})
         blocks = self._blocks(program, passage, snapshot)
         sliced = (*(gone if old else ()), *born)
         return Propagated(passage.tombstones(), blocks, passage.counts, rows_read=len(old) + len(new), bytes_read=sum(s.file.size_bytes for s in sliced))
+
+    def _images(self, blocks: Sequence[RowBlock], schema: StructType) -> dict[Address, Row]:
+        """The rows that are staged, by the addresses that they stand for."""
+        out: dict[Address, Row] = {}
+        for block in blocks:
+            if block.kind == "matched":
+                continue
+            rows = block.payload.rows if isinstance(block.payload, Loose) else [self.files.rows(block.payload.files[f], schema)[p] for f, p in block.payload.place]
+            if block.provenance is None:
+                start = sum(1 for a in out if a[0] == block.statement)
+                out |= {(block.statement, start + n): row for n, row in enumerate(rows)}
+                continue
+            origin = block.provenance
+            keys = [fresh if (fresh := fresh_statement(path)) is not None else path for path in origin.paths]
+            out |= {(keys[f], int(p)): row for f, p, row in zip(origin.file, origin.position, rows, strict=True)}
+        return out
 
     def _addressed(self, slices: Iterable[Slice], schema: StructType) -> dict[Address, Row]:
         return {(s.path, position): row for s in slices for position, row in self._live(s, schema)}
@@ -106,7 +123,7 @@ class MemoryEngine:
             blocks.append(self._block("derived", len(program) - 1, list(derived.values()), _origin(list(derived)), snapshot))
         for index, rows in sorted(fresh.items()):
             appended = isinstance(program[index].payload, NewRows)
-            origin = None if appended else _sources(list(rows))
+            origin = None if appended else _sources(index, list(rows))
             blocks.append(self._block("appended" if appended else "inserted", index, list(rows.values()), origin, snapshot))
         if self._notes_matches:
             blocks += [_note(index, pairs) for index, pairs in passage.notes.items() if pairs]
@@ -189,6 +206,11 @@ class MemoryEngine:
         """See Engine."""
         return self.files.count(file)
 
+    def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
+        """See Engine."""
+        a, b = (Counter(tuple(sorted(row.items())) for row in self.sample(s, None, snapshot=at)) for s, at in ((old, before), (new, after)))
+        return [dict(row) for row in ((a - b) + (b - a)).elements()][:limit]
+
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         """See Engine."""
         rows = (dict(row) for s in slices for _, row in self._live(s, snapshot.schema))
@@ -216,5 +238,5 @@ def _note(statement: int, pairs: Sequence[tuple[Address, int]]) -> RowBlock:
     return RowBlock("matched", statement, len(pairs), payload.nbytes, payload, _origin([address for address, _ in pairs]))
 
 
-def _sources(numbers: Sequence[int]) -> Provenance:
-    return Provenance((), np.full(len(numbers), -1, dtype=np.int32), np.array(numbers, dtype=np.int64))
+def _sources(statement: int, numbers: Sequence[int]) -> Provenance:
+    return Provenance((fresh_path(statement),), np.zeros(len(numbers), dtype=np.int32), np.array(numbers, dtype=np.int64))

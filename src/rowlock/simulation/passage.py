@@ -33,6 +33,7 @@ class Image:
 class Passage:
     """One delta through one program.
 
+    first   staging: the number of the first statement to run; None: a rebase of the whole program
     check   is asked about every image that a statement makes
     lost    for a MERGE whose matches were noted: what its counts lose with rows that are gone, which
             need then not be given to `run`
@@ -40,20 +41,24 @@ class Passage:
     """
 
     def __init__(
-        self, program: Program, counts: Mapping[int, Counts], *, staging: bool, check: Callable[[Row], None], lost: Mapping[int, Counts] | None = None
+        self, program: Program, counts: Mapping[int, Counts], *, first: int | None, check: Callable[[Row], None], lost: Mapping[int, Counts] | None = None
     ) -> None:
-        self._program, self._staging, self._check, self._lost = program, staging, check, lost or {}
+        self._program, self._first, self._check, self._lost = program, first or 0, check, lost or {}
+        self._staging = first is not None
         self.counts: dict[int, Counts] = {n: np.array(c, dtype=np.int64) for n, c in counts.items()}
         self.notes: dict[int, list[tuple[Address, int]]] = {}
         self._gone: dict[Address, Row] = {}
         self._born: dict[Address, Image] = {}
         self._deleted: list[Address] = []
 
-    def run(self, gone: Mapping[Address, Row], born: Mapping[Address, Row]) -> None:
-        """Raises MultipleMatches, and what `check` raises."""
+    def run(self, gone: Mapping[Address, Row], born: Mapping[Address, Row], images: Mapping[Address, Row]) -> None:
+        """`images`: rows that earlier statements have staged.  Raises MultipleMatches, and what `check` raises."""
         self._gone = dict(gone)
         self._born = {address: Image(row, touched=False) for address, row in born.items()}
+        self._born |= {address: Image(row, touched=True) for address, row in images.items()}
         for index, statement in enumerate(self._program):
+            if index < self._first:
+                continue
             rule = statement.payload
             if isinstance(rule, NewRows):
                 self._enter(index, rule)

@@ -22,11 +22,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from rowlock.exceptions import SchemaMismatch
+from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
+from rowlock.spark import row_statements
 from rowlock.spark.blocks import driver_block, file_block
 from rowlock.spark.catalyst import to_arrow
 from rowlock.spark.constraints import check_not_null, check_rows
+from rowlock.spark.lineage import version_read
+from rowlock.spark.passage import Group, enter
 from rowlock.spark.plane import SMALL_ROWS, Plane
 from rowlock.spark.scan import table_schema
 from rowlock.spark.writer import write_native
@@ -127,23 +130,39 @@ def is_wider(actual: DataType, wanted: DataType) -> bool:
     return False
 
 
-def append_statement(plane: Plane, snapshot: Snapshot, frame: DataFrame, index: int = 0) -> Statement:
-    """Stages rows: few come to the driver, many are written by Spark.  Raises SchemaMismatch, ConstraintViolated."""
-    return Statement("append", append_blocks(plane, snapshot, conform(frame, table_schema(snapshot), plane.store.root), index))
+def append_statement(plane: Plane, snapshot: Snapshot, frame: DataFrame, must_meet: Statement | None = None) -> Statement:
+    """Stages rows: few come to the driver, many are written by Spark.  Raises SchemaMismatch, ConstraintViolated.
+
+    `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall.
+    """
+    read = version_read(plane, frame, snapshot.version)
+    blocks = append_blocks(plane, snapshot, conform(frame, table_schema(snapshot), plane.store.root))
+    if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(plane, must_meet, blocks, snapshot)):
+        raise ConstraintViolated(f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it", table=plane.store.root)
+    return Statement("append", blocks, source_version=read)
 
 
-def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame, index: int = 0) -> Sequence[RowBlock]:
-    """The blocks of rows that fit the schema already."""
+def met(plane: Plane, delete: Statement, blocks: Sequence[RowBlock], snapshot: Snapshot) -> int:
+    """How many rows of staged blocks a DELETE would take."""
+    group = Group("appended", 0)
+    for number, block in enumerate(blocks):
+        enter(group, number, block, snapshot)
+    found, _ = row_statements.run(plane, delete.payload, group.slices, snapshot, 0, group.local)
+    return sum(len(positions) for positions in found.values())
+
+
+def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame) -> Sequence[RowBlock]:
+    """The blocks of rows that fit the schema already; staging numbers them by their statement."""
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = optimized.maxRows()
     if most.isDefined() and int(most.get()) <= SMALL_ROWS and int(str(optimized.stats().sizeInBytes())) <= _SMALL_BYTES:
         table = to_arrow(frame)
         check_rows(table, snapshot, plane.store.root)
-        return [driver_block("appended", index, table, None)] if table.num_rows else []
+        return [driver_block("appended", 0, table, None)] if table.num_rows else []
     own = plane.bridge.dataframe(frame._jdf.queryExecution().analyzed(), plane.spark, plane.session())
     files = [f for _, f in write_native(own, plane.store, snapshot)]
     for empty in [f for f in files if not f.num_records]:
         plane.store.delete(empty.path)
     files = [f for f in files if f.num_records]
     check_not_null(files, snapshot, plane.store)
-    return [file_block("appended", index, files)] if files else []
+    return [file_block("appended", 0, files)] if files else []

@@ -16,11 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.spark.rows import nullable_schema
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.transaction.effects import Kind, Mask, Provenance, RowBlock
-from rowlock.transaction.rebase import bitmap_to_numpy
 
 SOURCE_ROW = "__rowlock_source"
 
@@ -46,6 +49,12 @@ def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Provenance
 
 def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Provenance | None = None) -> RowBlock:
     return RowBlock(kind, statement, sum(f.num_records or 0 for f in files), sum(f.size_bytes for f in files), FileRows(tuple(files)), origin, group)
+
+
+def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """Rows under the table's own names and types, nullable."""
+    wanted = nullable_schema(to_arrow(snapshot.schema))
+    return table if table.schema.equals(wanted) else table.rename_columns(wanted.names).cast(wanted)
 
 
 def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from rowlock.conflict.delta import Slice
-from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
-from rowlock.spark import compaction, merge, row_statements
-from rowlock.spark.blocks import DriverRows, FileRows, keep_rows
+from rowlock.spark.blocks import DriverRows, FileRows, keep_rows, logical
+from rowlock.spark.comparing import differing_rows
 from rowlock.spark.copying import copy_slices
+from rowlock.spark.passage import Passage
 from rowlock.spark.plane import Plane
 from rowlock.spark.rows import Rows
-from rowlock.transaction.effects import Counts, Mask, Propagated, Provenance, RowBlock, StagedFile
+from rowlock.transaction.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
+from rowlock.transaction.notes import Notes
 from rowlock.transaction.statements import Program
 from rowlock.transaction.table_state import TableState
 
@@ -32,30 +32,13 @@ class SparkEngine:
         rows = state.shared("rows", lambda: Rows(state.store))
         self.plane = Plane(spark, state.store, rows, state.vectors)
 
-    def propagate(
-        self, program: Program, counts: Mapping[int, Counts], gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, staging: bool, lost: Mapping[int, Counts]
-    ) -> Propagated:
-        """See Engine.  One statement that reads, and appends beside it; a MERGE's gone rows come in `lost`."""
-        reading = [(n, s) for n, s in enumerate(program) if s.touches]
-        if len(reading) > 1:
-            raise UnsupportedFeature("This version runs one reading statement for each transaction", feature="multi-statement transactions", access="write", table=self.state.store.root)
-        tombstones: dict[str, BitMap64] = {}
-        blocks: list[RowBlock] = []
-        after: dict[int, Counts] = {}
-        for index, statement in reading:
-            if statement.kind == "move":
-                if staging:
-                    tombstones, blocks = compaction.run(self.plane, statement.only, born, snapshot, index)
-            elif statement.kind == "merge":
-                run = merge.MergeRun(self.plane, statement.payload, snapshot, index)
-                outcome, after[index] = run.run(born, counts.get(index), lost.get(index), staging=staging)
-                tombstones, blocks = outcome.tombstones, outcome.blocks
-            elif born:
-                tombstones, blocks = row_statements.run(self.plane, statement.payload, born, snapshot, index)
-        if staging:
-            blocks += [b for s in program if s.kind == "append" for b in s.payload]
-        read = [] if staging or any(s.kind == "move" for s in program) else list(born)
-        return Propagated(tombstones, tuple(blocks), after, rows_read=sum(s.num_rows or 0 for s in read), bytes_read=sum(s.file.size_bytes for s in read if s.only is None))
+    def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, notes: Notes, first: int | None = None) -> Propagated:
+        """See Engine.  Gone rows are never read: every match of a MERGE is noted."""
+        passage = Passage(self.plane, program, staged, snapshot, notes, first)
+        passage.run(born)
+        blocks = (*passage.images, *passage.matched)
+        read = [] if first is not None or any(s.kind == "move" for s in program) else list(born)
+        return Propagated(passage.tombstones, blocks, passage.counts, passage.rows, rows_read=sum(s.num_rows or 0 for s in read), bytes_read=sum(s.file.size_bytes for s in read if s.only is None))
 
     def provenance(self, block: RowBlock) -> Provenance:
         assert block.provenance is not None, "appended rows have no provenance"
@@ -73,7 +56,7 @@ class SparkEngine:
         tables: dict[int, list[pa.Table]] = {}
         for block in blocks:
             if isinstance(block.payload, DriverRows):
-                tables.setdefault(block.group, []).append(_normal(block.payload.table, snapshot))
+                tables.setdefault(block.group, []).append(logical(block.payload.table, snapshot))
             elif isinstance(block.payload, FileRows):
                 out += self._staged(block.payload, snapshot, vectors_allowed)
         for parts in tables.values():
@@ -98,6 +81,10 @@ class SparkEngine:
     def count(self, file: AddFile) -> int:
         return self.plane.rows.num_rows(file)
 
+    def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
+        """See Engine.  One job where the rows are many."""
+        return differing_rows(self.plane, (old, before), (new, after), limit)
+
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
         for piece in slices:
@@ -114,11 +101,3 @@ class SparkEngine:
         dead = self.plane.dead(piece)
         return self.plane.scanner.frame(snapshot, [piece.file], lambda _: dead).toArrow()
 
-
-def _normal(table: pa.Table, snapshot: Snapshot) -> pa.Table:
-    """Rows under the table's own names and types, nullable."""
-    from rowlock.protocol.arrow_types import to_arrow
-    from rowlock.spark.rows import nullable_schema
-
-    wanted = nullable_schema(to_arrow(snapshot.schema))
-    return table if table.schema.equals(wanted) else table.rename_columns(wanted.names).cast(wanted)

@@ -19,20 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from rowlock.conflict.delta import Slice
+from rowlock.conflict.delta import Slice, minus
 from rowlock.exceptions import MultipleMatches
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.spark.analysis import Resolved
 from rowlock.spark.blocks import SOURCE_ROW, driver_block, file_block, stored_origin, stored_source_rows
-from rowlock.spark.catalyst import JavaObject
+from rowlock.spark.catalyst import JavaObject, to_arrow
 from rowlock.spark.constraints import check_not_null, check_rows
 from rowlock.spark.merge_plan import ACTION, Clause, MergePlan
 from rowlock.spark.plane import SMALL_ROWS, Addressed, Found, Plane, TooMany, bitmaps
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.spark.writer import write_native
-from rowlock.transaction.effects import Counts, Provenance, RowBlock
-from rowlock.transaction.rebase import bitmap_to_numpy
+from rowlock.transaction.effects import Provenance, RowBlock, fresh_path
 
 _MAX_CROSS = 500_000
 Numbers = npt.NDArray[np.int64]
@@ -58,33 +58,28 @@ class MergeRun:
         self.plane, self.plan, self.snapshot, self.index = plane, plan, snapshot, index
         self.out = Outcome()
 
-    def run(self, slices: Sequence[Slice], before: Counts | None, lost: Counts | None, *, staging: bool) -> tuple[Outcome, Counts]:
-        """The outcome over born slices, and each source row's matches after the delta.
+    def over(self, slices: Sequence[Slice], held: Sequence[Found] = ()) -> Outcome:
+        """What the MERGE makes of the rows of slices and of those that are `held` on the driver, but for inserts.
 
         Raises MultipleMatches, ConstraintViolated.
         """
+        self.out = Outcome()
         local, scanned = self.plane.split(slices, self.snapshot)
         few, scanned = self._by_keys(scanned)
         local += few
         rows = self.plane.addressed(local)
         if rows is not None and not self._few_pairs(rows):
-            scanned, local, rows = [*scanned, *(s for s, _, _ in local)], [], None
-        if rows is not None:
-            self._take_pairs(self._driver_pairs(rows))
+            scanned, rows = [*scanned, *(s for s, _, _ in local)], None
+        images = self.plane.addressed(held)
+        for part in (rows, images):
+            if part is not None:
+                self._take_pairs(self._driver_pairs(part) if self._few_pairs(part) else self._joined_pairs(part))
         if scanned:
             self._scan_pairs(scanned)
         self._check_cardinality()
         if self.plan.alone is not None:
-            self._not_matched_by_source(rows, scanned)
-        size = self.plan.source.num_rows
-        counts = np.zeros(size, np.int64) if before is None else before - (0 if lost is None else lost)
-        for _, numbers in self.out.matches:
-            counts = counts + np.bincount(numbers, minlength=size)
-        self._insert(np.flatnonzero(counts == 0) if staging or before is None else np.flatnonzero((before > 0) & (counts == 0)))
-        for origin, numbers in self.out.matches:
-            if len(numbers):
-                self.out.blocks.append(RowBlock("matched", self.index, len(numbers), numbers.nbytes, numbers, origin))
-        return self.out, np.asarray(counts, dtype=np.int64)
+            self._not_matched_by_source([part for part in (rows, images) if part is not None], scanned)
+        return self.out
 
     # ---- pairs -----------------------------------------------------------------------------
 
@@ -122,9 +117,21 @@ class MergeRun:
         relation = bridge.local(self.plan.pair.seq, flat, self.plan.pair.schema_json, self.plan.session)
         plan = bridge.project(self.plan.pairs.outputs, bridge.filter(self.plan.on, relation))
         result = bridge.evaluate(plan, self.plane.spark, self.plan.session)
+        return self._paired(result, rows.origin.paths), result
+
+    def _joined_pairs(self, rows: Addressed) -> tuple[Addressed, pa.Table]:
+        """The same by a join in Spark, for a source that is not on the driver."""
+        tokens = pc.cast(pa.array(rows.origin.file), pa.string())
+        table = rows.table.append_column(PATH, tokens).append_column(POSITION, pa.array(rows.origin.position))
+        bridge, target = self.plane.bridge, self.plan.target
+        child = self._joined(bridge.local(target.seq, table, target.schema_json, self.plan.session))
+        result = to_arrow(bridge.dataframe(bridge.project(self.plan.pairs.outputs, child), self.plane.spark, self.plan.session))
+        return self._paired(result, rows.origin.paths), result
+
+    def _paired(self, result: pa.Table, names: tuple[str, ...]) -> Addressed:
         files = np.asarray(pc.cast(result.column(PATH), pa.int32()).to_numpy(zero_copy_only=False), dtype=np.int32)
-        origin = Provenance(rows.origin.paths, files, np.asarray(result.column(POSITION).to_numpy(), dtype=np.int64))
-        return Addressed(result.drop_columns([PATH, POSITION]), origin), result
+        origin = Provenance(names, files, np.asarray(result.column(POSITION).to_numpy(), dtype=np.int64))
+        return Addressed(result.drop_columns([PATH, POSITION]), origin)
 
     def _candidates(self, target: pa.Table, source: pa.Table) -> tuple[Numbers, Numbers]:
         """Row numbers of pairs that agree on the keys; all pairs where ON has none."""
@@ -192,7 +199,7 @@ class MergeRun:
 
     # ---- rows without a match -------------------------------------------------------------
 
-    def _not_matched_by_source(self, rows: Addressed | None, scanned: Sequence[Slice]) -> None:
+    def _not_matched_by_source(self, held: Sequence[Addressed], scanned: Sequence[Slice]) -> None:
         alone, relation = self.plan.alone, self.plan.alone_relation
         assert alone is not None and relation is not None
         matched: dict[str, BitMap64] = {}
@@ -200,11 +207,12 @@ class MergeRun:
             for path, positions in bitmaps(origin).items():
                 matched[path] = matched.get(path, BitMap64()) | positions
         clauses = self.plan.clauses.not_matched_by_source
-        if rows is not None and (unmatched := _without(rows, matched)).num_rows:
-            self._take(self.plane.evaluate(unmatched, relation, alone, self.plan.session), clauses, matched=False)
+        for rows in held:
+            if (unmatched := _without(rows, matched)).num_rows:
+                self._take(self.plane.evaluate(unmatched, relation, alone, self.plan.session), clauses, matched=False)
         if not scanned:
             return
-        rest = [_minus(s, matched.get(s.path)) for s in scanned]
+        rest = [minus(s, matched.get(s.path)) for s in scanned]
         applies = self.plane.bridge.at_least_zero(alone.outputs.apply(len(self.snapshot.schema.fields)))
         try:
             self._take(self.plane.scan(rest, relation, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False)
@@ -212,34 +220,34 @@ class MergeRun:
             child = self.plane.bridge.filter(applies, self.plane.live_frame(self.snapshot, rest, relation.attributes))
             self._write(child, alone, clauses, matched=False)
 
-    def _insert(self, numbers: Numbers) -> None:
-        """The inserts of source rows that have no match."""
+    def inserts(self, numbers: Numbers) -> list[RowBlock]:
+        """The inserts of source rows that have no match.  Raises ConstraintViolated."""
         if self.plan.inserts is None or not len(numbers):
-            return
+            return []
         bridge, inserts, relation = self.plane.bridge, self.plan.inserts, self.plan.insert_relation
         applies = bridge.at_least_zero(inserts.outputs.apply(len(self.snapshot.schema.fields)))
         chosen = None if len(numbers) == self.plan.source.num_rows else numbers
         child = bridge.filter(applies, self.plan.source.plan(self.plane, relation.seq, self.plan.session, chosen))
         plan = bridge.project(inserts.outputs, child)
         if self.plan.source.table is None and len(numbers) > SMALL_ROWS:
-            self._write_inserts(plan)
-            return
+            return [self._write_inserts(plan)]
         result = bridge.evaluate(plan, self.plane.spark, self.plan.session)
         if not result.num_rows:
-            return
-        rows = np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)
+            return []
         table = result.select(self._columns())
         check_rows(table, self.snapshot, self.plane.store.root)
-        self.out.blocks.append(driver_block("inserted", self.index, table, Provenance((), np.full(len(rows), -1, np.int32), rows)))
+        return [driver_block("inserted", self.index, table, self._sources(np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))]
+
+    def _sources(self, numbers: Numbers) -> Provenance:
+        return Provenance((fresh_path(self.index),), np.zeros(len(numbers), np.int32), numbers)
 
     # ---- large results ---------------------------------------------------------------------
 
-    def _write_inserts(self, plan: JavaObject) -> None:
+    def _write_inserts(self, plan: JavaObject) -> RowBlock:
         frame = self.plane.bridge.dataframe(plan, self.plane.spark, self.plan.session).drop(ACTION)
         files = [f for _, f in write_native(frame, self.plane.store, self.snapshot) if f.num_records]
         check_not_null(files, self.snapshot, self.plane.store)
-        rows = stored_source_rows(files, self.plane.store.root)
-        self.out.blocks.append(file_block("inserted", self.index, files, origin=Provenance((), np.full(len(rows), -1, np.int32), rows)))
+        return file_block("inserted", self.index, files, origin=self._sources(stored_source_rows(files, self.plane.store.root)))
 
     def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
         """Many rows: written by Spark, one folder for each clause; those of updates are data files already."""
@@ -271,12 +279,6 @@ def _without(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:
             at = np.flatnonzero(rows.origin.file == n)
             mask[at] = ~np.isin(rows.origin.position[at], bitmap_to_numpy(matched[path]))
     return rows.filter(mask)
-
-
-def _minus(piece: Slice, matched: BitMap64 | None) -> Slice:
-    if not matched:
-        return piece
-    return Slice(piece.file, only=piece.only - matched) if piece.only is not None else Slice(piece.file, without=(piece.without or BitMap64()) | matched)
 
 
 def _key_series(column: pa.ChunkedArray) -> pl.Series:

@@ -23,6 +23,7 @@ from rowlock.protocol import skipping as ir
 from rowlock.spark.analysis import Expression, Relation, Resolved, Resolver, Target, analyzed, as_column, assigned_columns, at_one_time, outcome_frame
 from rowlock.spark.blocks import SOURCE_ROW
 from rowlock.spark.catalyst import Catalyst, JavaObject, class_name
+from rowlock.spark.lineage import version_read
 from rowlock.spark.merge_source import Source, pin
 from rowlock.spark.plane import Plane
 from rowlock.spark.predicates import key_columns, skipping_predicate
@@ -74,8 +75,11 @@ class MergePlan:
         return not matched or (len(matched) == 1 and matched[0].kind == "delete" and matched[0].condition is None)
 
 
-def merge_statement(plane: Plane, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None) -> Statement:
-    """Resolves everything, then pins the source.  Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput."""
+def merge_statement(plane: Plane, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, held: Source | None = None) -> Statement:
+    """Resolves everything, then pins the source, if it is not `held` already from a first try of the same statement.
+
+    Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.
+    """
     root = plane.store.root
     _check_clauses(clauses, root)
     session, tables, bridge = plane.session(), plane.target(snapshot), plane.bridge
@@ -96,7 +100,8 @@ def merge_statement(plane: Plane, snapshot: Snapshot, source: DataFrame, on: Exp
     left, right = bridge.list(join.left().output()), bridge.list(join.right().output())
     condition = join.condition().get()
     resolver.check(condition)
-    pinned = pin(plane, source, bridge)
+    read = version_read(plane, source, snapshot.version)
+    pinned = held if held is not None and read is None else pin(plane, source, bridge)
     target = Relation.of(bridge, left, probe.schema)
     rest = iter(plans[1:])
     alone = target_resolver.resolved(next(rest)) if clauses.not_matched_by_source else None
@@ -117,7 +122,7 @@ def merge_statement(plane: Plane, snapshot: Snapshot, source: DataFrame, on: Exp
         keys=key_columns(condition, left, right),
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
-    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses))
+    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_version=read)
 
 
 def _positional(fields: Sequence[StructField]) -> StructType:

@@ -27,6 +27,7 @@ from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.spark.analysis import Relation, Resolved, Target
 from rowlock.spark.catalyst import JavaObject, arrow_schema, catalyst, nullable, to_arrow
 from rowlock.spark.predicates import attribute_ids
@@ -35,7 +36,6 @@ from rowlock.spark.scan import ADDRESS, PATH, POSITION, Scanner, table_schema, w
 from rowlock.spark.settings import cloned_session
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.effects import Provenance
-from rowlock.transaction.rebase import bitmap_to_numpy
 from rowlock.transaction.vectors import Vectors
 
 SMALL_ROWS = 100_000

@@ -1,19 +1,41 @@
-"""A snapshot as a DataFrame on the user's own session."""
+"""A snapshot, or what a transaction has made of one so far, as a DataFrame on the user's own session."""
 
 from __future__ import annotations
 
+from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile
+from rowlock.spark.blocks import DriverRows, FileRows, logical
+from rowlock.spark.catalyst import nullable
 from rowlock.spark.plane import Plane
-from rowlock.spark.scan import quote, table_schema
+from rowlock.spark.scan import local_frame, quote, table_schema
+from rowlock.transaction.effects import Effects
 
 
-def read_frame(plane: Plane, snapshot: Snapshot) -> DataFrame:
-    """The live rows of a snapshot under its logical columns, with their comments."""
+def read_frame(plane: Plane, snapshot: Snapshot, staged: Effects | None = None) -> DataFrame:
+    """The live rows of a snapshot under its logical columns, with their comments; with `staged`, as these effects leave them."""
+    dead: dict[str, BitMap64] = dict(staged.tombstones) if staged else {}
     files = sorted(snapshot.files.adds(), key=lambda f: f.path)
-    frame = plane.scanner.frame(snapshot, files, plane.vectors.of)
+    frames: list[DataFrame] = []
+    for block in staged.blocks if staged else ():
+        if isinstance(block.payload, DriverRows):
+            table = logical(block.payload.table, snapshot)
+            frames.append(local_frame(plane.scanner.spark, table, nullable(table_schema(snapshot))))
+        elif isinstance(block.payload, FileRows):
+            files += block.payload.files
+            dead |= block.payload.dead
+
+    def vector_of(file: AddFile) -> BitMap64:
+        ours = dead.get(file.path)
+        before = plane.vectors.of(file)
+        return before | ours if ours else before
+
+    frame = plane.scanner.frame(snapshot, files, vector_of)
+    for more in frames:
+        frame = frame.unionAll(more)
     told = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}
     if any(told.values()):
         frame = frame.select(*[F.col(quote(n)).alias(n, metadata=m) if m else F.col(quote(n)) for n, m in told.items()])

@@ -85,13 +85,16 @@ def _statement(kind: Any, plane: Plane, target: Target, resolved: Resolved, sess
     return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, **more), reads, parameters={"predicate": text})
 
 
-def run(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> tuple[dict[str, BitMap64], list[RowBlock]]:
-    """Tombstones and new images of the rows of `slices` that the statement changes.  Raises ConstraintViolated."""
+def run(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int, held: Sequence[Found] = ()) -> tuple[dict[str, BitMap64], list[RowBlock]]:
+    """Tombstones and new images of the rows of `slices`, and of those that are `held` on the driver, that the statement changes.
+
+    Raises ConstraintViolated.
+    """
     if plan.kind == "delete" and plan.everything:
-        return {s.path: _all_positions(plane, s) for s in slices}, []
+        return {s.path: _all_positions(plane, s) for s in slices} | {s.path: BitMap64(at.tolist()) for s, _, at in held}, []
     local, scanned = plane.split(slices, snapshot)
     few, scanned = _pointed_at(plane, plan, scanned, snapshot)
-    local += few
+    local += [*few, *held]
     found: list[Addressed] = []
     rows = plane.addressed(local)
     if rows is not None:

@@ -25,12 +25,12 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.features import column_mapping_mode
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.effects import StagedFile
-from rowlock.transaction.rebase import bitmap_to_numpy
 
 _CACHE_BYTES = 96 * 1024 * 1024
 _COLUMN_BYTES = 192 * 1024 * 1024

@@ -7,15 +7,16 @@ values come from the log, never from folder names; column mapping is undone here
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,6 +31,9 @@ from rowlock.spark.catalyst import catalyst, nullable, nullable_type
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"
 ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
+
+VERSION_OPTION = "rowlockversion"
+"""An option of a scan that says which version of the table it reads."""
 
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _TASK = "__rowlock_task"
@@ -93,17 +97,21 @@ class Scanner:
         if not files:
             empty = StructType([*nullable(schema).fields, *(ADDRESS.fields if address else [])])
             return self.spark.createDataFrame([], empty)
+        parts = [(marked, frame) for marked, frame in self._parts(snapshot, schema, files, vector_of, address)]
+        frames = [frame for marked, frame in parts if not marked]
+        if hurt := [frame for marked, frame in parts if marked]:  # one join for all of them: each broadcast has its price
+            assert vector_of is not None
+            living = without_dead(_union(hurt), self._buckets({self.uri(f): dead for f in files if (dead := vector_of(f))}))
+            frames.append(_held_above(living) if address else living.drop(PATH, POSITION))
+        return _union(frames)
+
+    def _parts(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], vector_of: VectorOf | None, address: bool) -> list[tuple[bool, DataFrame]]:
+        """(whether dead rows are in it, the physical rows) for groups of files; with their addresses where dead rows are or `address` asks."""
         groups = self._groups(snapshot, files, vector_of)
         if len(groups) <= _MAX_GROUPS:
-            frames = [self._group_frame(snapshot, schema, g, dict(values), vector_of if marked else None, address) for (values, marked), g in groups.items()]
-        else:
-            plain = [f for (_, marked), g in groups.items() if not marked for f in g]
-            vectored = [f for (_, marked), g in groups.items() if marked for f in g]
-            frames = [self._joined_frame(snapshot, schema, g, vector_of if marked else None, address) for g, marked in ((plain, False), (vectored, True)) if g]
-        out = frames[0]
-        for frame in frames[1:]:
-            out = out.unionAll(frame)
-        return out
+            return [(marked, self._group_frame(snapshot, schema, g, dict(values), address or marked)) for (values, marked), g in groups.items()]
+        sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))
+        return [(side, self._joined_frame(snapshot, schema, g, address or side)) for side, g in sides if g]
 
     def _groups(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None) -> dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]]:
         groups: dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]] = {}
@@ -118,16 +126,16 @@ class Scanner:
         mode = column_mapping_mode(snapshot.metadata.configuration)
         data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns])
         names = [paths.join(self.root, f.path) for f in files]
-        return read_parquet(self.spark, physical_schema(data, mode), names)
+        return read_parquet(self.spark, physical_schema(data, mode), names, snapshot.version)
 
     def _group_frame(
-        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], vector_of: VectorOf | None, address: bool
+        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], address: bool
     ) -> DataFrame:
         raw = self._read(snapshot, schema, files)
         columns = [self._column(snapshot, f, raw, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
-        return self._finish(raw, columns, files, vector_of, address)
+        return self._finish(raw, columns, address)
 
-    def _joined_frame(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], vector_of: VectorOf | None, address: bool) -> DataFrame:
+    def _joined_frame(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], address: bool) -> DataFrame:
         """For many partitions: the values come from a broadcast table of paths."""
         raw = self._read(snapshot, schema, files)
         names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
@@ -135,7 +143,7 @@ class Scanner:
         values = self.spark.createDataFrame(rows)
         joined = raw.withColumn("__m", raw.metadataColumn("_metadata")).join(F.broadcast(values), F.col("__m.file_path") == F.col("__p"))
         columns = [self._column(snapshot, f, raw, lambda name: F.col(f"__v{names.index(name)}")) for f in schema.fields]
-        return self._finish(joined, columns, files, vector_of, address, meta=F.col("__m"))
+        return self._finish(joined, columns, address, meta=F.col("__m"))
 
     def _column(self, snapshot: Snapshot, f: StructField, raw: DataFrame, value_of: Callable[[str], Column]) -> Column:
         mode = column_mapping_mode(snapshot.metadata.configuration)
@@ -146,15 +154,11 @@ class Scanner:
         logical = nullable_type(f.dataType)
         return (column if physical.dataType == logical or mode == "none" else column.cast(logical)).alias(f.name)
 
-    def _finish(self, raw: DataFrame, columns: Sequence[Column], files: Sequence[AddFile], vector_of: VectorOf | None, address: bool, meta: Column | None = None) -> DataFrame:
-        if not address and vector_of is None:
+    def _finish(self, raw: DataFrame, columns: Sequence[Column], address: bool, meta: Column | None = None) -> DataFrame:
+        if not address:
             return raw.select(*columns)
         meta = raw.metadataColumn("_metadata") if meta is None else meta
-        out = raw.select(*columns, meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
-        if vector_of is not None:
-            out = without_dead(out, self._buckets({self.uri(f): vector_of(f) for f in files}))
-            out = _held_above(out) if address else out
-        return out if address else out.drop(PATH, POSITION)
+        return raw.select(*columns, meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
 
     def _buckets(self, vectors: Mapping[str, BitMap64]) -> DataFrame:
         table = bucket_table(vectors)
@@ -167,9 +171,11 @@ class Scanner:
         return spark_uri(self.spark, paths.join(self.root, file.path))
 
 
-def read_parquet(spark: SparkSession, schema: StructType, names: Sequence[str]) -> DataFrame:
+def read_parquet(spark: SparkSession, schema: StructType, names: Sequence[str], version: int | None = None) -> DataFrame:
     """The rows of exactly these files, whatever characters are in their names."""
     reader = spark.read.schema(schema)
+    if version is not None:
+        reader = reader.option(VERSION_OPTION, str(version))
     if any(_GLOB.search(n) for n in names):  # with __globPaths__ off each of them would give all files again
         return reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names))
     return reader.option("__globPaths__", "false").parquet(*names)
@@ -182,7 +188,7 @@ def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> Dat
 
 def without_dead(frame: DataFrame, buckets: DataFrame) -> DataFrame:
     """The rows of an addressed frame whose bit is not set in `buckets`."""
-    key = F.expr(f"shiftleft(crc32({PATH}), {_KEY_SHIFT}) | shiftright({POSITION}, {_BUCKET_BITS})")
+    key = F.expr(f"shiftleft(xxhash64({PATH}), {_KEY_SHIFT}) | shiftright({POSITION}, {_BUCKET_BITS})")
     bit = F.expr(f"getbit(__w[cast(shiftright({POSITION}, 6) & 511 as int)], cast({POSITION} & 63 as int)) = 1")
     return frame.join(buckets, (key == F.col("__k")) & bit, "left_anti")
 
@@ -198,7 +204,7 @@ def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
     words: list[np.ndarray[Any, Any]] = []
     prefixes: dict[int, str] = {}
     for uri, vector in vectors.items():
-        prefix = zlib.crc32(uri.encode())
+        prefix = _prefix(uri)
         if prefixes.setdefault(prefix, uri) != uri:
             raise UnsupportedFeature(f"Two data files share a hash, {uri} and {prefixes[prefix]}: compact the table with optimize().executeCompaction()", feature="deletionVectors", access="read")
         positions = np.frombuffer(vector.to_array(), dtype=np.uint64).astype(np.int64) if vector else np.empty(0, np.int64)
@@ -209,10 +215,20 @@ def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
             bits = np.zeros(1 << _BUCKET_BITS, dtype=np.uint8)
             bits[inside] = 1
             words.append(np.packbits(bits, bitorder="little").view("<i8"))
-            keys.append((prefix << _KEY_SHIFT) | int(buckets[start]))
+            keys.append(prefix | int(buckets[start]))
     flat = np.concatenate(words) if words else np.empty(0, np.int64)
     offsets = np.arange(0, len(flat) + 1, 512, dtype=np.int32)
     return pa.table({"__k": pa.array(keys, pa.int64()), "__w": pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, pa.int64()))})
+
+
+def _prefix(uri: str) -> int:
+    """The high bits of a file's keys, as `shiftleft(xxhash64(uri), _KEY_SHIFT)` gives them in Spark (a signed 64-bit number; Spark's seed is 42)."""
+    high = (xxhash.xxh64_intdigest(uri.encode(), seed=42) << _KEY_SHIFT) & (2**64 - 1)
+    return high - 2**64 if high >= 2**63 else high
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    return functools.reduce(DataFrame.unionAll, frames)
 
 
 class UriCache:

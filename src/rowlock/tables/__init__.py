@@ -10,6 +10,7 @@ from rowlock.tables.merge_builder import (
 )
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
 from rowlock.tables.table_builder import DeltaTableBuilder, IdentityGenerator
+from rowlock.tables.transaction import DeltaTransaction, run
 
 __all__ = [
     "DeltaMergeBuilder",
@@ -19,7 +20,9 @@ __all__ = [
     "DeltaOptimizeBuilder",
     "DeltaTable",
     "DeltaTableBuilder",
+    "DeltaTransaction",
     "IdentityGenerator",
     "read",
+    "run",
     "write",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock.exceptions import InvalidInput, WrongType
-from rowlock.spark.types import Column
+from rowlock.spark.types import Column, DataFrame
 
 
 def text(value: Any, name: str) -> str:
@@ -21,6 +21,13 @@ def expression(value: Any, name: str, *, optional: bool = True) -> Any:
     if (value is None and optional) or isinstance(value, (str, Column)):
         return value
     raise WrongType(f"{name} must be a Spark SQL Column or a string, not {type(value).__name__}")
+
+
+def frame(value: Any, name: str) -> DataFrame:
+    """A DataFrame, or WrongType."""
+    if isinstance(value, DataFrame):
+        return value
+    raise WrongType(f"{name} must be a DataFrame, not {type(value).__name__}")
 
 
 def assignments(condition: Any, value: Any, name: str, table: str) -> Mapping[Any, Any]:

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowlock.exceptions import TableNotFound, UnsupportedFeature, WrongType
-from rowlock.log.snapshot import Snapshot
-from rowlock.spark.analysis import Expression
 from rowlock.spark.descriptions import detail_frame, history_frame
-from rowlock.spark.plane import Plane
 from rowlock.spark.reading import read_frame
-from rowlock.spark.row_statements import delete_statement, update_statement
 from rowlock.spark.types import DataFrame, SparkSession
 from rowlock.storage.open import open_store
 from rowlock.tables import arguments
-from rowlock.tables.handle import Handle, Planned, Receipts
-from rowlock.tables.merge_builder import DeltaMergeBuilder
+from rowlock.tables.changes import Changes
+from rowlock.tables.handle import Handle, Receipts
 from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
 from rowlock.tables.table_builder import DeltaTableBuilder
+from rowlock.tables.transaction import DeltaTransaction, application
 from rowlock.transaction import creation
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from rowlock.transaction.transaction import Options
 
 
-class DeltaTable(NotYet):
+class DeltaTable(Changes, NotYet):
     """A handle on a Delta table, for one SparkSession.  Make it with `forPath` or a builder."""
 
     def __init__(self, handle: Handle, *, alias: str | None = None, receipts: Receipts | None = None) -> None:
-        self._handle, self._alias = handle, alias
+        self._handle, self._runner, self._alias = handle, handle, alias
         self._receipts = receipts if receipts is not None else Receipts()
 
     # ---- opening and making ----------------------------------------------------------------
@@ -106,27 +101,6 @@ class DeltaTable(NotYet):
 
     # ---- changing --------------------------------------------------------------------------
 
-    def delete(self, condition: Expression | None = None) -> None:
-        """Deletes the rows for which `condition` is true, or all.  Rebased over what others commit meanwhile.
-
-        Raises Spark's AnalysisException, StatementRefused, and by policy DeltaConcurrentModificationException.
-        """
-        arguments.expression(condition, "condition")
-        self._run("DELETE", lambda plane, snapshot: _one(delete_statement(plane, snapshot, condition, self._alias)))
-
-    def update(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> None:
-        """Sets columns of the rows for which `condition` is true, or of all.  Rebased over what others commit meanwhile.
-
-        Raises Spark's AnalysisException, SchemaMismatch, StatementRefused, ConstraintViolated, and by
-        policy DeltaConcurrentModificationException.
-        """
-        assigned = arguments.assignments(condition, set, "set", self._handle.path)
-        self._run("UPDATE", lambda plane, snapshot: _one(update_statement(plane, snapshot, condition, assigned, self._alias)))
-
-    def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
-        """A MERGE of `source` into this table; add clauses, then `execute()`."""
-        return DeltaMergeBuilder(self._handle, self._receipts, source, condition, self._alias)
-
     def optimize(self) -> DeltaOptimizeBuilder:
         """Compaction: `optimize().executeCompaction()`."""
         return DeltaOptimizeBuilder(self._handle, self._receipts)
@@ -139,13 +113,25 @@ class DeltaTable(NotYet):
         """Removes table properties."""
         self._receipts.last = creation.unset_properties(self._handle.state, list(keys))
 
-    def _run(self, operation: str, plan: Callable[[Plane, Snapshot], Planned]) -> None:
-        self._receipts.last = None
-        self._receipts.last = self._handle.run(operation, plan)
+    # ---- several statements ----------------------------------------------------------------
 
+    def transaction(
+        self,
+        isolation: str | None = None,
+        on_conflict: str | None = None,
+        granularity: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> DeltaTransaction:
+        """Several statements as one commit: `with t.transaction() as txn:`, private until the block ends.
 
-def _one(statement: Any) -> Planned:
-    return [statement], statement.parameters
+        The knobs are those of the properties `rowlock.isolation`, `rowlock.onConflict` and `rowlock.granularity`;
+        what is given here wins.  With `app_id` and `app_version` (0, 1, ...) the transaction is a step of an
+        application: a step that is in the log already is left out, so that a batch given twice counts once.
+        Raises InvalidInput for a value that is not allowed.
+        """
+        options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity)
+        return DeltaTransaction(self._handle, options, application(app_id, app_version), self._receipts, self._alias)
 
 
 __all__ = ["DeltaTable", "TableNotFound"]

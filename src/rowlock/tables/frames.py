@@ -9,17 +9,17 @@ from dataclasses import replace
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import Metadata
+from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.features import protocol_for_new_table
 from rowlock.protocol.schema import parse_schema
-from rowlock.spark.append import append_blocks, append_statement, check_names, conform, merged_schema
+from rowlock.spark.append import append_blocks, check_names, conform, merged_schema
 from rowlock.spark.catalyst import nullable
 from rowlock.spark.plane import Plane
 from rowlock.spark.reading import read_frame
-from rowlock.spark.row_statements import delete_statement
 from rowlock.spark.scan import table_schema
-from rowlock.spark.types import DataFrame, SparkSession
+from rowlock.spark.types import Column, DataFrame, SparkSession
 from rowlock.tables.handle import Handle, Planned
+from rowlock.tables.transaction import append_statements, application, overwrite_statements
 from rowlock.transaction import creation
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
@@ -65,16 +65,24 @@ def write(
     partition_by: str | Sequence[str] | None = None,
     merge_schema: bool = False,
     properties: Mapping[str, str] | None = None,
+    replace_where: str | Column | None = None,
+    app_id: str | None = None,
+    app_version: int | None = None,
 ) -> Receipt:
     """Writes the rows of `df` into the table at `path`, which is made where there is none; one commit.
 
     mode: append; overwrite (all rows are replaced); error (raise TableExists where there is a table);
     ignore (do nothing then).  `partition_by` and `properties` count for a table that is made.
-    `merge_schema` adds columns that the table lacks.  Raises SchemaMismatch, ConstraintViolated and
+    `merge_schema` adds columns that the table lacks.  With mode overwrite, `replace_where` says which rows
+    are replaced; every row of `df` must meet it.  With `app_id` and `app_version` the same step of an
+    application is written once, however often it is given.  Raises SchemaMismatch, ConstraintViolated and
     InvalidInput before anything is committed.
     """
     if mode not in MODES:
         raise InvalidInput(f"mode {mode!r} is not one of {', '.join(MODES)}", table=path)
+    if replace_where is not None and mode != "overwrite":
+        raise InvalidInput(f"replace_where goes with mode='overwrite', not with mode={mode!r}", table=path)
+    app = application(app_id, app_version)
     columns = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
     handle = Handle(df.sparkSession, path)
     check_names(df, handle.path)
@@ -82,7 +90,7 @@ def write(
         snapshot = handle.state.refresh()
     except TableNotFound:
         try:
-            return _create(handle, df, columns, properties or {}, mode)
+            return _create(handle, df, columns, properties or {}, mode, app)
         except TableExists:  # another writer was first: now it is a write like any other
             snapshot = handle.state.refresh()
     if mode in ("error", "errorifexists"):
@@ -90,7 +98,7 @@ def write(
     if mode == "ignore":
         return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
     _check_layout(snapshot, columns, handle.path)
-    return _write(handle, df, mode, merge_schema)
+    return _write(handle, df, mode, merge_schema, replace_where, app)
 
 
 def _check_layout(snapshot: Snapshot, columns: Sequence[str], path: str) -> None:
@@ -99,7 +107,7 @@ def _check_layout(snapshot: Snapshot, columns: Sequence[str], path: str) -> None
         raise InvalidInput(f"The table is partitioned by {have}, not by {', '.join(columns)}; leave partition_by out", table=path)
 
 
-def _write(handle: Handle, df: DataFrame, mode: str, merge_schema: bool) -> Receipt:
+def _write(handle: Handle, df: DataFrame, mode: str, merge_schema: bool, replace_where: str | Column | None, app: SetTransaction | None) -> Receipt:
     def wider(snapshot: Snapshot) -> Metadata:
         merged = merged_schema(table_schema(snapshot), df.schema)
         text = merged.json()
@@ -109,14 +117,12 @@ def _write(handle: Handle, df: DataFrame, mode: str, merge_schema: bool) -> Rece
         return snapshot.metadata if unchanged else replace(snapshot.metadata, schema_string=text)
 
     def plan(plane: Plane, snapshot: Snapshot) -> Planned:
-        parameters = {"mode": "Append" if mode == "append" else "Overwrite", "partitionBy": list(snapshot.partition_columns)}
-        append = append_statement(plane, snapshot, df, index=0 if mode == "append" else 1)
-        return ([append] if mode == "append" else [delete_statement(plane, snapshot, None, None), append]), parameters
+        return append_statements(plane, snapshot, df) if mode == "append" else overwrite_statements(plane, snapshot, df, replace_where)
 
-    return handle.run("WRITE", plan, metadata=wider if merge_schema else None)
+    return handle.run("WRITE", plan, metadata=wider if merge_schema else None, app=app)
 
 
-def _create(handle: Handle, df: DataFrame, partition_columns: Sequence[str], properties: Mapping[str, str], mode: str) -> Receipt:
+def _create(handle: Handle, df: DataFrame, partition_columns: Sequence[str], properties: Mapping[str, str], mode: str, app: SetTransaction | None) -> Receipt:
     """Version 0 with the rows in it."""
     if missing := [c for c in partition_columns if c.lower() not in {n.lower() for n in df.columns}]:
         raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(df.columns)}", table=handle.path)
@@ -126,7 +132,7 @@ def _create(handle: Handle, df: DataFrame, partition_columns: Sequence[str], pro
     draft = draft_snapshot(handle, metadata)
     blocks = append_blocks(handle.plane, draft, conform(df, table_schema(draft), handle.path))
     staged = handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)
-    return creation.create_from(handle.state, metadata, operation="WRITE", parameters={"mode": "ErrorIfExists" if mode.startswith("error") else mode.capitalize(), "partitionBy": list(metadata.partition_columns)}, adds=[s.add for s in staged])
+    return creation.create_from(handle.state, metadata, operation="WRITE", parameters={"mode": "ErrorIfExists" if mode.startswith("error") else mode.capitalize(), "partitionBy": list(metadata.partition_columns)}, adds=[s.add for s in staged], app=app)
 
 
 def draft_snapshot(handle: Handle, metadata: Metadata) -> Snapshot:

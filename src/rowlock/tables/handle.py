@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
 
 from rowlock import clock
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import (
+    ConcurrentTransactionException,
+    DeltaConcurrentModificationException,
+    InvalidInput,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import Metadata
+from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.spark.engine import SparkEngine
+from rowlock.spark.merge_source import Source
 from rowlock.spark.plane import Plane
 from rowlock.spark.types import SparkSession
 from rowlock.storage.open import open_store
@@ -21,6 +29,24 @@ from rowlock.transaction.transaction import Options, Table
 
 Planned = tuple[Sequence[Statement], Mapping[str, Any]]
 """The statements of a transaction and its operation's parameters."""
+Plan = Callable[[Plane, Snapshot], Planned]
+RERUNS = 20
+"""How often a statement is planned and staged anew before its conflict is raised after all."""
+
+
+class Runner(Protocol):
+    """What carries statements out: a handle, each in a transaction of its own, or an open transaction."""
+
+    @property
+    def spark(self) -> SparkSession: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def plane(self) -> Plane: ...
+    def run(self, operation: str, plan: Plan) -> Receipt: ...
+    def holding(self, sources: list[Source]) -> AbstractContextManager[None]:
+        """Pinned sources are released when nothing can ask for them again."""
+        ...
 
 
 class Handle:
@@ -50,15 +76,42 @@ class Handle:
         assert isinstance(engine, SparkEngine)
         return engine.plane
 
-    def run(self, operation: str, plan: Callable[[Plane, Snapshot], Planned], *, metadata: Callable[[Snapshot], Metadata] | None = None) -> Receipt:
-        """Plans against the newest snapshot, stages, commits.  What is raised leaves the table as it is."""
-        start = clock.monotonic_s()
-        snapshot = self.table.refresh()
-        txn = self.table.begin(Options(), snapshot=snapshot, metadata=metadata(snapshot) if metadata else None)
-        statements, parameters = plan(self.plane, txn.base)
-        txn.watch.add("plan", clock.monotonic_s() - start)
-        txn.execute(*statements)
-        return txn.commit(operation, parameters)
+    @contextmanager
+    def holding(self, sources: list[Source]) -> Iterator[None]:
+        """See Runner."""
+        try:
+            yield
+        finally:
+            for source in sources:
+                source.release(self.plane)
+
+    def run(self, operation: str, plan: Plan, *, metadata: Callable[[Snapshot], Metadata] | None = None, app: SetTransaction | None = None) -> Receipt:
+        """Plans against the newest snapshot, stages, commits: one statement as one transaction.  What is raised leaves the table as it is.
+
+        A statement is planned and staged again from the head where the policy is `rerun` and it met a conflict, or
+        where (under `repair` too) the schema or the protocol changed under it.
+        """
+        for attempt in range(RERUNS + 1):
+            start = clock.monotonic_s()
+            snapshot = self.table.refresh()
+            txn = self.table.begin(snapshot=snapshot, metadata=metadata(snapshot) if metadata else None, app=app)
+            try:
+                if not txn.already_committed:
+                    statements, parameters = plan(self.plane, txn.base)
+                    txn.watch.add("plan", clock.monotonic_s() - start)
+                    txn.execute(*statements)
+                return txn.commit(operation, {} if txn.already_committed else parameters)
+            except DeltaConcurrentModificationException as conflict:
+                if attempt == RERUNS or not _runs_again(txn.options, conflict):
+                    raise
+            clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
+        raise AssertionError("unreachable")
+
+
+def _runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
+    if isinstance(conflict, ConcurrentTransactionException):
+        return False
+    return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))
 
 
 class Receipts(threading.local):

@@ -14,13 +14,13 @@ from rowlock.spark.merge_plan import Clause, Clauses, merge_statement
 from rowlock.spark.plane import Plane
 from rowlock.spark.types import DataFrame
 from rowlock.tables import arguments
-from rowlock.tables.handle import Handle, Planned, Receipts
+from rowlock.tables.handle import Planned, Receipts, Runner
 
 
 class DeltaMergeBuilder:
     """Clauses of a MERGE, in the order in which they are tried.  Each method gives a new builder."""
 
-    def __init__(self, handle: Handle, receipts: Receipts, source: DataFrame, condition: Expression, alias: str | None, clauses: Clauses | None = None) -> None:
+    def __init__(self, handle: Runner, receipts: Receipts, source: DataFrame, condition: Expression, alias: str | None, clauses: Clauses | None = None) -> None:
         if not isinstance(source, DataFrame):
             raise WrongType(f"source must be DataFrame, not {type(source).__name__}", table=handle.path)
         arguments.expression(condition, "condition", optional=False)
@@ -75,16 +75,14 @@ class DeltaMergeBuilder:
         pinned: list[Any] = []
 
         def plan(plane: Plane, snapshot: Snapshot) -> Planned:
-            statement = merge_statement(plane, snapshot, self._source, self._condition, self._clauses, self._alias)
-            pinned.append(statement.payload.source)
+            statement = merge_statement(plane, snapshot, self._source, self._condition, self._clauses, self._alias, pinned[-1] if pinned else None)
+            if not any(source is statement.payload.source for source in pinned):
+                pinned.append(statement.payload.source)
             return [statement], statement.parameters
 
         self._receipts.last = None
-        try:
+        with self._handle.holding(pinned):
             receipt = self._handle.run("MERGE", plan)
-        finally:
-            for source in pinned:
-                source.release(self._handle.plane)
         self._receipts.last = receipt
         return merge_frame(self._handle.spark, receipt.metrics)
 

@@ -13,7 +13,7 @@ from rowlock import clock
 from rowlock.exceptions import CommitUnknown, InvalidInput, MetadataChangedException, TableExists
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import schema as schemas
-from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile
+from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.features import check_writable, protocol_for_new_table, reader_features, writer_features
 from rowlock.protocol.properties import validate_properties
@@ -86,7 +86,7 @@ def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) 
 
 
 def create_from(
-    state: TableState, metadata: Metadata, *, operation: str, parameters: Mapping[str, Any], cluster_by: Sequence[str] = (), adds: Sequence[AddFile] = ()
+    state: TableState, metadata: Metadata, *, operation: str, parameters: Mapping[str, Any], cluster_by: Sequence[str] = (), adds: Sequence[AddFile] = (), app: SetTransaction | None = None
 ) -> Receipt:
     """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
     table = state.store.root
@@ -94,7 +94,7 @@ def create_from(
     domains = [clustering_domain(cluster_by)] if cluster_by else []
     txn_id = clock.new_id()
     info = _info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds))
-    if not _put(state, 0, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds), txn_id):
+    if not _put(state, 0, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds, txns=() if app is None else (app,)), txn_id):
         raise TableExists("Another writer created the table first; open it with DeltaTable.forPath, or use createIfNotExists", table=table)
     state.forget()
     return Receipt(version=0, read_version=-1, txn_id=txn_id, operation=operation, attempts=1, metrics=_append_metrics(adds))

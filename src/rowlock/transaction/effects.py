@@ -16,6 +16,8 @@ from pyroaring import BitMap64
 
 from rowlock.protocol.actions import AddFile
 
+_FRESH = "\0fresh "
+
 Kind = Literal["derived", "inserted", "appended", "matched"]
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -26,7 +28,7 @@ class Provenance:
     """Where each row of a block came from.
 
     Of a derived row: `file[i]` indexes `paths`, `position[i]` is its physical row number there.
-    Of an inserted row: `position[i]` is the number of its source row, `file` is all -1.
+    Of an inserted row: the path is `fresh_path` of its MERGE, `position[i]` the number of its source row.
     """
 
     paths: tuple[str, ...]
@@ -40,14 +42,25 @@ class Provenance:
         return Provenance(self.paths, self.file[mask], self.position[mask])
 
 
+def fresh_path(statement: int) -> str:
+    """What stands for a path in the address of a row that statement `statement` brought; no file is called so."""
+    return f"{_FRESH}{statement}"
+
+
+def fresh_statement(path: str) -> int | None:
+    """The statement of a `fresh_path`, None for the path of a file."""
+    return int(path[len(_FRESH) :]) if path.startswith(_FRESH) else None
+
+
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Rows that the transaction adds.
+    """Rows that the transaction adds, as the statements staged so far have left them.
 
     `derived`: in place of existing rows (or copies of them); `inserted`: by the MERGE that is
     statement `statement` of the program; `appended`: from outside, never taken back by a rebase;
     `matched`: no rows of the table but an engine's note of which source rows (`payload`, int64) each
-    target row matched under ON, so that a rebase need not read the images of rows that are gone.
+    target row matched under the ON of MERGE `statement`, so that a rebase need not read the images of
+    rows that are gone.  A target row may be one that an earlier MERGE of the transaction inserted.
     `provenance` is None for appended rows; the engine loads it on demand where it lies in files.
     `group` is the bin that a compaction put the rows into.
     """
@@ -74,9 +87,10 @@ class Propagated:
     """What `Engine.propagate` made of a delta.
 
     tombstones  positions of born rows that the program deletes or replaces, by path
-    blocks      the new images of born rows, inserts that came to life, appended rows (at staging)
+    blocks      the new images of born rows, inserts that came to life; at staging also every image that was
+                staged before, as the new statements leave it
     counts      for each statement that is a MERGE, the matches of each source row after the delta
-    metrics     counters for operation metrics (numUpdatedRows ...), summed over rounds
+    metrics     at staging: rows that the new statements `updated`, `deleted`, `inserted`
     """
 
     tombstones: Mapping[str, BitMap64]

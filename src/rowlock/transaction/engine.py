@@ -13,23 +13,28 @@ from typing import Any, Protocol
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
-from rowlock.transaction.effects import Counts, Mask, Propagated, Provenance, RowBlock, StagedFile
+from rowlock.transaction.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
+from rowlock.transaction.notes import Notes
 from rowlock.transaction.statements import Program
 
 
 class Engine(Protocol):
     """All methods run on the driver and may be called from several threads."""
 
-    def propagate(self, program: Program, counts: Mapping[int, Counts], gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, staging: bool, lost: Mapping[int, Counts]) -> Propagated:
+    def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, notes: Notes, first: int | None = None) -> Propagated:
         """Passes a delta through the program, statement by statement.
 
-        Staging is the same call with nothing gone, every candidate file born, and `staging` set:
-        no insert is decided yet and appended rows enter.  `gone` slices name files as they were
-        when the rows lived; `born` slices name files of `snapshot`.  `lost` has, for each MERGE whose
-        matches the engine noted in `matched` blocks, the matches that each source row loses with the
-        gone rows; an engine that notes none reads the gone images instead.
-        Raises MultipleMatches where two source rows of a MERGE match one born row, and
-        ConstraintViolated where a new image breaks NOT NULL.
+        A rebase (`first` is None): `gone` slices name files as they were when the rows lived, `born`
+        slices files of `snapshot`; what is in `staged` stays as it is, save for what the caller drops.
+        `notes.lost` tells what a MERGE loses with rows that are gone, where the engine noted its
+        matches; an engine that notes none reads the gone images instead.
+
+        Staging is the same call with nothing gone, for the statements from number `first` on: `born` are
+        the rows of the table that these may change and that no statement before has changed, the images
+        in `staged` go through them as well, no insert is decided yet and appended rows enter.
+
+        Raises MultipleMatches where two source rows of a MERGE match one row, and ConstraintViolated
+        where a new image breaks NOT NULL.
         """
         ...
 
@@ -55,6 +60,13 @@ class Engine(Protocol):
 
     def count(self, file: AddFile) -> int:
         """The physical number of rows of a file whose statistics do not say it."""
+        ...
+
+    def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
+        """Up to `limit` rows that are more often among `old` (of `before`) than among `new` (of `after`), or the reverse.
+
+        Empty where the rows are the same and only lie elsewhere.
+        """
         ...
 
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:

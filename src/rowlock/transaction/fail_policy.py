@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rowlock import exceptions
 from rowlock.conflict import rules
-from rowlock.conflict.delta import Delta, Slice, delta_between
+from rowlock.conflict.delta import Delta, Slice
 from rowlock.conflict.value import Conflict, Work, conflict_with
 from rowlock.log.pruning import Judge
 from rowlock.log.snapshot import Snapshot
@@ -20,7 +20,7 @@ from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.properties import Isolation
 from rowlock.protocol.skipping import Predicate
 from rowlock.transaction.effects import Propagated
-from rowlock.transaction.rebase import lost_matches, survivors
+from rowlock.transaction.notes import Notes, survivors
 
 if TYPE_CHECKING:
     from rowlock.transaction.transaction import Transaction
@@ -35,20 +35,17 @@ def may_match(base: Snapshot, predicate: Predicate | None, file: AddFile) -> boo
     return predicate is None or Judge(predicate, base.schema, base.partition_columns).may_match(file)
 
 
-def check(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
-    """Raises the conflict that `winners` are to `txn` under its granularity, if they are one."""
-    if txn.options.granularity == "file":
-        if found := rules.first_conflict(rules.FILE_RULES, reads_of(txn), winners, table_state(txn.base)):
-            raise error_of(txn, found)
-    elif not txn.is_blind and txn.data_change:
-        _check_rows(txn, winners, head)
+def check_files(txn: Transaction, winners: list[Commit]) -> None:
+    """Raises the conflict that `winners` are to `txn` by Delta's rules, if they are one."""
+    if found := rules.first_conflict(rules.FILE_RULES, reads_of(txn), winners, table_state(txn.base)):
+        raise error_of(txn, found)
 
 
 def reads_of(txn: Transaction) -> rules.Reads:
     reading = [s for s in txn.program if s.touches]
     return rules.Reads(
-        predicates=tuple(s.reads for s in reading if s.kind != "move"),
-        files=frozenset(f.path for f in txn.files_read),
+        predicates=(*(s.reads for s in reading if s.kind != "move"), *((None,) if txn.reads_table else ())),
+        files=frozenset(txn.files_read),
         removes=frozenset(p for p, t in txn.effects.tombstones.items() if t),
         changes_data=txn.data_change,
         isolation=cast(Isolation, txn.options.isolation),
@@ -64,18 +61,22 @@ def error_of(txn: Transaction, conflict: Conflict) -> exceptions.DeltaConcurrent
     return conflict.with_work(staged).exception(txn.table.path)
 
 
-def _check_rows(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
-    paths = {p for w in winners for p in w.paths}
-    delta = delta_between(paths, txn.base.files.get(paths), head.files.get(paths), txn.table.state.vectors.of)
-    if delta.is_empty:
-        return
+def check_rows(txn: Transaction, winners: list[Commit], delta: Delta, head: Snapshot) -> None:
+    """Raises a conflict if a rebase over `delta` would change something other than places.
+
+    Under `snapshot` only rows that the transaction changes itself count.
+    """
     engine = txn.table.engine
     lost = [Slice(s.file, only=both) for s in delta.gone if (both := s.covers(txn.effects.tombstones[s.path]) if s.path in txn.effects.tombstones else None)]
-    fresh = engine.propagate(txn.program, txn.effects.counts, delta.gone, delta.born, snapshot=head, staging=False, lost=lost_matches(txn.effects, delta.gone_by_path(), engine))
+    fresh = engine.propagate(txn.program, txn.effects, delta.gone, delta.born, snapshot=head, notes=Notes(txn.effects, delta.gone_by_path(), engine.provenance))
     files = {s.path: s.file for s in delta.born}
     won = [Slice(files[p], only=t) for p, t in fresh.tombstones.items() if t]
     old = engine.sample(lost, None, snapshot=txn.base) if lost else []
     new = engine.sample(won, None, snapshot=head) if won else []
+    if txn.options.isolation == "snapshot":
+        if _bag(old) - _bag(new):
+            raise _conflict(txn, winners, delta, old, new)
+        return
     if _bag(old) != _bag(new):
         raise _conflict(txn, winners, delta, old, new)
     if _flipped(txn, fresh):
@@ -94,7 +95,7 @@ def _flipped(txn: Transaction, fresh: Propagated) -> bool:
     """Whether an insert of a MERGE comes to life or dies."""
     if any(b.kind == "inserted" and b.num_rows for b in fresh.blocks):
         return True
-    masks = [survivors(b, {}, fresh.counts, txn.table.engine) for b in txn.effects.blocks if b.kind == "inserted"]
+    masks = [survivors(b, {}, fresh.counts, txn.table.engine.provenance) for b in txn.effects.blocks if b.kind == "inserted"]
     return any(m is not None and not m.all() for m in masks)
 
 

@@ -12,13 +12,15 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.conflict.delta import Slice, whole
+from rowlock.conflict.isolation import Unseen
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.protocol.actions import AddFile, Metadata
+from rowlock.protocol.actions import Commit, Metadata, SetTransaction
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction import creation
+from rowlock.transaction.catch_up import check_source
 from rowlock.transaction.commit import commit
 from rowlock.transaction.effects import Effects
 from rowlock.transaction.engine import Engine
@@ -56,18 +58,19 @@ class Table:
         """Makes the table (see `creation.create`).  Raises TableExists where there is one."""
         return creation.create(self.state, schema_string, partition_columns, configuration or {}, **more)
 
-    def begin(self, options: Options | None = None, *, snapshot: Snapshot | None = None, metadata: Metadata | None = None) -> Transaction:
-        """A transaction that reads `snapshot`, by default the newest, and may bring new metadata with it.
+    def begin(self, options: Options | None = None, *, snapshot: Snapshot | None = None, metadata: Metadata | None = None, app: SetTransaction | None = None) -> Transaction:
+        """A transaction that reads `snapshot`, by default the newest, may bring new metadata with it, and may be the
+        step `app` of an application, which is committed once.
 
         Raises UnsupportedFeature where the table may not be written.
         """
-        return Transaction(self, options or Options(), snapshot or self.refresh(), metadata)
+        return Transaction(self, options or Options(), snapshot or self.refresh(), metadata, app)
 
 
 class Transaction:
     """Statements staged against one version, and their commit."""
 
-    def __init__(self, table: Table, options: Options, snapshot: Snapshot, metadata: Metadata | None = None) -> None:
+    def __init__(self, table: Table, options: Options, snapshot: Snapshot, metadata: Metadata | None = None, app: SetTransaction | None = None) -> None:
         check_writable(snapshot.protocol, snapshot.metadata, table.path)
         self.metadata = metadata if metadata is not None and metadata != snapshot.metadata else None
         self.table = table
@@ -80,7 +83,13 @@ class Transaction:
         self.effects = Effects()
         self.staging = Staging()
         self.watch = Stopwatch(clock.monotonic_s)
-        self.files_read: list[AddFile] = []
+        self.files_read: set[str] = set()
+        self.reads_table = False
+        self.staged_rows: Mapping[str, int] = {}
+        self.app = app
+        self.already_committed = app is not None and (step := snapshot.txns.get(app.app_id)) is not None and step.version >= app.version
+        self.unseen: Unseen = {}
+        self.passed: list[Commit] = []
         self.data_change = True
         self.done = False
         self.phase("begin")
@@ -96,9 +105,14 @@ class Transaction:
         return replace(snapshot, metadata=self.metadata, schema=parse_schema(self.metadata.schema_string, self.table.path))
 
     @property
+    def touches(self) -> bool:
+        """Whether a statement can read or change rows that are there."""
+        return any(s.touches for s in self.program)
+
+    @property
     def is_blind(self) -> bool:
-        """Whether no statement read the table: appends only."""
-        return all(not s.touches for s in self.program)
+        """Whether nothing in the transaction read the table: appends only, and of rows from elsewhere."""
+        return not self.touches and not self.reads_table
 
     def candidates(self, statement: Statement) -> list[Slice]:
         """The live rows of every file that a statement may read or change at the base."""
@@ -111,17 +125,39 @@ class Transaction:
         return [whole(f, self.table.state.vectors.of) for f in chosen]
 
     def execute(self, *statements: Statement) -> None:
-        """Stages statements that belong together (an overwrite is a delete and an append), once for a transaction."""
-        if self.program:
-            raise InvalidInput("This version stages one statement for each transaction", table=self.table.path)
-        self.program = list(statements)
-        self.data_change = any(s.kind != "move" for s in statements)
-        reading = [s for s in statements if s.touches]
-        slices = self.candidates(reading[0]) if len(reading) == 1 else self._all_candidates(reading)
-        self.files_read = [s.file for s in slices]
+        """Stages statements that belong together (an overwrite is a delete and an append), on top of what is staged.
+
+        Where it raises, the transaction is as it was before.
+        """
+        if self.done:
+            raise InvalidInput("The transaction is over; begin another", table=self.table.path)
+        for statement in statements:
+            if statement.source_version is not None:
+                self.note_read(statement.source_version)
+        first, program = len(self.program), [*self.program, *statements]
+        slices = [left for s in self._all_candidates([s for s in statements if s.touches]) if (left := self._untouched(s)) is not None]
         with self.watch.time("stage"):
-            self.effects = stage(self.program, slices, engine=self.table.engine, snapshot=self.base).effects
+            self.effects, self.staged_rows = stage(program, first, self.effects, slices, engine=self.table.engine, snapshot=self.base)
+        self.program = program
+        self.data_change = any(s.kind != "move" for s in program)
+        self.files_read |= {s.path for s in slices}
         self.phase("staged")
+
+    def note_read(self, version: int | None = None) -> None:
+        """The table was read as a whole, by the transaction or (at `version`) by what it is about to write: what others
+        change of it from now on is a conflict.  Raises one where the table at `version` holds other rows than at the base.
+        """
+        self.reads_table = True
+        if version is not None and version != self.base.version:
+            check_source(self, version)
+
+    def _untouched(self, piece: Slice) -> Slice | None:
+        """The rows of a slice that no statement has changed yet; their new images are staged."""
+        ours = self.effects.tombstones.get(piece.path)
+        if not ours:
+            return piece
+        dead = ours | piece.without if piece.without else ours
+        return None if piece.file.num_records is not None and len(dead) >= piece.file.num_records else Slice(piece.file, without=dead)
 
     def _all_candidates(self, reading: Sequence[Statement]) -> list[Slice]:
         slices = {s.path: s for statement in reading for s in self.candidates(statement)}

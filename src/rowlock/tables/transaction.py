@@ -1,0 +1,217 @@
+"""Transactions of several statements: `with table.transaction() as txn:`, and `rowlock.run` for those that may run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from rowlock import clock
+from rowlock.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException, InvalidInput
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import SetTransaction
+from rowlock.spark.analysis import Expression
+from rowlock.spark.append import append_statement
+from rowlock.spark.merge_source import Source
+from rowlock.spark.plane import Plane
+from rowlock.spark.reading import read_frame
+from rowlock.spark.row_statements import delete_statement
+from rowlock.spark.types import DataFrame, SparkSession
+from rowlock.tables import arguments
+from rowlock.tables.changes import Changes
+from rowlock.tables.handle import Handle, Plan, Planned, Receipts
+from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.transaction import Options, Transaction
+
+if TYPE_CHECKING:
+    from rowlock.tables.delta_table import DeltaTable
+
+_SEVERAL = "TRANSACTION"
+
+
+def application(app_id: str | None, app_version: int | None) -> SetTransaction | None:
+    """The step of an application that a caller names.  Raises InvalidInput where one of the two is missing or wrong."""
+    if app_id is None and app_version is None:
+        return None
+    if app_id is None or app_version is None:
+        raise InvalidInput("app_id and app_version go together: the name of the application, and the number of this step of it")
+    if not isinstance(app_version, int) or isinstance(app_version, bool) or app_version < 0:
+        raise InvalidInput(f"app_version is the number of a step, 0 or more, not {app_version!r}")
+    return SetTransaction(arguments.text(app_id, "app_id"), app_version)
+
+
+class Open:
+    """An open transaction as what carries statements out (see `handle.Runner`)."""
+
+    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None) -> None:
+        self._handle = handle
+        self.txn: Transaction = handle.table.begin(options, app=app)
+        self.steps: list[tuple[str, dict[str, Any]]] = []
+        self._sources: list[Source] = []
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._handle.spark
+
+    @property
+    def path(self) -> str:
+        return self._handle.path
+
+    @property
+    def plane(self) -> Plane:
+        return self._handle.plane
+
+    @contextmanager
+    def holding(self, sources: list[Source]) -> Iterator[None]:
+        """See Runner: a rebase may ask for them until the commit."""
+        try:
+            yield
+        finally:
+            self._sources += sources
+
+    def check_open(self) -> None:
+        if self.txn.done:
+            raise InvalidInput("The transaction is over: its block has ended. Begin another with table.transaction()", table=self.path)
+
+    def run(self, operation: str, plan: Plan) -> Receipt:
+        """Stages a statement on top of those before it.  The receipt has no version yet."""
+        self.check_open()
+        metrics: dict[str, int] = {}
+        if not self.txn.already_committed:
+            start = clock.monotonic_s()
+            statements, parameters = plan(self.plane, self.txn.base)
+            self.txn.watch.add("plan", clock.monotonic_s() - start)
+            self.txn.execute(*statements)
+            self.steps.append((operation, dict(parameters)))
+            metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
+        return Receipt(version=None, read_version=self.txn.read_version, txn_id=self.txn.txn_id, operation=operation, already_committed=self.txn.already_committed, metrics=metrics)
+
+    def commit(self) -> Receipt:
+        if len(self.steps) == 1:
+            return self.txn.commit(*self.steps[0])
+        said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
+        return self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
+
+    def close(self) -> None:
+        """Nothing is carried out any more; what was pinned for a rebase is deleted."""
+        self.txn.done = True
+        for source in self._sources:
+            source.release(self.plane)
+        self._sources.clear()
+
+
+class DeltaTransaction(Changes):
+    """Statements that become one commit when the block ends; an exception inside leaves the table as it was.
+
+    update, delete and merge are those of DeltaTable; each sees what those before it did.
+    """
+
+    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None, receipts: Receipts, alias: str | None, runner: Open | None = None) -> None:
+        self._handle, self._options, self._app, self._alias = handle, options, app, alias
+        self._table_receipts, self._receipts = receipts, Receipts()
+        self._opened = runner
+
+    @property
+    def _runner(self) -> Open:  # type: ignore[override]
+        if self._opened is None:
+            raise InvalidInput("The transaction has not begun: use it in a with statement, `with table.transaction() as txn:`", table=self._handle.path)
+        return self._opened
+
+    def __enter__(self) -> DeltaTransaction:
+        if self._opened is not None:
+            raise InvalidInput("The transaction has begun already; each block needs its own table.transaction()", table=self._handle.path)
+        self._table_receipts.last = None
+        self._opened = Open(self._handle, self._options, self._app)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._table_receipts.last = self._receipts.last = self._runner.commit()
+        finally:
+            self._runner.close()
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """Of the last statement while the block runs; of the commit afterwards."""
+        return self._receipts.last
+
+    def alias(self, aliasName: str) -> DeltaTransaction:
+        """The same transaction under a name for use in expressions."""
+        out = DeltaTransaction(self._handle, self._options, self._app, self._table_receipts, arguments.text(aliasName, "aliasName"), self._runner)
+        out._receipts = self._receipts
+        return out
+
+    def toDF(self) -> DataFrame:
+        """The table as this transaction sees it, its own changes in it, under the handle's alias.
+
+        What others change of the table from then on is a conflict, unless the isolation is `snapshot`: what was read may have decided
+        what is written.
+        """
+        self._runner.check_open()
+        txn = self._runner.txn
+        txn.note_read()
+        frame = read_frame(self._runner.plane, txn.base, txn.effects)
+        return frame.alias(self._alias) if self._alias else frame
+
+    def append(self, df: DataFrame) -> None:
+        """Adds rows.  Raises SchemaMismatch, ConstraintViolated."""
+        frame = arguments.frame(df, "df")
+
+        self._run("WRITE", lambda plane, snapshot: append_statements(plane, snapshot, frame))
+
+    def overwrite(self, df: DataFrame, replace_where: Expression | None = None) -> None:
+        """Replaces all rows, or those for which `replace_where` is true; then every row of `df` must meet it.
+
+        Raises SchemaMismatch, ConstraintViolated.
+        """
+        frame, where = arguments.frame(df, "df"), arguments.expression(replace_where, "replace_where")
+        self._run("WRITE", lambda plane, snapshot: overwrite_statements(plane, snapshot, frame, where, self._alias))
+
+
+def append_statements(plane: Plane, snapshot: Snapshot, frame: DataFrame) -> Planned:
+    """An append, and its parameters."""
+    return [append_statement(plane, snapshot, frame)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
+
+
+def overwrite_statements(plane: Plane, snapshot: Snapshot, frame: DataFrame, where: Expression | None = None, alias: str | None = None) -> Planned:
+    """A delete and an append that belong together, and their parameters."""
+    delete = delete_statement(plane, snapshot, where, alias)
+    append = append_statement(plane, snapshot, frame, must_meet=None if where is None else delete)
+    parameters = {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns)}
+    return [delete, append], parameters | ({} if where is None else {"predicate": str(where)})
+
+
+def run(
+    table: DeltaTable,
+    fn: Callable[[DeltaTransaction], Any],
+    retries: int = 10,
+    *,
+    isolation: str | None = None,
+    on_conflict: str | None = None,
+    granularity: str | None = None,
+    app_id: str | None = None,
+    app_version: int | None = None,
+) -> Receipt:
+    """Runs `fn(txn)` in a transaction and commits; where a rebase cannot do, runs it again as a whole, up to `retries` times.
+
+    `fn` must be free of effects elsewhere.  Under `on_conflict='fail'` it runs once.  Returns the receipt of the commit; raises what
+    `fn` raises, and the last DeltaConcurrentModificationException.
+    """
+    for attempt in range(max(0, retries) + 1):
+        txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version)
+        try:
+            with txn:
+                fn(txn)
+            receipt = txn.receipt
+            assert receipt is not None
+            return receipt
+        except DeltaConcurrentModificationException as conflict:
+            policy = txn._runner.txn.options.on_conflict
+            if attempt >= retries or policy == "fail" or isinstance(conflict, ConcurrentTransactionException):
+                raise
+        clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
+    raise AssertionError("unreachable")

@@ -1,0 +1,220 @@
+"""Bringing what a transaction has staged to the head of the log, over what others committed since (I3).
+
+The winners are judged by the table rules, by the transaction's policy, by its isolation level and
+by what it read; then its effects are rebased over exactly the rows that it has to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rowlock.conflict import isolation, rules
+from rowlock.conflict.delta import Delta, delta_between
+from rowlock.conflict.value import conflict_with
+from rowlock.exceptions import StatementRefused
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.features import check_writable
+from rowlock.transaction import fail_policy
+from rowlock.transaction.compaction import drop_overlapping_bins
+from rowlock.transaction.effects import Effects
+from rowlock.transaction.rebase import rebase
+from rowlock.transaction.receipt import Conflict, Receipt
+
+if TYPE_CHECKING:
+    from rowlock.transaction.transaction import Transaction
+
+_SAMPLES = 5
+
+
+class AlreadyCommitted(Exception):
+    """Another writer has committed this step of the application, or a later one."""
+
+
+class Attempt:
+    """The running account of one commit."""
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        self.attempts = self.rounds = self.rows_rebased = self.bytes_rebased = self.rows_dropped = 0
+        self.conflicts: list[Conflict] = []
+
+    def receipt(self, txn: Transaction, version: int | None, metrics: Mapping[str, int]) -> Receipt:
+        return Receipt(
+            version=version,
+            read_version=txn.read_version,
+            txn_id=txn.txn_id,
+            operation=self.operation,
+            attempts=self.attempts,
+            rounds=self.rounds,
+            rows_rebased=self.rows_rebased,
+            bytes_rebased=self.bytes_rebased,
+            rows_dropped=self.rows_dropped,
+            already_committed=txn.already_committed,
+            conflicts=tuple(self.conflicts),
+            metrics=dict(metrics),
+            seconds=dict(txn.watch.seconds),
+        )
+
+
+def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
+    """Brings the staged effects to `head`, if others committed since the base.
+
+    The version of a commit between them that is our own, where a put of unknown outcome landed after all (I2).
+    Raises AlreadyCommitted, and by rule, policy, isolation and reads DeltaConcurrentModificationException.
+    """
+    rewritten = txn.epoch != txn.table.state.epoch
+    if head.version == txn.base.version and not rewritten:
+        return None
+    winners = [] if rewritten else txn.table.state.log.commits(txn.base.version, head.version)
+    if landed := next((w.version for w in winners if w.txn_id == txn.txn_id), None):
+        return landed
+    refuse_removal(txn, head)
+    txn.phase("before_rebase")
+    with txn.watch.time("rebase"):
+        _check_table(txn, winners, head)
+        _check_application(txn, winners, head)
+        if txn.options.on_conflict in ("fail", "rerun") and txn.options.granularity == "file":
+            fail_policy.check_files(txn, winners)
+        txn.passed += winners
+        _rebase_to(txn, attempt, winners, head, rewritten)
+        if not txn.unseen:
+            txn.passed = []
+    txn.read = head
+    txn.base, txn.epoch = txn.view(head), txn.table.state.epoch
+    attempt.rounds += 1
+    txn.phase("rebased")
+    return None
+
+
+def refuse_removal(txn: Transaction, head: Snapshot) -> None:
+    """delta.appendOnly: rows may come and be moved, and none may go."""
+    if txn.data_change and txn.effects.num_tombstones and head.properties.append_only:
+        raise StatementRefused("The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=txn.table.path)
+
+
+def _check_table(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
+    state = fail_policy.table_state(txn.read)
+    if found := rules.first_conflict(rules.TABLE_RULES, fail_policy.reads_of(txn), winners, state):
+        raise fail_policy.error_of(txn, found)
+    check_writable(head.protocol, head.metadata, txn.table.path)
+
+
+def _check_application(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
+    """The same application: what it has committed already is not committed again, and its steps come in order."""
+    app = txn.app
+    rival = next((w for w in reversed(winners) if app is not None and any(t.app_id == app.app_id for t in w.txns)), None)
+    if app is None or rival is None:
+        return
+    if txn.options.on_conflict != "fail" and head.txns[app.app_id].version >= app.version:
+        raise AlreadyCommitted
+    text = f"Application {app.app_id!r} was committed by another writer, up to version {head.txns[app.app_id].version}, while version {app.version} was staged."
+    remedy = "Only one writer at a time may use an application id; give each its own."
+    raise fail_policy.error_of(txn, conflict_with(rival, "application", what=text, remedy=remedy))
+
+
+def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
+    level = "serializable" if txn.metadata is not None else txn.options.isolation or "serializable"
+    seen = isolation.view(level, winners, txn.unseen)
+    paths = frozenset(f.path for s in (txn.base, head) for f in s.files.adds()) if rewritten else seen.paths
+    known, after = known_files(txn, paths), head.files.get(paths)
+    delta = delta_between(paths, known, after, txn.table.state.vectors.of)
+    txn.unseen = seen.unseen
+    head = txn.view(head)
+    if delta.is_empty:
+        return
+    if txn.reads_table and level != "snapshot":
+        _check_reads(txn, delta, head)
+    if not txn.touches:
+        return
+    if txn.options.on_conflict in ("fail", "rerun") and txn.options.granularity == "row" and txn.data_change:
+        fail_policy.check_rows(txn, txn.passed, delta, head)
+    if level == "snapshot" and not rewritten:
+        followed = _moves(txn, delta, head)
+        txn.unseen = {p: known.get(p) for p in paths - {s.path for s in (*followed.gone, *followed.born)} if known.get(p) != after.get(p)}
+        delta = followed
+        if delta.is_empty:
+            return
+    txn.effects = drop_overlapping_bins(txn.program, txn.effects, paths, after)
+    relevant = _relevant(txn, delta)
+    done = rebase(txn.effects, txn.program, relevant, engine=txn.table.engine, snapshot=head)
+    attempt.conflicts += _conflicts(txn.passed, relevant, txn.effects)
+    txn.effects = done.effects
+    attempt.rows_rebased += done.rows_rebased
+    attempt.bytes_rebased += done.bytes_rebased
+    attempt.rows_dropped += done.rows_dropped
+
+
+def known_files(txn: Transaction, paths: Iterable[str]) -> dict[str, AddFile]:
+    """The files among `paths` as the transaction has seen them last."""
+    files = {**txn.base.files.get(paths), **txn.unseen}
+    return {p: f for p, f in files.items() if f is not None}
+
+
+def _check_reads(txn: Transaction, delta: Delta, head: Snapshot) -> None:
+    """What the transaction read as a whole (toDF, a source that reads the table) may have been moved, and not changed."""
+    differing = txn.table.engine.differ(delta.gone, txn.base, delta.born, head, _SAMPLES)
+    if not differing:
+        return
+    slices = delta.gone or delta.born
+    paths = {s.path for s in slices}
+    winner = next((w for w in reversed(txn.passed) if paths & w.paths), txn.passed[-1])
+    rule = "rows read" if delta.gone else "rows added to a read"
+    text = f"This transaction read the table at version {txn.read_version}, by toDF() or in the rows that it writes, and a concurrent commit changed what it read."
+    remedy = "Run it again; given as a function to rowlock.run(table, fn) it runs again by itself."
+    raise fail_policy.error_of(txn, conflict_with(winner, rule, files=sorted(paths & winner.paths), rows=differing, what=text, remedy=remedy))
+
+
+def check_source(txn: Transaction, version: int) -> None:
+    """Rows that were read from the table at another version than the transaction reads: fine while both hold the same rows."""
+    first, last = sorted((version, txn.base.version))
+    log = txn.table.state.log
+    between = log.commits(first, last)
+    old, new = (txn.base if v == txn.base.version else log.at(v) for v in (first, last))
+    paths = isolation.paths_of(between)
+    delta = delta_between(paths, old.files.get(paths), new.files.get(paths), txn.table.state.vectors.of)
+    if delta.is_empty or not (differing := txn.table.engine.differ(delta.gone, old, delta.born, new, _SAMPLES)):
+        return
+    rule = "rows read" if delta.gone else "rows added to a read"
+    text = f"The rows to write were read from this table at version {version}, and the table has changed up to version {txn.base.version}, which the statement reads."
+    remedy = "Make the DataFrame anew right before the statement, or read it by txn.toDF() inside a function that rowlock.run(table, fn) can run again."
+    raise fail_policy.error_of(txn, conflict_with(between[-1], rule, files=sorted(paths), rows=differing, what=text, remedy=remedy))
+
+
+def _moves(txn: Transaction, delta: Delta, head: Snapshot) -> Delta:
+    """Under `snapshot`: nothing, where no row that the transaction changes was touched; the moves of these rows, where
+    they were only moved; else the whole delta, for a full rebase.
+    """
+    hit = frozenset(s.path for s in delta.gone if s.path in txn.effects.tombstones and s.covers(txn.effects.tombstones[s.path]))
+    if not hit:
+        return Delta((), ())
+    tied = isolation.connected(hit, txn.passed)
+    part = Delta(tuple(s for s in delta.gone if s.path in tied), tuple(s for s in delta.born if s.path in tied))
+    return delta if txn.table.engine.differ(part.gone, txn.base, part.born, head, 1) else part
+
+
+def _relevant(txn: Transaction, delta: Delta) -> Delta:
+    """Without the born files that every statement's skipping predicate rules out: no statement can change their rows."""
+    reading = [s for s in txn.program if s.touches]
+    if not reading or any(s.kind == "move" for s in reading):
+        return delta
+    born = tuple(s for s in delta.born if any(fail_policy.may_match(txn.base, p.reads, s.file) for p in reading))
+    return Delta(delta.gone, born)
+
+
+def _conflicts(winners: Sequence[Commit], delta: Delta, effects: Effects) -> list[Conflict]:
+    """One value for each winner whose change touched ours or brought rows to look at."""
+    gone, born = {s.path: s for s in delta.gone}, {s.path: s for s in delta.born}
+    out: list[Conflict] = []
+    for w in winners:
+        took = {r.path for r in w.removes if r.path in gone and r.path in effects.tombstones}
+        brought = {a.path for a in w.adds if a.path in born}
+        if took or brought:
+            rows_gone = sum(len(gone[p].covers(effects.tombstones[p])) for p in took)
+            rows_born = sum(born[p].num_rows or 0 for p in brought)
+            info = w.info
+            out.append(
+                Conflict(w.version, info.operation if info else None, info.timestamp_ms if info else None, info.txn_id if info else None, tuple(sorted(took | brought))[:20], rows_gone, rows_born)
+            )
+    return out
