@@ -8,12 +8,13 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PYTHON := $(BIN)/python
 ARGS   ?=
+FILE   ?= ../shared/corpus/conflict_cases.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash clean
+.PHONY: help demo flights test quick check bench crash conflict-cases clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 demo: $(VENV)/.rowlock  ## the main job: four processes change one table for half a minute (ARGS="--policy fail", ...)
 	$(BIN)/rowlock demo $(ARGS)
@@ -38,6 +39,9 @@ bench: $(VENV)/.test  ## contended UPDATE and MERGE, beside delta-spark (ARGS="-
 
 crash: $(VENV)/.test  ## kills a writer 50 times at random points and checks the table each time
 	$(PYTHON) tests/tools/crash.py $(ARGS)
+
+conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (FILE=path of a file of that form)
+	$(PYTHON) tests/tools/conflict_cases.py $(FILE)
 
 clean:  ## removes the environment and all caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse dist build

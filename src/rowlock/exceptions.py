@@ -14,7 +14,7 @@
     ├── CorruptLog                 the log is damaged; the file is named, nothing is skipped
     ├── CommitUnknown              the put may or may not have landed and the log cannot be read
     ├── CommitOverwritten          a commit of ours that landed was replaced by another engine
-    └── DeltaConcurrentModificationException      (names and tree of delta.exceptions)
+    └── DeltaConcurrentModificationException      (names of delta.exceptions)
         ├── ConcurrentWriteException
         ├── ConcurrentAppendException
         ├── ConcurrentDeleteReadException
@@ -23,13 +23,21 @@
         ├── MetadataChangedException
         └── ProtocolChangedException
 
+The last eight have the names of `delta.exceptions`, so that `except` clauses go on catching what they
+caught when only the import is changed.  Two things differ.  There each of the eight stands alone under
+PySparkException, though Delta's documentation and its Java classes have DeltaConcurrentModificationException
+as the base of the others: here it is, so a clause for it catches all of them and belongs after the clauses
+for single ones.  And here they are no PySparkExceptions, for no JVM raised them: a clause for
+PySparkException does not catch them.  A conflict of metadata domains is a ConcurrentTransactionException,
+as in delta-spark.
+
 Nothing was written to the table's log when one of these is raised, save for CommitUnknown and
 CommitOverwritten, which say so.  Messages are for people and free to change; fields are for code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -113,33 +121,48 @@ class CommitOverwritten(RowlockError):
 class DeltaConcurrentModificationException(RowlockError):
     """Another transaction committed something that this one cannot live with.
 
-    Fields: `winner_version`, `winner_operation`, `winner_timestamp_ms`, `files` (paths that both
-    touched), `rows` (up to 5 samples, as dicts), `rule`, `remedy`.
+    `conflict` is the `rowlock.Conflict` that says what was met, what it cost and what to do, where one
+    was found; its main facts are fields of the error as well.  `remedy` says what to do about it.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        table: str | None = None,
-        winner_version: int | None = None,
-        winner_operation: str | None = None,
-        winner_timestamp_ms: int | None = None,
-        files: Sequence[str] = (),
-        rows: Sequence[Mapping[str, Any]] = (),
-        rule: str | None = None,
-        remedy: str | None = None,
-    ) -> None:
-        self.winner_version, self.winner_operation, self.winner_timestamp_ms = winner_version, winner_operation, winner_timestamp_ms
-        self.files, self.rows, self.rule, self.remedy = tuple(files), tuple(rows), rule, remedy
-        text = message
-        if winner_version is not None:
-            text += f" The winner is version {winner_version}" + (f" ({winner_operation})." if winner_operation else ".")
-        if self.files:
-            text += f" Files: {', '.join(self.files[:5])}" + (f" and {len(self.files) - 5} more." if len(self.files) > 5 else ".")
-        if remedy:
-            text += f" {remedy}"
-        super().__init__(text, table=table)
+    def __init__(self, message: str, *, table: str | None = None, conflict: Any = None, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.table, self.conflict = table, conflict
+        self.remedy: str | None = remedy if conflict is None else conflict.remedy
+        if conflict is None:
+            where = [f" [table {table}]"] if table else []
+            self.args = ("".join([message, *where, *([f" {remedy}"] if remedy else [])]),)
+
+    @property
+    def desc(self) -> str:
+        """The message, under the name that PySpark's captured exceptions have for it."""
+        return str(self)
+
+    @property
+    def winner_version(self) -> int | None:
+        return None if self.conflict is None else int(self.conflict.version)
+
+    @property
+    def winner_operation(self) -> str | None:
+        return getattr(self.conflict, "operation", None)
+
+    @property
+    def winner_timestamp_ms(self) -> int | None:
+        return getattr(self.conflict, "timestamp_ms", None)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths that both touched."""
+        return getattr(self.conflict, "files", ())
+
+    @property
+    def rows(self) -> tuple[Mapping[str, Any], ...]:
+        """Up to 5 of the rows concerned."""
+        return getattr(self.conflict, "rows", ())
+
+    @property
+    def rule(self) -> str | None:
+        return getattr(self.conflict, "rule", None)
 
 
 class ConcurrentWriteException(DeltaConcurrentModificationException):

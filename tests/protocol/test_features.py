@@ -90,7 +90,8 @@ def test_new_tables() -> None:
     [
         ("rowlock.onConflict", "maybe"),
         ("rowlock.onConflict", "lockless"),
-        ("rowlock.isolation", "snapshot"),
+        ("rowlock.isolation", "WriteSerializable"),
+        ("delta.isolationLevel", "write_serializable"),
         ("rowlock.lock", "table"),
         ("rowlock.speed", "fast"),
         ("delta.enableDeletionVector", "true"),

@@ -103,10 +103,15 @@ def read_action(text: str) -> Action:
 
 
 def read_schedule(path: Path) -> Schedule:
-    """Reads one fixture. A line that is indented continues the one before."""
-    schedule = Schedule(path.stem)
+    """Reads one fixture."""
+    return parse_schedule(path.stem, path.read_text())
+
+
+def parse_schedule(name: str, text: str) -> Schedule:
+    """Reads a schedule's text. A line that is indented continues the one before."""
+    schedule = Schedule(name)
     lines: list[tuple[int, str]] = []
-    for number, raw in enumerate(path.read_text().splitlines(), 1):
+    for number, raw in enumerate(text.splitlines(), 1):
         line = raw.split("#", 1)[0].rstrip()
         if line.startswith(" ") and lines:
             lines[-1] = (lines[-1][0], f"{lines[-1][1]} {line.strip()}")
@@ -116,7 +121,7 @@ def read_schedule(path: Path) -> Schedule:
         try:
             _read_line(schedule, number, line)
         except (ValueError, KeyError) as error:
-            raise ValueError(f"{path.name}:{number}: {line!r}: {error}") from error
+            raise ValueError(f"{name}:{number}: {line!r}: {error}") from error
     return schedule
 
 

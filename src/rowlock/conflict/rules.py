@@ -1,20 +1,27 @@
 """The rules of `on_conflict=fail`, `granularity=file`: open-source Delta's, one pure function each.
 
 A rule judges; it changes nothing.  `RULES` is the order in which they are asked, which is the order
-of Delta's own checks; the first that finds something names the conflict.  The rules of metadata and
-protocol hold at every policy and stand alone in `TABLE_RULES`.
+of Delta's own checks; the first that finds something names the conflict.  `TABLE_RULES` hold at every
+policy, level and granularity.  What Delta settles by writing other actions (row ids, in-commit
+timestamps, type widening) is no rule: a commit is built anew from the head for every put.
+
+Where Delta's implementations differ, SEMANTICS.md section 2 has chosen; `cases` names the choices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from rowlock import exceptions
-from rowlock.protocol.actions import AddFile, Commit, Metadata, Protocol
+from rowlock.conflict.isolation import is_blind_append
+from rowlock.conflict.value import Conflict, conflict_with
+from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol
+from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.properties import Isolation
 from rowlock.protocol.schema import StructType
 from rowlock.protocol.skipping import Predicate
+
+ROW_TRACKING_DOMAIN = "delta.rowTracking"
 
 HARMLESS_PROPERTIES = frozenset(
     {
@@ -36,16 +43,60 @@ HARMLESS_PROPERTIES = frozenset(
 )
 """Properties whose change cannot make what a writer has staged wrong."""
 
+PropertyChange = Callable[[str | None, str | None, frozenset[str]], bool]
+"""(old value, new value, the features of the table) -> whether the change is harmless."""
+
+
+def _turned_on(feature: str) -> PropertyChange:
+    return lambda old, new, features: (new or "").strip().lower() == "true" and feature in features
+
+
+HARMLESS_CHANGES: Mapping[str, PropertyChange] = {
+    "delta.enableDeletionVectors": _turned_on("deletionVectors"),
+    "delta.enableInCommitTimestamps": _turned_on("inCommitTimestamp"),
+    "delta.checkpointPolicy": lambda old, new, features: new == "v2" and "v2Checkpoint" in features,
+    "delta.inCommitTimestampEnablementVersion": lambda old, new, features: old is None,
+    "delta.inCommitTimestampEnablementTimestamp": lambda old, new, features: old is None,
+}
+"""Properties of which one way is harmless: what they ask of a writer is done when the commit is built, from the head."""
+
+HARMLESS_FEATURES = frozenset(
+    {
+        "allowColumnDefaults",
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "clustering",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "identityColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "timestampNtz",
+        "typeWidening",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+"""Features that ask nothing of staged work by being listed: they act where a property or a column says so, which is a
+change of metadata, or when a commit is built.  Row tracking is not one: every file must have its row ids then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a transaction has read and writes, as far as file rules need it.
+    """What a transaction has read and writes, as far as the rules need it.
 
-    predicates      one for each scan; None in it means the whole table
-    files           paths of files that were read
-    removes         paths that the transaction removes
-    changes_data    False for transactions that only move rows
-    app_ids         application ids that it commits
+    predicates        one for each scan; None in it means the whole table
+    files             paths of files that were read
+    removes           paths that the transaction removes
+    changes_data      False for transactions that only move rows, or that write nothing: Delta takes them at snapshot isolation
+    app_ids           application ids that it read or commits
+    isolation         the level that it asked for
+    domains           metadata domains that it commits
+    changes_protocol  whether it commits a protocol
+    changes_metadata  whether it commits metadata
     """
 
     predicates: tuple[Predicate | None, ...] = ()
@@ -53,6 +104,15 @@ class Reads:
     removes: frozenset[str] = frozenset()
     changes_data: bool = True
     app_ids: frozenset[str] = frozenset()
+    isolation: Isolation = "serializable"
+    domains: frozenset[str] = frozenset()
+    changes_protocol: bool = False
+    changes_metadata: bool = False
+
+    @property
+    def level(self) -> Isolation:
+        """The level that the added files are judged at."""
+        return self.isolation if self.changes_data else "snapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,102 +125,94 @@ class TableState:
     file_matches: Callable[[Predicate | None, AddFile], bool] = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A conflict as a value: which rule, which winner, which files."""
-
-    rule: str
-    error: type[exceptions.DeltaConcurrentModificationException]
-    winner: Commit
-    message: str
-    remedy: str
-    files: tuple[str, ...] = ()
-
-    def exception(self, table: str, rows: tuple[Mapping[str, Any], ...] = ()) -> exceptions.DeltaConcurrentModificationException:
-        info = self.winner.info
-        return self.error(
-            self.message,
-            table=table,
-            winner_version=self.winner.version,
-            winner_operation=info.operation if info else None,
-            winner_timestamp_ms=info.timestamp_ms if info else None,
-            files=self.files,
-            rows=rows,
-            rule=self.rule,
-            remedy=self.remedy,
-        )
+Rule = Callable[[Reads, Commit, TableState], "Conflict | None"]
 
 
-Rule = Callable[[Reads, Commit, TableState], "Found | None"]
-
-
-def protocol_changed(reads: Reads, winner: Commit, state: TableState) -> Found | None:
-    """A winner changed the protocol: what was staged may not be what writers must write now."""
-    if winner.protocol is None or winner.protocol == state.protocol:
+def protocol_changed(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
+    """A winner took a feature away, added one that staged work cannot meet, or both changed the protocol."""
+    if winner.protocol is None:
         return None
-    remedy = "Run the statement again: it will see the new protocol."
-    return Found("protocol", exceptions.ProtocolChangedException, winner, "The table's protocol was changed by a concurrent commit.", remedy)
+    before, after = all_features(state.protocol), all_features(winner.protocol)
+    lowered = winner.protocol.min_reader_version < state.protocol.min_reader_version or winner.protocol.min_writer_version < state.protocol.min_writer_version
+    if reads.changes_protocol or lowered or before - after or after - before - HARMLESS_FEATURES:
+        return conflict_with(winner, "protocol")
+    return None
 
 
-def metadata_changed(reads: Reads, winner: Commit, state: TableState) -> Found | None:
-    """A winner changed the schema, the partitioning or a property that tells writers what to write."""
-    if winner.metadata is None or is_harmless(state.metadata, winner.metadata):
+def all_features(protocol: Protocol) -> frozenset[str]:
+    """Every feature that readers or writers must know, legacy versions spelled out."""
+    return reader_features(protocol) | writer_features(protocol)
+
+
+def metadata_changed(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
+    """A winner changed the schema, the partitioning or a property that tells writers what to write, or both changed the metadata."""
+    if winner.metadata is None:
         return None
-    remedy = "Run the statement again: it will see the new schema and properties."
-    return Found("metadata", exceptions.MetadataChangedException, winner, "The table's schema or properties were changed by a concurrent commit.", remedy)
+    if not reads.changes_metadata and is_harmless(state.metadata, winner.metadata, winner.protocol or state.protocol):
+        return None
+    return conflict_with(winner, "metadata")
 
 
-def is_harmless(before: Metadata, after: Metadata) -> bool:
-    """Whether only properties (or words) changed that cannot make staged work wrong."""
+def is_harmless(before: Metadata, after: Metadata, protocol: Protocol) -> bool:
+    """Whether only properties (or words) changed that cannot make staged work wrong; `protocol` is the table's after the change."""
     if (before.id, before.schema_string, before.partition_columns, before.format_provider) != (after.id, after.schema_string, after.partition_columns, after.format_provider):
         return False
+    features = all_features(protocol)
     keys = before.configuration.keys() | after.configuration.keys()
-    changed = {k for k in keys if before.configuration.get(k) != after.configuration.get(k)}
-    return all(k in HARMLESS_PROPERTIES or k.startswith("rowlock.") or not k.startswith("delta.") for k in changed)
+    pairs = ((k, before.configuration.get(k), after.configuration.get(k)) for k in keys)
+    return all(_is_harmless_change(k, old, new, features) for k, old, new in pairs if old != new)
 
 
-def same_application(reads: Reads, winner: Commit, state: TableState) -> Found | None:
-    """Two commits of one application id."""
-    if not (same := reads.app_ids & {t.app_id for t in winner.txns}):
+def _is_harmless_change(key: str, old: str | None, new: str | None, features: frozenset[str]) -> bool:
+    if key in HARMLESS_PROPERTIES or not key.startswith("delta."):
+        return True
+    return key in HARMLESS_CHANGES and HARMLESS_CHANGES[key](old, new, features)
+
+
+def domain_changed(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
+    """Both committed one metadata domain; that of row tracking holds a high-water mark, which is merged when the commit is built."""
+    both = reads.domains & domains_of(winner.domains)
+    return conflict_with(winner, "domain") if both else None
+
+
+def domains_of(domains: Iterable[DomainMetadata]) -> frozenset[str]:
+    """The names of the domains that two commits may not both write."""
+    return frozenset(d.domain for d in domains) - {ROW_TRACKING_DOMAIN}
+
+
+def same_application(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
+    """Two commits of one application id, whether it was read or not."""
+    return conflict_with(winner, "application") if reads.app_ids & {t.app_id for t in winner.txns} else None
+
+
+def added_where_read(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
+    """A winner added rows where this transaction read; files that only hold moved rows bring none."""
+    if reads.level == "snapshot" or not reads.predicates:
         return None
-    remedy = "Only one writer at a time may use an application id."
-    return Found("application", exceptions.ConcurrentTransactionException, winner, f"Application id {min(same)!r} was committed concurrently.", remedy)
-
-
-def added_where_read(reads: Reads, winner: Commit, state: TableState) -> Found | None:
-    """A winner added rows where this transaction read."""
-    if not reads.changes_data or not reads.predicates:
+    if reads.level == "write_serializable" and not reads.changes_metadata and is_blind_append(winner):
         return None
     hit = tuple(a.path for a in winner.adds if a.data_change and any(state.file_matches(p, a) for p in reads.predicates))
-    if not hit:
-        return None
-    remedy = "Run the statement again, or set rowlock.onConflict=repair to rebase it over these rows."
-    return Found("added files", exceptions.ConcurrentAppendException, winner, "Files were added to what this transaction read by a concurrent commit.", remedy, hit)
+    return conflict_with(winner, "added files", files=hit) if hit else None
 
 
-def removed_what_was_read(reads: Reads, winner: Commit, state: TableState) -> Found | None:
-    """A winner removed a file that this transaction read (rearranging rows is no conflict)."""
-    hit = tuple(r.path for r in winner.removes if r.data_change and r.path in reads.files and r.path not in reads.removes)
-    if not hit:
-        return None
-    remedy = "Run the statement again, or set rowlock.onConflict=repair to rebase it."
-    return Found("removed files", exceptions.ConcurrentDeleteReadException, winner, "Files that this transaction read were removed by a concurrent commit.", remedy, hit)
+def removed_what_was_read(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
+    """A winner removed a file that this transaction read, or any where it read the whole table (moving rows is no conflict)."""
+    whole = None in reads.predicates
+    hit = tuple(r.path for r in winner.removes if r.data_change and (whole or r.path in reads.files))
+    return conflict_with(winner, "removed files", files=hit) if hit else None
 
 
-def removed_by_both(reads: Reads, winner: Commit, state: TableState) -> Found | None:
-    """A winner removed a file that this transaction removes too (a new vector is a remove and an add)."""
+def removed_by_both(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
+    """A winner removed a file that this transaction removes too, by path: a new vector is a remove and an add."""
     hit = tuple(r.path for r in winner.removes if r.path in reads.removes)
-    if not hit:
-        return None
-    remedy = "Run the statement again, or set rowlock.onConflict=repair to rebase it."
-    return Found("removed by both", exceptions.ConcurrentDeleteDeleteException, winner, "Files that this transaction changes were changed by a concurrent commit.", remedy, hit)
+    return conflict_with(winner, "removed by both", files=hit) if hit else None
 
 
-TABLE_RULES: tuple[Rule, ...] = (protocol_changed, metadata_changed)
+TABLE_RULES: tuple[Rule, ...] = (protocol_changed, metadata_changed, domain_changed)
 FILE_RULES: tuple[Rule, ...] = (same_application, added_where_read, removed_what_was_read, removed_by_both)
 RULES: tuple[Rule, ...] = TABLE_RULES + FILE_RULES
 
 
-def first_conflict(rules: tuple[Rule, ...], reads: Reads, winners: list[Commit], state: TableState) -> Found | None:
+def first_conflict(rules: tuple[Rule, ...], reads: Reads, winners: list[Commit], state: TableState) -> Conflict | None:
     """The first conflict that `rules` find, winner by winner in log order."""
     return next((found for winner in winners for rule in rules if (found := rule(reads, winner, state))), None)

@@ -25,12 +25,15 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "rowlock.lock": ("none", "writes", "table", "partition", "auto"),
 }
 SUPPORTED_KNOBS: dict[str, tuple[str, ...]] = {
-    "rowlock.onConflict": ("repair", "fail"),
-    "rowlock.isolation": ("serializable",),
+    "rowlock.onConflict": ("repair", "rerun", "fail"),
+    "rowlock.isolation": ("serializable", "write_serializable", "snapshot"),
     "rowlock.granularity": ("row", "file"),
     "rowlock.lock": ("none",),
 }
 """What of KNOBS this version carries out; the first value is the default."""
+
+DELTA_LEVELS: dict[Isolation, str] = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
+"""Delta's names of the isolation levels, for the property `delta.isolationLevel` and for commitInfo."""
 
 _BOOLEAN_NAMES = """
     appendOnly autoOptimize autoOptimize.optimizeWrite checkpoint.writeStatsAsJson checkpoint.writeStatsAsStruct enableChangeDataFeed
@@ -60,7 +63,7 @@ _INTERVALS = frozenset(f"delta.{name}" for name in _INTERVAL_NAMES.split())
 _CHOICES: dict[str, tuple[str, ...]] = {
     "delta.columnMapping.mode": ("none", "name", "id"),
     "delta.checkpointPolicy": ("classic", "v2"),
-    "delta.isolationLevel": ("Serializable", "WriteSerializable", "SnapshotIsolation"),
+    "delta.isolationLevel": tuple(DELTA_LEVELS.values()),
 }
 _FREE = frozenset(
     {
@@ -207,6 +210,10 @@ class TableProperties:
 
     @property
     def isolation(self) -> Isolation:
+        """`rowlock.isolation`; where that is not set Delta's own `delta.isolationLevel`, whose owner wants its level kept."""
+        if "rowlock.isolation" not in self.configuration:
+            theirs = self.configuration.get("delta.isolationLevel", "").strip().lower()
+            return next((level for level, name in DELTA_LEVELS.items() if name.lower() == theirs), "serializable")
         return cast(Isolation, self._knob("rowlock.isolation"))
 
     @property

@@ -201,6 +201,9 @@ def widened(stats: str | None, num_records: int | None = None) -> str | None:
     """
     if stats is None:
         return None if num_records is None else f'{{"numRecords":{num_records},"tightBounds":false}}'
+    if num_records is not None and '"numRecords"' not in stats:
+        rest = stats.strip()[1:-1].strip()
+        stats = f'{{"numRecords":{num_records}{"," if rest else ""}{rest}}}'
     if '"tightBounds":true' in stats and stats.count('"tightBounds"') == 1:
         return stats.replace('"tightBounds":true', '"tightBounds":false')
     if '"tightBounds":false' in stats and stats.count('"tightBounds"') == 1:

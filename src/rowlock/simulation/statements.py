@@ -48,7 +48,7 @@ def statements_of(script: Script, snapshot: Snapshot) -> tuple[Statement, ...]:
     match script:
         case Update(assignments, where):
             rule = RowRule(_condition(where, (target,)), _update(assignments, columns, (target,)))
-            return (Statement("update", rule, predicate_of(where, target)),)
+            return (Statement("update", rule, predicate_of(where, target), sets=tuple(_name(c, columns) for c, _ in assignments)),)
         case Delete(where):
             return (Statement("delete", RowRule(_condition(where, (target,)), Change(None)), predicate_of(where, target)),)
         case Merge():

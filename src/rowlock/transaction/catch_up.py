@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from rowlock.conflict import isolation, rules
 from rowlock.conflict.delta import Delta, delta_between
-from rowlock.exceptions import ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentTransactionException, StatementRefused
+from rowlock.conflict.value import conflict_with
+from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.features import check_writable
@@ -95,8 +96,8 @@ def refuse_removal(txn: Transaction, head: Snapshot) -> None:
 
 def _check_table(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
     state = fail_policy.table_state(txn.read)
-    if found := rules.first_conflict(rules.TABLE_RULES, rules.Reads(), winners, state):
-        raise found.exception(txn.table.path)
+    if found := rules.first_conflict(rules.TABLE_RULES, fail_policy.reads_of(txn), winners, state):
+        raise fail_policy.error_of(txn, found)
     check_writable(head.protocol, head.metadata, txn.table.path)
 
 
@@ -110,7 +111,7 @@ def _check_application(txn: Transaction, winners: list[Commit], head: Snapshot) 
         raise AlreadyCommitted
     text = f"Application {app.app_id!r} was committed by another writer, up to version {head.txns[app.app_id].version}, while version {app.version} was staged."
     remedy = "Only one writer at a time may use an application id; give each its own."
-    raise rules.Found("application", ConcurrentTransactionException, rival, text, remedy).exception(txn.table.path)
+    raise fail_policy.error_of(txn, conflict_with(rival, "application", what=text, remedy=remedy))
 
 
 def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
@@ -159,10 +160,10 @@ def _check_reads(txn: Transaction, delta: Delta, head: Snapshot) -> None:
     slices = delta.gone or delta.born
     paths = {s.path for s in slices}
     winner = next((w for w in reversed(txn.passed) if paths & w.paths), txn.passed[-1])
-    error = ConcurrentDeleteReadException if delta.gone else ConcurrentAppendException
+    rule = "rows read" if delta.gone else "rows added to a read"
     text = f"This transaction read the table at version {txn.read_version}, by toDF() or in the rows that it writes, and a concurrent commit changed what it read."
     remedy = "Run it again; given as a function to rowlock.run(table, fn) it runs again by itself."
-    raise rules.Found("read of the table", error, winner, text, remedy, tuple(sorted(paths & winner.paths))).exception(txn.table.path, tuple(differing))
+    raise fail_policy.error_of(txn, conflict_with(winner, rule, files=sorted(paths & winner.paths), rows=differing, what=text, remedy=remedy))
 
 
 def check_source(txn: Transaction, version: int) -> None:
@@ -175,10 +176,10 @@ def check_source(txn: Transaction, version: int) -> None:
     delta = delta_between(paths, old.files.get(paths), new.files.get(paths), txn.table.state.vectors.of)
     if delta.is_empty or not (differing := txn.table.engine.differ(delta.gone, old, delta.born, new, _SAMPLES)):
         return
-    error = ConcurrentDeleteReadException if delta.gone else ConcurrentAppendException
+    rule = "rows read" if delta.gone else "rows added to a read"
     text = f"The rows to write were read from this table at version {version}, and the table has changed up to version {txn.base.version}, which the statement reads."
     remedy = "Make the DataFrame anew right before the statement, or read it by txn.toDF() inside a function that rowlock.run(table, fn) can run again."
-    raise rules.Found("source and target at different versions", error, between[-1], text, remedy, tuple(sorted(paths))[:20]).exception(txn.table.path, tuple(differing))
+    raise fail_policy.error_of(txn, conflict_with(between[-1], rule, files=sorted(paths), rows=differing, what=text, remedy=remedy))
 
 
 def _moves(txn: Transaction, delta: Delta, head: Snapshot) -> Delta:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.properties import DELTA_LEVELS, Isolation
 from rowlock.storage.store import Committed, Unknown
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from rowlock.transaction.transaction import Transaction
 
 _SETTLE_TRIES = 8
-_LEVELS = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
 
 
 def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> Receipt:
@@ -118,7 +118,7 @@ def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parame
         "operation": attempt.operation,
         "operationParameters": operation_parameters(parameters),
         "readVersion": txn.base.version,
-        "isolationLevel": "SnapshotIsolation" if not txn.data_change else _LEVELS[txn.options.isolation or "serializable"],
+        "isolationLevel": "SnapshotIsolation" if not txn.data_change else DELTA_LEVELS[cast(Isolation, txn.options.isolation)],
         "isBlindAppend": txn.is_blind and only_adds and txn.metadata is None,
         "operationMetrics": {k: str(v) for k, v in metrics.items()},
         "engineInfo": ENGINE_INFO,

@@ -7,24 +7,23 @@ rows that are gone are not those of the born rows that the program now changes, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from rowlock import exceptions
 from rowlock.conflict import rules
 from rowlock.conflict.delta import Delta, Slice
+from rowlock.conflict.value import Conflict, Work, conflict_with
 from rowlock.log.pruning import Judge
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.properties import Isolation
 from rowlock.protocol.skipping import Predicate
 from rowlock.transaction.effects import Propagated
 from rowlock.transaction.notes import Notes, survivors
 
 if TYPE_CHECKING:
     from rowlock.transaction.transaction import Transaction
-
-_SAMPLES = 5
-
 
 def table_state(base: Snapshot) -> rules.TableState:
     """What the pure rules must know of the table as it was read."""
@@ -39,17 +38,27 @@ def may_match(base: Snapshot, predicate: Predicate | None, file: AddFile) -> boo
 def check_files(txn: Transaction, winners: list[Commit]) -> None:
     """Raises the conflict that `winners` are to `txn` by Delta's rules, if they are one."""
     if found := rules.first_conflict(rules.FILE_RULES, reads_of(txn), winners, table_state(txn.base)):
-        raise found.exception(txn.table.path)
+        raise error_of(txn, found)
 
 
 def reads_of(txn: Transaction) -> rules.Reads:
     reading = [s for s in txn.program if s.touches]
     return rules.Reads(
-        predicates=tuple(s.reads for s in reading),
+        predicates=(*(s.reads for s in reading if s.kind != "move"), *((None,) if txn.reads_table else ())),
         files=frozenset(txn.files_read),
         removes=frozenset(p for p, t in txn.effects.tombstones.items() if t),
         changes_data=txn.data_change,
+        isolation=cast(Isolation, txn.options.isolation),
+        changes_metadata=txn.metadata is not None,
     )
+
+
+def error_of(txn: Transaction, conflict: Conflict) -> exceptions.DeltaConcurrentModificationException:
+    """The error for a conflict: all that was staged is thrown away with it."""
+    blocks = [b for b in txn.effects.blocks if b.kind != "matched"]
+    rows = sum(b.num_rows for b in blocks) or txn.effects.num_tombstones
+    staged = Work(rows=rows, size_bytes=sum(b.size_bytes for b in blocks), seconds=sum(txn.watch.seconds.values()))
+    return conflict.with_work(staged).exception(txn.table.path)
 
 
 def check_rows(txn: Transaction, winners: list[Commit], delta: Delta, head: Snapshot) -> None:
@@ -75,7 +84,11 @@ def check_rows(txn: Transaction, winners: list[Commit], delta: Delta, head: Snap
 
 
 def _bag(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    return Counter(repr(sorted(r.items(), key=lambda kv: kv[0])) for r in rows)
+    return Counter(map(_text, rows))
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return repr(sorted(row.items(), key=lambda kv: kv[0]))
 
 
 def _flipped(txn: Transaction, fresh: Propagated) -> bool:
@@ -88,14 +101,22 @@ def _flipped(txn: Transaction, fresh: Propagated) -> bool:
 
 def _conflict(txn: Transaction, winners: list[Commit], delta: Delta, old: list[dict[str, Any]], new: list[dict[str, Any]]) -> exceptions.DeltaConcurrentModificationException:
     kept = _bag(new)
-    changed = [r for r in old if not kept[repr(sorted(r.items(), key=lambda kv: kv[0]))]]
+    changed = [r for r in old if not kept[_text(r)]]
     slices = delta.gone if changed else delta.born
     paths = {s.path for s in slices}
     winner = next((w for w in reversed(winners) if paths & w.paths), winners[-1])
     files = tuple(sorted(paths & winner.paths))
-    remedy = "Run the statement again, or set rowlock.onConflict=repair to rebase it over these rows."
-    if changed:
-        found = rules.Found("rows changed by both", exceptions.ConcurrentDeleteDeleteException, winner, "Rows that this transaction changes were changed by a concurrent commit.", remedy, files)
-    else:
-        found = rules.Found("rows added where read", exceptions.ConcurrentAppendException, winner, "Rows that this transaction's statement meets were added by a concurrent commit.", remedy, files)
-    return found.exception(txn.table.path, tuple((changed or new)[:_SAMPLES]))
+    sets = {c for s in txn.program for c in s.sets}
+    columns = sorted(sets & columns_changed(changed, [r for r in new if _text(r) not in _bag(old)])) if changed else ()
+    rule = "rows changed by both" if changed else "rows added"
+    return error_of(txn, conflict_with(winner, rule, files=files, rows=changed or new, columns=columns))
+
+
+def columns_changed(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Columns that differ between rows and their later images; a row's image is the one row that is most like it."""
+    out: set[str] = set()
+    for row in before:
+        differing = sorted(({c for c in row if row[c] != image.get(c)} for image in after), key=len)
+        if differing and len(differing[0]) < len(row) and (len(differing) == 1 or len(differing[0]) < len(differing[1])):
+            out |= differing[0]
+    return out

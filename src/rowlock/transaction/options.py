@@ -1,6 +1,7 @@
 """What a user chooses for a transaction: the knobs of DESIGN.md.
 
-Each knob is a table property and an argument; the argument wins.  A value that this version does
+Each knob is a table property and an argument; the argument wins.  Where a table does not set
+`rowlock.isolation`, Delta's own `delta.isolationLevel` says its level.  A value that this version does
 not know or does not support is refused by name when it is set, never when it is used.
 """
 
@@ -9,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rowlock.protocol.properties import validate_properties
+from rowlock.protocol.properties import TableProperties, validate_properties
 
 _PROPERTY = {"on_conflict": "rowlock.onConflict", "isolation": "rowlock.isolation", "granularity": "rowlock.granularity"}
-_DEFAULT = {"on_conflict": "repair", "isolation": "serializable", "granularity": "row"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,14 @@ class Options:
         validate_properties({_PROPERTY[k]: v for k in _PROPERTY if (v := getattr(self, k)) is not None})
 
     def resolved(self, properties: Mapping[str, str]) -> Options:
-        """The same with every None filled from the table's properties, else the default."""
-        values = {k: getattr(self, k) or properties.get(_PROPERTY[k]) or _DEFAULT[k] for k in _PROPERTY}
-        return Options(lane=self.lane, **values)
+        """The same with every None filled from the table's properties, else the default.
+
+        Raises InvalidInput where the table's property has a value that this version does not carry out.
+        """
+        table = TableProperties(properties)
+        return Options(
+            on_conflict=self.on_conflict or table.on_conflict,
+            isolation=self.isolation or table.isolation,
+            granularity=self.granularity or table.granularity,
+            lane=self.lane,
+        )

@@ -60,11 +60,11 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     if survivors and not allowed:
         copies = _copies(survivors, head, engine, staging)
         survivors = []
-    marked = [(t.head, t.dead) for t in survivors] + [(s.add, s.dead) for s in staged if s.dead]
-    descriptors = vectors.store_all([dead for _, dead in marked])
-    adds = [_with_vector(add, vector, data_change) for (add, _), vector in zip(marked, descriptors, strict=True)]
+    marked = [(t.head, t.dead, t.num_rows) for t in survivors] + [(s.add, s.dead, s.add.num_records) for s in staged if s.dead]
+    descriptors = vectors.store_all([dead for _, dead, _ in marked])
+    adds = [_with_vector(add, vector, num_rows, data_change) for (add, _, num_rows), vector in zip(marked, descriptors, strict=True)]
     adds += [replace(s.add, data_change=data_change) for s in [*staged, *copies] if not s.dead]
-    for add, (_, dead) in zip(adds, marked, strict=False):
+    for add, (_, dead, _) in zip(adds, marked, strict=False):
         vectors.remember(add, dead)
     return FileActions(tuple(adds), tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors))
 
@@ -113,5 +113,5 @@ def _copies(touched: Sequence[_Touched], head: Snapshot, engine: Engine, staging
     return [f for key in keys.values() for f in staging.copies[key]]
 
 
-def _with_vector(add: AddFile, vector: DeletionVectorDescriptor, data_change: bool) -> AddFile:
-    return replace(add, deletion_vector=vector, stats=widened(add.stats, add.num_records), data_change=data_change)
+def _with_vector(add: AddFile, vector: DeletionVectorDescriptor, num_rows: int | None, data_change: bool) -> AddFile:
+    return replace(add, deletion_vector=vector, stats=widened(add.stats, num_rows), data_change=data_change)

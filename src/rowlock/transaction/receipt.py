@@ -6,19 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rowlock.conflict.value import Conflict
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """A winner that mattered to the transaction: it took rows away from it, or brought rows to it."""
-
-    version: int
-    operation: str | None
-    timestamp_ms: int | None
-    txn_id: str | None
-    files: tuple[str, ...] = ()
-    rows_gone: int = 0
-    rows_born: int = 0
-
+__all__ = ["Conflict", "Receipt", "Stopwatch"]
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
@@ -46,7 +36,7 @@ class Receipt:
         out = asdict(self)
         for name in ("version", "operation", "txn_id", "metrics", "read_version"):  # these are commitInfo's own fields
             out.pop(name)
-        out["conflicts"] = [{k: list(v) if isinstance(v, tuple) else v for k, v in c.items()} for c in out["conflicts"][:20]]
+        out["conflicts"] = [c.record() for c in self.conflicts[:20]]
         out["overwritten"] = list(out["overwritten"])
         out["seconds"] = {k: round(v, 4) for k, v in self.seconds.items()}
         return out

@@ -24,6 +24,7 @@ class Statement:
     payload   the engine's
     touches   False where the statement can neither read nor change existing rows (append)
     only      for move: the paths whose rows are moved, in groups (one group is one output)
+    sets      columns that the statement assigns, as far as the engine says
     parameters  the statement in words, for operationParameters and messages
     source_version  where its rows from outside were read from this very table: the oldest version that they were read at
     """
@@ -34,6 +35,7 @@ class Statement:
     only: tuple[tuple[str, ...], ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
     source_version: int | None = None
+    sets: tuple[str, ...] = ()
 
     @property
     def touches(self) -> bool:

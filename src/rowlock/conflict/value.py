@@ -1,0 +1,215 @@
+"""A conflict as a value: what a winner did to a transaction, what that cost, and what to do about it.
+
+The same value goes into a receipt (a conflict that a rebase settled), into an error (one that it did
+not, with the rule that says so) and, by its text, into a log file that somebody reads at night.  Pure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rowlock import exceptions
+from rowlock.exceptions import DeltaConcurrentModificationException
+from rowlock.protocol.actions import Commit
+
+MAX_SAMPLES = 5
+MAX_FILES = 20
+_SHOWN_FILES = 4
+_FILE_WIDTH = 48
+_VALUE_WIDTH = 40
+_TABLE_WIDTH = 100
+
+ERRORS: Mapping[str, type[DeltaConcurrentModificationException]] = {
+    "protocol": exceptions.ProtocolChangedException,
+    "metadata": exceptions.MetadataChangedException,
+    "domain": exceptions.ConcurrentTransactionException,
+    "application": exceptions.ConcurrentTransactionException,
+    "added files": exceptions.ConcurrentAppendException,
+    "removed files": exceptions.ConcurrentDeleteReadException,
+    "removed by both": exceptions.ConcurrentDeleteDeleteException,
+    "rows added": exceptions.ConcurrentAppendException,
+    "rows changed by both": exceptions.ConcurrentDeleteDeleteException,
+    "rows read": exceptions.ConcurrentDeleteReadException,
+    "rows added to a read": exceptions.ConcurrentAppendException,
+}
+"""Which error a rule's conflict is, under Delta's names (the tree of `rowlock.exceptions`)."""
+
+WHAT: Mapping[str, str] = {
+    "protocol": "Another commit changed what writers of this table must support.",
+    "metadata": "Another commit changed the table's schema, partitioning or properties.",
+    "domain": "Another commit changed the same metadata domain.",
+    "application": "Another commit used the same application id.",
+    "added files": "Another commit added files where this transaction had read.",
+    "removed files": "Another commit removed files that this transaction had read.",
+    "removed by both": "Another commit changed the same files.",
+    "rows added": "Another commit added rows that this transaction's statement meets.",
+    "rows changed by both": "Another commit changed the same rows.",
+    "rows read": "Another commit changed rows that this transaction had read.",
+    "rows added to a read": "Another commit added rows to what this transaction had read.",
+}
+_REPAIR = "Run the statement again, or set rowlock.onConflict=repair, which redoes only what the other commit changed."
+_RERUN = "Run it again; given as a function to rowlock.run(table, fn) it runs again by itself."
+REMEDIES: Mapping[str, str] = {
+    "protocol": "Run the statement again: it will see the new protocol.",
+    "metadata": "Run the statement again: it will see the new schema and properties.",
+    "domain": "Read the domain again and decide whether the change still applies.",
+    "application": "Let only one writer at a time use an application id.",
+} | dict.fromkeys(("added files", "removed files", "removed by both", "rows added", "rows changed by both"), _REPAIR) | dict.fromkeys(("rows read", "rows added to a read"), _RERUN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """An amount of work: rows, the bytes that they take, and the seconds that went into them."""
+
+    rows: int = 0
+    size_bytes: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}, {_size(self.size_bytes)}, {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A winner that mattered to a transaction.
+
+    version, operation, timestamp_ms, txn_id   of the winner, as its commit says
+    files              paths that both touched
+    rows_gone          rows of the transaction that the winner took away or replaced
+    rows_born          rows that the winner brought where the transaction reads
+    rule               which rule made an error of it, a key of ERRORS; empty where a rebase settled it
+    what               the same as a sentence
+    rows               up to 5 of the rows concerned, as the winner found them
+    columns            columns that both set in one row
+    staged             what the transaction had done when it met the winner
+    thrown_away, kept  what became of that
+    remedy             what to do about it
+    """
+
+    version: int
+    operation: str | None = None
+    timestamp_ms: int | None = None
+    txn_id: str | None = None
+    files: tuple[str, ...] = ()
+    rows_gone: int = 0
+    rows_born: int = 0
+    rule: str = ""
+    what: str = ""
+    rows: tuple[Mapping[str, Any], ...] = ()
+    columns: tuple[str, ...] = ()
+    staged: Work | None = None
+    thrown_away: Work | None = None
+    kept: Work | None = None
+    remedy: str = ""
+
+    def with_work(self, staged: Work, *, kept: Work | None = None) -> Conflict:
+        """The same, with what the transaction had done; what was not kept is thrown away."""
+        kept = kept or Work()
+        lost = Work(rows=staged.rows - kept.rows, size_bytes=staged.size_bytes - kept.size_bytes, seconds=staged.seconds - kept.seconds)
+        return replace(self, staged=staged, thrown_away=lost, kept=kept)
+
+    def record(self) -> dict[str, Any]:
+        """Plain JSON values for a commit's account: who, what and how much, and no values out of rows."""
+        out = {k: v for k, v in asdict(self).items() if k not in ("rows", "what", "remedy") and v not in (None, (), "")}
+        for name in ("operation", "timestamp_ms", "txn_id"):
+            out.setdefault(name, None)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in out.items()} | {"files": list(self.files)}
+
+    def exception(self, table: str) -> DeltaConcurrentModificationException:
+        """The error that this conflict is under its rule."""
+        return ERRORS[self.rule](self.text(table), table=table, conflict=self)
+
+    def text(self, table: str) -> str:
+        """Several aligned lines for people: one sentence, then the facts, then what to do.  Times are UTC."""
+        winner = f"version {self.version}"
+        if self.operation:
+            winner += f", {self.operation}"
+        if self.timestamp_ms is not None:
+            winner += f", at {_utc(self.timestamp_ms)}"
+        lines = [
+            ("table", [_tail(table, _TABLE_WIDTH)]),
+            ("other commit", [winner]),
+            ("its txnId", [self.txn_id] if self.txn_id else []),
+            ("files", _some([_short_file(f) for f in self.files], _SHOWN_FILES)),
+            ("rows", [_row(r) for r in self.rows[:MAX_SAMPLES]]),
+            ("set by both", [", ".join(self.columns)] if self.columns else []),
+            ("work done", [str(self.staged)] if self.staged and self.staged != self.thrown_away else []),
+            ("thrown away", [str(self.thrown_away)] if self.thrown_away else []),
+            ("kept", [str(self.kept)] if self.kept and self.kept.rows else []),
+            ("what to do", [self.remedy] if self.remedy else []),
+        ]
+        width = max(len(name) for name, values in lines if values)
+        out = [self.what]
+        for name, values in lines:
+            out += [f"  {name if n == 0 else '':<{width}}  {value}" for n, value in enumerate(values)]
+        return "\n".join(out)
+
+
+def conflict_with(
+    winner: Commit,
+    rule: str,
+    *,
+    files: Iterable[str] = (),
+    rows: Sequence[Mapping[str, Any]] = (),
+    columns: Iterable[str] = (),
+    what: str | None = None,
+    remedy: str | None = None,
+) -> Conflict:
+    """The conflict that `rule` finds with a winner, in the rule's words unless others are given."""
+    info = winner.info
+    return Conflict(
+        winner.version,
+        info.operation if info else None,
+        info.timestamp_ms if info else None,
+        winner.txn_id,
+        tuple(files)[:MAX_FILES],
+        rule=rule,
+        what=what or WHAT[rule],
+        rows=tuple(rows)[:MAX_SAMPLES],
+        columns=tuple(columns),
+        remedy=remedy or REMEDIES[rule],
+    )
+
+
+def _utc(timestamp_ms: int) -> str:
+    try:
+        at = dt.datetime.fromtimestamp(timestamp_ms / 1000, tz=dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ms} ms"
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _some(items: Sequence[str], limit: int) -> list[str]:
+    more = len(items) - limit
+    return [*items[:limit], f"and {more} more"] if more > 0 else list(items)
+
+
+def _short_file(path: str) -> str:
+    """A data file's name with its partition folders; the middle of a long name is left out."""
+    folder, slash, name = path.rpartition("/")
+    if len(name) > _FILE_WIDTH:
+        name = f"{name[:26]}…{name[-(_FILE_WIDTH - 27) :]}"
+    return f"{_tail(folder, _FILE_WIDTH)}{slash}{name}"
+
+
+def _tail(text: str, width: int) -> str:
+    return text if len(text) <= width else f"…{text[-(width - 1) :]}"
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    parts = []
+    for name, value in row.items():
+        text = "null" if value is None else " ".join(str(value).split())
+        parts.append(f"{name}={text if len(text) <= _VALUE_WIDTH else text[: _VALUE_WIDTH - 1] + '…'}")
+    return ", ".join(parts)
+
+
+def _size(size_bytes: int) -> str:
+    amount, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
+    while amount >= 1000 and len(units) > 1:
+        amount /= 1000
+        del units[0]
+    return f"{size_bytes} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"

@@ -1,0 +1,87 @@
+"""What a user chooses: arguments before properties before defaults, and refusal when it is set."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.exceptions import InvalidInput
+from rowlock.protocol.properties import KNOBS, SUPPORTED_KNOBS
+from rowlock.simulation.script import Append
+from rowlock.simulation.statements import run
+from rowlock.transaction import creation
+from rowlock.transaction.options import Options
+from schedules.in_memory import InMemory
+from schedules.play import schema_string
+
+SCHEMA = schema_string([("k", "long", True)])
+
+
+@pytest.mark.parametrize(
+    ("argument", "properties", "level"),
+    [
+        (None, {}, "serializable"),
+        (None, {"rowlock.isolation": "snapshot"}, "snapshot"),
+        ("serializable", {"rowlock.isolation": "snapshot"}, "serializable"),
+        # Delta's own property is the table's level where ours is not set
+        (None, {"delta.isolationLevel": "Serializable"}, "serializable"),
+        (None, {"delta.isolationLevel": "WriteSerializable"}, "write_serializable"),
+        (None, {"delta.isolationLevel": "writeserializable"}, "write_serializable"),
+        (None, {"delta.isolationLevel": "SnapshotIsolation"}, "snapshot"),
+        (None, {"delta.isolationLevel": "WriteSerializable", "rowlock.isolation": "serializable"}, "serializable"),
+        (None, {"delta.isolationLevel": "a level of tomorrow"}, "serializable"),
+    ],
+)
+def test_isolation(argument: str | None, properties: dict[str, str], level: str) -> None:
+    assert Options(isolation=argument).resolved(properties).isolation == level
+
+
+def test_defaults() -> None:
+    options = Options(lane=False).resolved({})
+    assert (options.on_conflict, options.isolation, options.granularity, options.lane) == ("repair", "serializable", "row", False)
+
+
+ARGUMENTS = {"rowlock.onConflict": "on_conflict", "rowlock.isolation": "isolation", "rowlock.granularity": "granularity"}
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in SUPPORTED_KNOBS.items() for v in values])
+def test_values_that_are_carried_out(name: str, value: str) -> None:
+    made = InMemory()
+    made.create(SCHEMA, (), {name: value})
+    creation.set_properties(made.state, {name: value})
+    argument = {ARGUMENTS[name]: value} if name in ARGUMENTS else {}
+    assert run(made.table, Append(((1,),)), Options(**argument)).version == 1
+    assert run(made.table, Append(((1,),))).version == 2
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in KNOBS.items() for v in ("unheard of", *set(values) - set(SUPPORTED_KNOBS[n]))])
+def test_values_that_are_refused_when_they_are_set(name: str, value: str) -> None:
+    made = InMemory()
+    with pytest.raises(InvalidInput) as at_creation:
+        made.create(SCHEMA, (), {name: value})
+    made.create(SCHEMA, (), {})
+    with pytest.raises(InvalidInput) as later:
+        creation.set_properties(made.state, {name: value})
+    messages = [str(at_creation.value), str(later.value)]
+    if name in ARGUMENTS:
+        with pytest.raises(InvalidInput) as argument:
+            Options(**{ARGUMENTS[name]: value})
+        messages.append(str(argument.value))
+    for message in messages:
+        assert name in message and value in message and ", ".join(SUPPORTED_KNOBS[name]) in message
+        assert ("a later version" in message) == (value in KNOBS[name])
+    assert made.state.refresh().version == 0
+
+
+def test_a_value_that_another_writer_set_is_refused_when_it_would_count() -> None:
+    with pytest.raises(InvalidInput, match="lockless"):
+        Options().resolved({"rowlock.onConflict": "lockless"})
+    assert Options(on_conflict="fail").resolved({"rowlock.onConflict": "lockless"}).on_conflict == "fail"
+
+
+@pytest.mark.parametrize(("level", "said"), [("serializable", "Serializable"), ("write_serializable", "WriteSerializable"), ("snapshot", "SnapshotIsolation")])
+def test_the_commit_says_its_level_by_deltas_name(level: str, said: str) -> None:
+    made = InMemory()
+    made.create(SCHEMA, (), {})
+    run(made.table, Append(((1,),)), Options(isolation=level))
+    info = made.state.log.commits(0, 1)[0].info
+    assert info is not None and info.raw["isolationLevel"] == said
