@@ -11,7 +11,7 @@ from pathlib import Path
 
 import delta.tables
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
 import rowlock
@@ -274,8 +274,11 @@ def test_empty_tables_and_statements_that_meet_nothing(spark, table_path):
     with unchanged(table_path):
         table.update("id = 1", {"v": "1"})
         table.delete("false")
-        table.delete("null")
+        table.delete("cast(null as boolean)")
         table.delete("id = null")
+        for face in (DeltaTable, delta.tables.DeltaTable):
+            with pytest.raises(AnalysisException, match="FILTER_NOT_BOOLEAN"):
+                face.forPath(spark, table_path).delete("null")
     table.delete("true")
     assert read(spark, table_path) == []
 
