@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,14 @@ class OnSpark:
     def run(self, script: Script) -> Receipt:
         match script:
             case Append(rows):
-                return rowlock.write(self._frame(self._columns(), rows), self._path, mode="append")
+                return rowlock.write(self._frame(None, rows), self._path, mode="append")
             case Overwrite(rows):
-                return rowlock.write(self._frame(self._columns(), rows), self._path, mode="overwrite")
+                return rowlock.write(self._frame(None, rows), self._path, mode="overwrite")
         table = rowlock.DeltaTable.forPath(self._spark, self._path)
         if isinstance(script, Optimize):
             table.optimize().executeCompaction()
         else:
-            self._change(table, script)
+            change(table, script, self._frame)
         assert table.lastReceipt is not None
         return table.lastReceipt
 
@@ -52,42 +52,39 @@ class OnSpark:
         """Several statements in one transaction."""
         with rowlock.DeltaTable.forPath(self._spark, self._path).transaction(**knobs) as txn:
             for script in scripts:
-                self._change(txn, script)
+                change(txn, script, self._frame)
         assert txn.receipt is not None
         return txn.receipt
-
-    def _change(self, target: Any, script: Script) -> None:
-        """A statement through a table or through an open transaction."""
-        match script:
-            case Update(assignments, where):
-                target.update(where, dict(assignments))
-            case Delete(where):
-                target.delete(where)
-            case Merge():
-                self._merge(target, script)
-            case Append(rows):
-                target.append(self._frame(self._columns(), rows))
-            case Overwrite(rows):
-                target.overwrite(self._frame(self._columns(), rows))
 
     def _columns(self) -> tuple[str, ...]:
         return self.state.refresh().schema.names
 
-    def _frame(self, columns: tuple[str, ...], rows: tuple[Literals, ...]) -> DataFrame:
+    def _frame(self, columns: tuple[str, ...] | None, rows: tuple[Literals, ...]) -> DataFrame:
         """Literal rows under the types of the table's columns, in one partition, so that an append is one file."""
         fields = []
-        for name in columns:
+        for name in columns or self._columns():
             field = self.state.refresh().schema.find(name)
             assert field is not None and isinstance(field.type, PrimitiveType)
             fields.append(StructField(name, _TYPES[field.type.name]))
         return self._spark.createDataFrame([tuple(r) for r in rows], StructType(fields)).coalesce(1)
 
-    def _merge(self, table: Any, script: Merge) -> None:
-        source = self._frame(script.columns, script.rows).alias("s")
-        builder = table.alias("t").merge(source, script.on)
-        for clause in script.clauses:
-            builder = _add(builder, clause)
-        builder.execute()
+
+def change(target: Any, script: Script, frame: Callable[[tuple[str, ...] | None, tuple[Literals, ...]], DataFrame]) -> None:
+    """A statement through a table or through an open transaction; `frame` makes rows under columns (None: the table's)."""
+    match script:
+        case Update(assignments, where):
+            target.update(where, dict(assignments))
+        case Delete(where):
+            target.delete(where)
+        case Merge():
+            builder = target.alias("t").merge(frame(script.columns, script.rows).alias("s"), script.on)
+            for clause in script.clauses:
+                builder = _add(builder, clause)
+            builder.execute()
+        case Append(rows):
+            target.append(frame(None, rows))
+        case Overwrite(rows):
+            target.overwrite(frame(None, rows))
 
 
 def _add(builder: Any, clause: Clause) -> Any:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _SEVERAL = "TRANSACTION"
 
 
-def application(app_id: str | None, app_version: int | None) -> SetTransaction | None:
+def application(app_id: str | None, app_version: Any) -> SetTransaction | None:
     """The step of an application that a caller names.  Raises InvalidInput where one of the two is missing or wrong."""
     if app_id is None and app_version is None:
         return None

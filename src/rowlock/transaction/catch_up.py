@@ -133,9 +133,11 @@ def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: 
     if level == "snapshot" and not rewritten:
         followed = _moves(txn, delta, head)
         txn.unseen = {p: known.get(p) for p in paths - {s.path for s in (*followed.gone, *followed.born)} if known.get(p) != after.get(p)}
-        delta = followed
-        if delta.is_empty:
+        if followed.is_empty:
             return
+        if txn.reads_table and followed is delta:
+            _check_reads(txn, delta, head)
+        delta = followed
     txn.effects = drop_overlapping_bins(txn.program, txn.effects, paths, after)
     relevant = _relevant(txn, delta)
     done = rebase(txn.effects, txn.program, relevant, engine=txn.table.engine, snapshot=head)
