@@ -24,12 +24,19 @@ class Serial(Protocol):
 
 
 class _Rounds(Observer):
-    """Lets the winners of each round commit: the first once the transaction is staged, the others before its puts."""
+    """Lets the winners of each round commit: the first once the whole program is staged, the others before its puts.
 
-    def __init__(self, rounds: Sequence[Sequence[Script]], commit: Callable[[Script], None]) -> None:
-        self._rounds, self._commit = list(rounds), commit
+    (What a statement raises while it is staged is the serial outcome at the version that was read, so no winner may come before.)
+    """
+
+    def __init__(self, rounds: Sequence[Sequence[Script]], commit: Callable[[Script], None], steps: int) -> None:
+        self._rounds, self._commit, self._steps = list(rounds), commit, steps
 
     def phase(self, name: str, txn: Any) -> None:
+        if name == "staged":
+            self._steps -= 1
+            if self._steps:
+                return
         if name in ("staged", "before_put") and self._rounds and (name == "staged") != self._begun:
             for script in self._rounds.pop(0):
                 self._commit(script)
@@ -41,12 +48,13 @@ class _Rounds(Observer):
 class Contest:
     """One history on one world. `run_program` runs the transaction's program to its commit.
 
-    `properties`: more properties of the table.
+    `properties`: more properties of the table; `steps`: in how many steps the program is staged.
     """
 
     def __init__(
-        self, history: History, world: Any, serial: Serial, run_program: Callable[[Sequence[Script]], Receipt], properties: Mapping[str, str] | None = None
+        self, history: History, world: Any, serial: Serial, run_program: Callable[[Sequence[Script]], Receipt], properties: Mapping[str, str] | None = None, steps: int = 1
     ) -> None:
+        self._steps = steps
         self._properties = dict(properties or {})
         self._history, self._world, self._serial, self._run_program = history, world, serial, run_program
 
@@ -72,7 +80,7 @@ class Contest:
 
     def _transaction(self) -> Receipt | None:
         receipts: list[Receipt] = []
-        rounds = _Rounds(self._history.rounds, self._commit)
+        rounds = _Rounds(self._history.rounds, self._commit, self._steps)
         with use_observer(rounds):
             raised = _error(lambda: receipts.append(self._run_program(self._history.program)))
         before = bag(self._serial.rows)

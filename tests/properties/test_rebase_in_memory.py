@@ -22,18 +22,20 @@ SETTINGS = settings(max_examples=CASES, deadline=None, suppress_health_check=lis
 ENGINES: Sequence[dict[str, Any]] = ({}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True})
 
 
-def contest(history: History, world: InMemory) -> Receipt | None:
-    """One history against the plain interpreter."""
+def contest(history: History, world: InMemory, *, one_by_one: bool = True) -> Receipt | None:
+    """One history against the plain interpreter; the program is staged statement by statement, or at once."""
 
     def run_program(scripts: Sequence[Script]) -> Receipt:
         txn = world.table.begin(NO_LANE)
-        txn.execute(*(statement for script in scripts for statement in statements_of(script, txn.base)))
+        programs = [statements_of(script, txn.base) for script in scripts]
+        for statements in programs if one_by_one else [[s for program in programs for s in program]]:
+            txn.execute(*statements)
         return txn.commit(operation(scripts[0]), parameters(scripts[0]))
 
-    return Contest(history, world, SerialTable(COLUMNS, history.not_null), run_program).run()
+    return Contest(history, world, SerialTable(COLUMNS, history.not_null), run_program, steps=len(history.program) if one_by_one else 1).run()
 
 
-@given(history=histories(several_statements=True), options=st.sampled_from(ENGINES))
+@given(history=histories(several_statements=True), options=st.sampled_from(ENGINES), one_by_one=st.booleans())
 @SETTINGS
-def test_rebase_equals_serial_execution(history: History, options: dict[str, Any]) -> None:
-    contest(history, InMemory(**options))
+def test_rebase_equals_serial_execution(history: History, options: dict[str, Any], one_by_one: bool) -> None:
+    contest(history, InMemory(**options), one_by_one=one_by_one)

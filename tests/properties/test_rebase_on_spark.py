@@ -24,17 +24,17 @@ CASES = int(os.environ.get("ROWLOCK_SPARK_CASES", "50"))
 def test_rebase_equals_serial_execution(spark: Any, tmp_path: Path) -> None:
     from schedules.on_spark import OnSpark
 
-    @given(history=histories())
+    @given(history=histories(several_statements=True))
     @settings(max_examples=CASES, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=list(HealthCheck), print_blob=True)
     def check(history: History) -> None:
         world = OnSpark(spark, tmp_path / uuid.uuid4().hex)
 
         def run_program(scripts: Sequence[Script]) -> Receipt:
-            return world.run(scripts[0])
+            return world.run(scripts[0]) if len(scripts) == 1 else world.run_together(scripts)
 
         serial = DuckdbTable(types_of(COLUMNS), history.not_null)
         try:
-            Contest(history, world, serial, run_program).run()
+            Contest(history, world, serial, run_program, steps=len(history.program)).run()
         finally:
             serial.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +41,34 @@ class OnSpark:
             case Overwrite(rows):
                 return rowlock.write(self._frame(self._columns(), rows), self._path, mode="overwrite")
         table = rowlock.DeltaTable.forPath(self._spark, self._path)
-        match script:
-            case Update(assignments, where):
-                table.update(where, dict(assignments))
-            case Delete(where):
-                table.delete(where)
-            case Optimize():
-                table.optimize().executeCompaction()
-            case Merge():
-                self._merge(table, script)
+        if isinstance(script, Optimize):
+            table.optimize().executeCompaction()
+        else:
+            self._change(table, script)
         assert table.lastReceipt is not None
         return table.lastReceipt
+
+    def run_together(self, scripts: Sequence[Script], **knobs: str) -> Receipt:
+        """Several statements in one transaction."""
+        with rowlock.DeltaTable.forPath(self._spark, self._path).transaction(**knobs) as txn:
+            for script in scripts:
+                self._change(txn, script)
+        assert txn.receipt is not None
+        return txn.receipt
+
+    def _change(self, target: Any, script: Script) -> None:
+        """A statement through a table or through an open transaction."""
+        match script:
+            case Update(assignments, where):
+                target.update(where, dict(assignments))
+            case Delete(where):
+                target.delete(where)
+            case Merge():
+                self._merge(target, script)
+            case Append(rows):
+                target.append(self._frame(self._columns(), rows))
+            case Overwrite(rows):
+                target.overwrite(self._frame(self._columns(), rows))
 
     def _columns(self) -> tuple[str, ...]:
         return self.state.refresh().schema.names

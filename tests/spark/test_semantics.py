@@ -11,10 +11,11 @@ from pathlib import Path
 
 import delta.tables
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
 import rowlock
+from interop.readers import rows_by_all
 from rowlock import DeltaTable
 from spark.support import delta_rows, make, read, rows, set_limits, take_route, unchanged, winner
 
@@ -85,6 +86,47 @@ def test_an_expression_that_fails_on_a_living_row_fails_the_statement(spark, tab
                 bad()
     table.delete("v != 0 and 10 div v > 4")
     assert {r[1] for r in read(spark, table_path)} == {0, 3, 4}
+
+
+CONDITIONS = {
+    "a condition": lambda f, other: f.where("10 div v > 3"),
+    "below an aggregate": lambda f, other: f.where("10 div v > 3").groupBy("v").count(),
+    "a column, and a condition on it": lambda f, other: f.withColumn("q", F.expr("10 div v")).where("q > 3"),
+    "the key of a join": lambda f, other: f.join(other, F.expr("10 div v") == F.col("q")),
+    "a semi join": lambda f, other: f.join(other, F.expr("10 div v = q"), "left_semi"),
+    "an order and a limit": lambda f, other: f.orderBy(F.expr("10 div v"), "id").limit(7),
+}
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 30])
+def test_a_condition_of_a_reader_is_not_computed_on_dead_rows(spark, table_path, partitions):
+    frame = spark.range(60).selectExpr("cast(id as int) id", "cast(id % 5 as int) v", f"cast(id % {partitions} as int) p")
+    table = make(spark, table_path, frame, partition_by=["p"] if partitions > 1 else [])
+    table.delete("v = 0")
+    rowlock.write(frame.where("id between 1 and 4").withColumn("id", F.col("id") + 100), table_path)
+    other = spark.createDataFrame([(10,), (5,)], "q int")
+    for name, build in CONDITIONS.items():
+        found = rows(build(rowlock.read(spark, table_path), other))
+        assert found, name
+        assert found == rows(build(spark.read.format("delta").load(table_path), other)), name
+    with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        rowlock.read(spark, table_path).where("10 div (v - 1) > 3").collect()
+
+
+def test_conditions_of_a_reader_still_choose_files_and_row_groups(spark, table_path):
+    """Files without dead rows are asked for the rows in question; of the others, those in other partitions are not opened."""
+    frame = spark.range(60).selectExpr("cast(id as int) id", "cast(id % 5 as int) v", "cast(id % 3 as int) p")
+    make(spark, table_path, frame, partition_by=["p"]).delete("v = 0")
+    rowlock.write(spark.createDataFrame([(100, 1, 1), (101, 1, 2)], "id int, v int, p int"), table_path)
+
+    def plan(condition):
+        return rowlock.read(spark, table_path).where(condition)._jdf.queryExecution().executedPlan().toString()
+
+    assert plan("id > 3").count("FileScan") == 5
+    assert plan("id > 3").count("GreaterThan(id,3)") == 2
+    assert plan("p = 1 and id > 3").count("FileScan") == 2
+    assert plan("p = 1 and id > 3").count("GreaterThan(id,3)") == 1
+    assert "FileScan" not in plan("p > 7")
 
 
 @BOTH
@@ -198,7 +240,10 @@ def test_case_sensitivity_is_the_sessions(spark, table_path, monkeypatch, route)
     assert read(spark, table_path)[:2] == [(0, 50), (2, 53)]
 
 
-@pytest.mark.parametrize("folder", ["with space", "per%cent %20", "ümläut", "a=b", "quo'te", "hash#tag", "plus+and&", "[glob]*{x}"])
+PERCENT = pytest.param("per%cent %20", marks=pytest.mark.no_peers("deltalake decodes the percent signs of a table's own path; the other readers read it in the test"))
+
+
+@pytest.mark.parametrize("folder", ["with space", PERCENT, "ümläut", "a=b", "quo'te", "hash#tag", "plus+and&", "[glob]*{x}"])
 def test_any_path(spark, tmp_path, monkeypatch, folder):
     path = str(tmp_path / folder / "table")
     set_limits(monkeypatch, small=4, local=6)
@@ -211,13 +256,18 @@ def test_any_path(spark, tmp_path, monkeypatch, folder):
     assert read(spark, path) == expected
     if folder not in ("[glob]*{x}", "hash#tag"):
         assert delta_rows(spark, path) == expected
+    if "%" in folder:
+        rows_by_all(spark, path, without=("deltalake",))
 
 
 NAMES = ["a.b", "select", "ü", "quo'te", 'dou"ble', "back`tick", "_metadata", "per%cent", "__m", "c0", "file_path", "Mixed-Case!"]
 
 
+WITH_VECTORS = pytest.param(False, marks=pytest.mark.no_peers("delta-spark 4.4 cannot read deletion vectors beside a column named _metadata; the other readers read it in the test"))
+
+
 @BOTH
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("partitioned", [WITH_VECTORS, True])
 def test_any_column_name(spark, table_path, monkeypatch, route, partitioned):
     take_route(monkeypatch, route)
     quoted = ["`" + n.replace("`", "``") + "`" for n in NAMES]
@@ -230,6 +280,8 @@ def test_any_column_name(spark, table_path, monkeypatch, route, partitioned):
     expected = [tuple([n] + [(i + 1) * n + (1000 if n % 2 else 0) for i in range(1, len(NAMES))]) for n in range(3, 8)]
     expected += [tuple([1] + [-1000] * (len(NAMES) - 1)), tuple([2] + [0] * (len(NAMES) - 1)), tuple([0] * len(NAMES))]
     assert read(spark, table_path) == sorted(expected, key=repr)
+    if not partitioned:
+        rows_by_all(spark, table_path, without=("delta-spark",))
 
 
 def test_quotes_in_strings(spark, table_path):
@@ -274,8 +326,11 @@ def test_empty_tables_and_statements_that_meet_nothing(spark, table_path):
     with unchanged(table_path):
         table.update("id = 1", {"v": "1"})
         table.delete("false")
-        table.delete("null")
+        table.delete("cast(null as boolean)")
         table.delete("id = null")
+        for face in (DeltaTable, delta.tables.DeltaTable):
+            with pytest.raises(AnalysisException, match="FILTER_NOT_BOOLEAN"):
+                face.forPath(spark, table_path).delete("null")
     table.delete("true")
     assert read(spark, table_path) == []
 

@@ -56,6 +56,18 @@ _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps"),
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
 }
+_ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
+    "rowTracking": _property_on("delta.enableRowTracking"),
+    "typeWidening": _property_on("delta.enableTypeWidening"),
+    "icebergCompatV1": _property_on("delta.enableIcebergCompatV1"),
+    "icebergCompatV2": _property_on("delta.enableIcebergCompatV2"),
+    "icebergCompatV3": _property_on("delta.enableIcebergCompatV3"),
+    "icebergWriterCompatV1": _property_on("delta.enableIcebergWriterCompatV1"),
+    "variantShredding": _property_on("delta.enableVariantShredding"),
+    "materializePartitionColumns": _property_on("delta.enableMaterializePartitionColumnsFeature"),
+    "v2Checkpoint": lambda metadata, schema: metadata.configuration.get("delta.checkpointPolicy", "").strip().lower() == "v2",
+}
+"""Features that a table has from the moment a property asks for them; unlike the ones above they hinder wherever they are listed."""
 
 
 def column_mapping_mode(configuration: Mapping[str, str]) -> str:
@@ -104,7 +116,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
     for name in sorted((writer_features(protocol) | reader_features(protocol)) - WRITABLE):
         if name not in _HINDERS_WHEN_ACTIVE:
             raise _refusal(name, "write", table)
-    for name, is_active in _HINDERS_WHEN_ACTIVE.items():
+    for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)
     for path, f in schema.all_fields():

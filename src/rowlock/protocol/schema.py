@@ -233,6 +233,24 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
         raise SchemaMismatch("a table needs a column that is not a partition column", table=table)
 
 
+def check_enforceable(schema: StructType, table: str | None = None) -> None:
+    """Raises SchemaMismatch for NOT NULL inside the elements of an array, or the keys or values of a map: Delta's writers do not enforce it there."""
+    for path, f in schema.all_fields():
+        inner = (("element", f.type.element),) if isinstance(f.type, ArrayType) else (("key", f.type.key), ("value", f.type.value)) if isinstance(f.type, MapType) else ()
+        for part, type_ in inner:
+            if demands(type_):
+                raise SchemaMismatch(f"the {part} type of {'.'.join(path)} says NOT NULL, which Delta does not enforce within arrays and maps [DELTA_NESTED_NOT_NULL_CONSTRAINT]; leave it out", table=table)
+
+
+def demands(type_: DataType) -> bool:
+    """Whether something inside a type may not be null."""
+    if isinstance(type_, StructType):
+        return any(not f.nullable or demands(f.type) for f in type_.fields)
+    if isinstance(type_, ArrayType):
+        return not type_.contains_null or demands(type_.element)
+    return isinstance(type_, MapType) and (not type_.value_contains_null or demands(type_.key) or demands(type_.value))
+
+
 def _check_duplicates(type_: DataType, where: str, table: str | None) -> None:
     if isinstance(type_, StructType):
         seen: dict[str, str] = {}

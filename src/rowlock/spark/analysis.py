@@ -96,7 +96,7 @@ class Resolver:
         resolved_condition = plan.child().condition() if condition is not None else None
         below = plan.child().child() if condition is not None else plan.child()
         if class_name(below) not in ("LocalRelation", "SubqueryAlias", "Join", "LogicalRelation") and below.output().toString() != self.frame._jdf.queryExecution().analyzed().output().toString():
-            raise self._refused(class_name(below))
+            raise self._refused(_wider_than_a_row(below))
         outputs = plan.projectList()
         if not (plan.deterministic() and plan.subqueriesAll().isEmpty()):  # of the source of a MERGE, or of the statement itself?
             for e in [*self.bridge.list(outputs), *([resolved_condition] if resolved_condition is not None else [])]:
@@ -136,6 +136,17 @@ def _culprit(expression: JavaObject) -> str:
         if short in names:
             return names[short]
     return f"`{expression.sql()}`"
+
+
+_WIDER = {"Window": "a window function", "Generate": "a generator", "Aggregate": "an aggregate function"}
+
+
+def _wider_than_a_row(plan: JavaObject) -> str:
+    """What the analyzer has put below an expression that is not computed from one row alone."""
+    node = plan
+    while class_name(node) not in _WIDER and node.children().size() == 1:
+        node = node.children().apply(0)
+    return _WIDER.get(class_name(node), class_name(plan))
 
 
 def split_name(name: str) -> list[str]:
@@ -219,17 +230,34 @@ def assigned_columns(
         return {}
     types = resolver.frame.select(*[c.alias(f"c{n}") for n, (_, c) in enumerate(paths)]).schema
     out: dict[str, Column] = {}
+    nested: dict[str, dict[tuple[str, ...], Column]] = {}
     for (path, value), actual in zip(paths, types.fields, strict=True):
-        wanted = _type_at(schema, path)
+        wanted = nullable_type(_type_at(schema, path))  # whether a null is there is seen in the rows
         fitted = _assigned(resolver, value, actual.dataType, wanted, ".".join(path))
         if len(path) == 1:
             out[path[0]] = fitted.alias(path[0])
         elif insert:
             raise SchemaMismatch(f"A nested field cannot be inserted alone: {'.'.join(path)}", table=resolver.table)
         else:
-            base = out.get(path[0], target.columns[path[0]])
-            out[path[0]] = base.withField(".".join(f"`{p}`" for p in path[1:]), fitted).alias(path[0])
+            nested.setdefault(path[0], {})[path[1:]] = fitted
+    for name, fields in nested.items():
+        out[name] = _with_fields(target.columns[name], schema[name].dataType, fields).alias(name)
     return out
+
+
+def _with_fields(base: Column, kind: DataType, fields: Mapping[tuple[str, ...], Column]) -> Column:
+    """A struct with some of its fields, at any depth, set anew.
+
+    A null struct becomes one whose other fields are null, as in Delta (`Column.withField` leaves it null).
+    """
+    assert isinstance(kind, StructType)
+    made = []
+    for f in kind.fields:
+        inside = {path[1:]: value for path, value in fields.items() if path[0] == f.name}
+        old = base.getField(f.name)
+        value = inside[()] if () in inside else _with_fields(old, f.dataType, inside) if inside else old
+        made.append(value.alias(f.name))
+    return F.struct(*made)
 
 
 def _assigned(resolver: Resolver, value: Column, actual: DataType, wanted: DataType, name: str) -> Column:

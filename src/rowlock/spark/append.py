@@ -26,7 +26,7 @@ from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.spark import row_statements
 from rowlock.spark.blocks import driver_block, file_block
-from rowlock.spark.catalyst import to_arrow
+from rowlock.spark.catalyst import nullable_type, to_arrow
 from rowlock.spark.constraints import check_not_null, check_rows
 from rowlock.spark.lineage import version_read
 from rowlock.spark.passage import Group, enter
@@ -41,9 +41,9 @@ _SMALL_BYTES = 8 * 1024 * 1024
 
 
 def merged_schema(table: StructType, frame: StructType) -> StructType:
-    """The table's schema with the columns that it lacks added at the end, nullable."""
+    """The table's schema with the columns that it lacks added at the end, nullable with all that is in them."""
     have = {f.name.lower() for f in table.fields}
-    return StructType([*table.fields, *(StructField(f.name, f.dataType, True) for f in frame.fields if f.name.lower() not in have)])
+    return StructType([*table.fields, *(StructField(f.name, nullable_type(f.dataType), True) for f in frame.fields if f.name.lower() not in have)])
 
 
 def check_names(frame: DataFrame, table: str) -> None:
@@ -68,12 +68,20 @@ def conform(frame: DataFrame, schema: StructType, table: str) -> DataFrame:
     for f in schema.fields:
         given = have.get(f.name.lower())
         if given is None:
-            if not f.nullable:
-                raise SchemaMismatch(f"Column {f.name} is NOT NULL and the rows do not have it", table=table)
+            if (must := required_in(f)) is not None:
+                raise SchemaMismatch(f"Column {must} is NOT NULL and the rows do not have it", table=table)
             columns.append(F.lit(None).cast(f.dataType).alias(f.name))
         else:
             columns.append(fitted(F.col(f"`{given.name.replace('`', '``')}`"), given.dataType, f.dataType, f.name, table).alias(f.name))
     return frame.select(*columns)
+
+
+def required_in(field: StructField) -> str | None:
+    """What must not be null in a field that is absent: itself, or a field in its structs."""
+    if not field.nullable:
+        return field.name
+    inner = field.dataType.fields if isinstance(field.dataType, StructType) else []
+    return next((f"{field.name}.{found}" for f in inner if (found := required_in(f)) is not None), None)
 
 
 def fitted(value: Column, actual: DataType, wanted: DataType, name: str, table: str) -> Column:
@@ -87,14 +95,14 @@ def fitted(value: Column, actual: DataType, wanted: DataType, name: str, table: 
         fields = []
         for f in wanted.fields:
             given = have.get(f.name.lower())
-            if given is None and not f.nullable:
-                raise SchemaMismatch(f"Field {name}.{f.name} is NOT NULL and the rows do not have it", table=table)
+            if given is None and (must := required_in(f)) is not None:
+                raise SchemaMismatch(f"Field {name}.{must} is NOT NULL and the rows do not have it", table=table)
             inner = F.lit(None).cast(f.dataType) if given is None else fitted(value.getField(given.name), given.dataType, f.dataType, f"{name}.{f.name}", table)
             fields.append(inner.alias(f.name))
         return F.when(value.isNull(), F.lit(None)).otherwise(F.struct(*fields))
     if not is_wider(actual, wanted):
         raise SchemaMismatch(f"Column {name} is {wanted.simpleString()} in the table and {actual.simpleString()} in the rows; cast it", table=table)
-    return value.cast(wanted)
+    return value.cast(nullable_type(wanted))  # whether a null is there is seen in the rows
 
 
 def same_shape(a: DataType, b: DataType) -> bool:

@@ -40,6 +40,7 @@ class Catalyst:
         expressions, logical = sql.catalyst.expressions, sql.catalyst.plans.logical
         # every attribute of a JVM package costs a round trip: looked up once
         self.alias, self.cast, self.subquery = expressions.Alias, expressions.Cast, expressions.SubqueryExpression
+        self.not_null, self.logical_relation = expressions.KnownNotNull, _module(sql.execution.datasources, "LogicalRelation")
         self.at_least, self.literal = expressions.GreaterThanOrEqual, _module(expressions, "Literal")
         self.filter_node, self.project_node, self.local_node = logical.Filter, logical.Project, logical.LocalRelation
         self.union_node, self.one_row, self.join_node = logical.Union, logical.OneRowRelation, logical.Join
@@ -100,6 +101,19 @@ class Catalyst:
     def column(self, attribute: JavaObject) -> Column:
         """An attribute as a Column, whatever it is called around it."""
         return ClassicColumn(self.column_of.column(attribute))
+
+    def known_not_null(self, column: Column) -> Column:
+        """A column whose values the caller knows not to be null."""
+        return ClassicColumn(self.column_of.column(self.not_null(self.column_of.expression(column._jc))))
+
+    def with_schema(self, frame: DataFrame, schema: StructType, spark: SparkSession) -> DataFrame:
+        """A frame of files whose columns are what `schema` says of nulls; Spark's own reader takes all columns of files as nullable."""
+        scan = frame._jdf.queryExecution().analyzed()
+        if class_name(scan) != "LogicalRelation":  # Spark has put something over it, such as the padding of CHAR columns
+            return frame
+        files = scan.relation()
+        typed = files.copy(files.location(), files.partitionSchema(), self.data_type.fromJson(schema.json()), files.bucketSpec(), files.fileFormat(), files.options(), files.sparkSession())
+        return self.dataframe(self.logical_relation.apply(typed, False), spark)
 
     def inner_join(self, left: JavaObject, right: JavaObject, condition: JavaObject, *, broadcast: bool) -> JavaObject:
         """left JOIN right ON condition; with `broadcast` the right side is sent to every task."""
@@ -200,19 +214,30 @@ def _is_loose(t: DataType) -> bool:
     return not isinstance(t, (StructType, ArrayType, MapType)) or t == nullable_type(t)
 
 
-def nullable(schema: StructType) -> StructType:
-    """The same with every column and field nullable and without metadata."""
-    return StructType([StructField(f.name, nullable_type(f.dataType), True) for f in schema.fields])
+def nullable(schema: StructType, *, metadata: bool = False) -> StructType:
+    """The same with every column and field nullable, and without metadata if they are not wanted."""
+    return StructType([StructField(f.name, nullable_type(f.dataType, metadata=metadata), True, f.metadata if metadata else None) for f in schema.fields])
 
 
-def nullable_type(t: DataType) -> DataType:
+def nullable_type(t: DataType, *, metadata: bool = False) -> DataType:
     """The same with everything in it nullable."""
     if isinstance(t, StructType):
-        return nullable(t)
+        return nullable(t, metadata=metadata)
     if isinstance(t, ArrayType):
-        return ArrayType(nullable_type(t.elementType), True)
+        return ArrayType(nullable_type(t.elementType, metadata=metadata), True)
     if isinstance(t, MapType):
-        return MapType(nullable_type(t.keyType), nullable_type(t.valueType), True)
+        return MapType(nullable_type(t.keyType, metadata=metadata), nullable_type(t.valueType, metadata=metadata), True)
+    return t
+
+
+def bare(t: DataType) -> DataType:
+    """The same without the metadata of fields."""
+    if isinstance(t, StructType):
+        return StructType([StructField(f.name, bare(f.dataType), f.nullable) for f in t.fields])
+    if isinstance(t, ArrayType):
+        return ArrayType(bare(t.elementType), t.containsNull)
+    if isinstance(t, MapType):
+        return MapType(bare(t.keyType), bare(t.valueType), t.valueContainsNull)
     return t
 
 

@@ -1,8 +1,8 @@
-"""NOT NULL at any depth of structs: of rows on the driver, and of files that Spark has just written."""
+"""NOT NULL at any depth: of rows on the driver, and of files that Spark has just written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,58 +13,84 @@ from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.schema import StructField, StructType
+from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, demands
 from rowlock.storage.store import ObjectStore
 
 
 def check_rows(table: pa.Table, snapshot: Snapshot, root: str) -> None:
     """Raises ConstraintViolated naming the first column that holds a null it may not hold."""
     for field in snapshot.schema.fields:
-        if field.name in table.column_names:
-            _check(table.column(field.name), field, field.name, root)
+        if field.name not in table.column_names:
+            continue
+        column = table.column(field.name)
+        if not field.nullable and field.name in snapshot.metadata.partition_columns and _holds_empty_text(column):
+            raise null_in(field.name, root)
+        if not field.nullable or demands(field.type):
+            _check(column, field.type, field.nullable, field.name, root)
 
 
-def _check(column: Any, field: StructField, name: str, root: str) -> None:
-    if not field.nullable and column.null_count:
+def _holds_empty_text(column: Any) -> bool:
+    """An empty string as a partition value is a null to every reader."""
+    return bool(pa.types.is_string(column.type) and pc.any(pc.equal(column, "")).as_py())
+
+
+def _check(values: Any, type_: DataType, nullable: bool, name: str, root: str) -> None:
+    """A null struct has no value for a field that must have one, and is refused as by delta-spark; a null array or map has no elements."""
+    if not nullable and values.null_count:
         raise null_in(name, root)
-    if isinstance(field.type, StructType) and any(not f.nullable or isinstance(f.type, StructType) for f in field.type.fields):
-        present = pc.drop_null(column) if column.null_count else column
-        for inner in field.type.fields:
-            _check(pc.struct_field(present, inner.name), inner, f"{name}.{inner.name}", root)
+    if not demands(type_):
+        return
+    if isinstance(type_, StructType):
+        for f in type_.fields:
+            _check(pc.struct_field(values, values.type.get_field_index(f.name)), f.type, f.nullable, f"{name}.{f.name}", root)
+    elif isinstance(type_, ArrayType):
+        _check_elements(pc.list_flatten(values), type_.element, type_.contains_null, f"{name}.element", root)
+    elif isinstance(type_, MapType):
+        entry = pa.struct([pa.field("key", values.type.key_type), pa.field("value", values.type.item_type)])
+        entries = pc.list_flatten(values.cast(pa.list_(entry)))  # keys and values of a MapArray pay no heed to slices
+        _check_elements(pc.struct_field(entries, 0), type_.key, False, f"{name}.key", root)
+        _check_elements(pc.struct_field(entries, 1), type_.value, type_.value_contains_null, f"{name}.value", root)
+
+
+def _check_elements(values: Any, type_: DataType, nullable: bool, name: str, root: str) -> None:
+    _check(pc.drop_null(values) if nullable and values.null_count else values, type_, nullable, name, root)
 
 
 def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectStore) -> None:
-    """NOT NULL of columns and of fields in structs, by the footers' null counts.  Raises ConstraintViolated."""
-    _check_fields_in_structs(files, snapshot, store)
-    required = [f.name for f in snapshot.schema.fields if not f.nullable and f.name not in snapshot.metadata.partition_columns]
+    """NOT NULL of columns and of what is inside them, by the footers' null counts.  Raises ConstraintViolated.
+
+    What is inside a column may be null to a footer where no row is at fault (an empty array has no
+    element): where a footer counts a null, the column is looked at.
+    """
+    partitions = snapshot.metadata.partition_columns
+    required = [(f".{'.'.join(path)}.", path[0]) for path in _demanding_paths((), snapshot.schema) if path[0] not in partitions]
+    valued = [f.name for f in snapshot.schema.fields if f.name in partitions and not f.nullable]
     for file in files:
         if not file.num_records:
             continue
-        for name in snapshot.metadata.partition_columns:
-            field = snapshot.schema.find(name)
-            if field is not None and not field.nullable and file.partition_values.get(name) is None:
+        for name in valued:
+            if file.partition_values.get(name) is None:
                 raise null_in(name, store.root)
         if not required:
             continue
-        metadata = pq.read_metadata(paths.join(store.root, file.path))
-        index = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-        for name in required:
-            at = index.get(name)
-            if at is None:
-                continue
-            found = [metadata.row_group(g).column(at).statistics for g in range(metadata.num_row_groups)]
-            if any(s is not None and s.has_null_count and s.null_count for s in found):
-                raise null_in(name, store.root)
-
-
-def _check_fields_in_structs(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectStore) -> None:
-    """A null in such a field may be that of the struct around it: where the footer counts one, the column is looked at."""
-    required = {f".{'.'.join(path)}": path[0] for path, f in snapshot.schema.all_fields() if len(path) > 1 and not f.nullable}
-    for file in files if required else ():
-        metadata = pq.read_metadata(paths.join(store.root, file.path))
-        doubtful = {top for name, top in required.items() for at in range(metadata.num_columns) if f".{metadata.schema.column(at).path}.".startswith(f"{name}.") and _may_hold_null(metadata, at)}
+        place = paths.join(store.root, file.path)
+        metadata = pq.read_metadata(place)
+        leaves = [(f".{metadata.schema.column(at).path}.", at) for at in range(metadata.num_columns)]
+        doubtful = {top for start, top in required for leaf, at in leaves if leaf.startswith(start) and _may_hold_null(metadata, at)}
         if doubtful:
-            check_rows(pq.read_table(paths.join(store.root, file.path), columns=sorted(doubtful), partitioning=None), snapshot, store.root)
+            check_rows(pq.read_table(place, columns=sorted(doubtful), partitioning=None), snapshot, store.root)
+
+
+def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[str, ...]]:
+    """Where in a column something may not be null: a field of structs, or an array or map with all that is in it."""
+    if isinstance(type_, StructType):
+        for f in type_.fields:
+            if f.nullable:
+                yield from _demanding_paths((*path, f.name), f.type)
+            else:
+                yield (*path, f.name)
+    elif demands(type_):
+        yield path
 
 
 def _may_hold_null(metadata: pq.FileMetaData, column: int) -> bool:

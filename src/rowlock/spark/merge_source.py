@@ -7,6 +7,7 @@ folder, which other engines and vacuum leave alone, until the statement is over.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +76,7 @@ class Source:
         if self.folder:
             for meta in list(plane.store.list(self.folder, recursive=True)):
                 plane.store.delete(meta.key)
+            shutil.rmtree(paths.join(plane.store.root, self.folder), ignore_errors=True)  # Hadoop's checksums, which are no objects, and the folder
 
 
 def pin(plane: Plane, source: DataFrame, bridge: Catalyst) -> Source:

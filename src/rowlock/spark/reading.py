@@ -5,25 +5,27 @@ from __future__ import annotations
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.spark.blocks import DriverRows, FileRows, logical
-from rowlock.spark.catalyst import nullable
+from rowlock.spark.catalyst import bare
 from rowlock.spark.plane import Plane
 from rowlock.spark.scan import local_frame, quote, table_schema
 from rowlock.transaction.effects import Effects
 
 
 def read_frame(plane: Plane, snapshot: Snapshot, staged: Effects | None = None) -> DataFrame:
-    """The live rows of a snapshot under its logical columns, with their comments; with `staged`, as these effects leave them."""
+    """The live rows of a snapshot under its logical columns, with their comments and as nullable as the table says; with `staged`, as these effects leave them."""
     dead: dict[str, BitMap64] = dict(staged.tombstones) if staged else {}
     files = sorted(snapshot.files.adds(), key=lambda f: f.path)
     frames: list[DataFrame] = []
+    schema = StructType([StructField(f.name, bare(f.dataType), f.nullable) for f in table_schema(snapshot).fields])
     for block in staged.blocks if staged else ():
         if isinstance(block.payload, DriverRows):
             table = logical(block.payload.table, snapshot)
-            frames.append(local_frame(plane.scanner.spark, table, nullable(table_schema(snapshot))))
+            frames.append(local_frame(plane.scanner.spark, table, schema))
         elif isinstance(block.payload, FileRows):
             files += block.payload.files
             dead |= block.payload.dead
@@ -33,7 +35,7 @@ def read_frame(plane: Plane, snapshot: Snapshot, staged: Effects | None = None) 
         before = plane.vectors.of(file)
         return before | ours if ours else before
 
-    frame = plane.scanner.frame(snapshot, files, vector_of)
+    frame = plane.scanner.frame(snapshot, files, vector_of, strict=True)
     for more in frames:
         frame = frame.unionAll(more)
     told = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}

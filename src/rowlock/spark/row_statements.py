@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rowlock.conflict.delta import Slice
+from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol import skipping as ir
@@ -53,6 +54,7 @@ class RowPlan:
 
 def update_statement(plane: Plane, snapshot: Snapshot, condition: Expression | None, assignments: Mapping[Any, Expression], alias: str | None) -> Statement:
     """Raises Spark's AnalysisException, SchemaMismatch, StatementRefused; reads nothing."""
+    _refuse_on_append_only(snapshot)
     session, target = plane.session(), plane.target(snapshot)
     resolver = Resolver(plane.spark, plane.probe(target, alias, session), "UPDATE", plane.store.root)
 
@@ -72,10 +74,17 @@ def update_statement(plane: Plane, snapshot: Snapshot, condition: Expression | N
 
 def delete_statement(plane: Plane, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
     """Raises Spark's AnalysisException, StatementRefused; reads nothing."""
+    _refuse_on_append_only(snapshot)
     session, target = plane.session(), plane.target(snapshot)
     resolver = Resolver(plane.spark, plane.probe(target, alias, session), "DELETE", plane.store.root)
     frame = resolver.selected([target.columns[PATH], target.columns[POSITION]], condition)
     return _statement("delete", plane, target, resolver.fixed(frame, condition), session, condition)
+
+
+def _refuse_on_append_only(snapshot: Snapshot) -> None:
+    """Before anything is read or written, and whether or not a row would go, as delta-spark does (a MERGE is judged by what it did, at its commit)."""
+    if snapshot.properties.append_only:
+        raise StatementRefused("The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=snapshot.table)
 
 
 def _statement(kind: Any, plane: Plane, target: Target, resolved: Resolved, session: JavaObject, condition: Expression | None, **more: Any) -> Statement:

@@ -27,7 +27,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.features import column_mapping_mode
-from rowlock.spark.catalyst import catalyst, nullable, nullable_type
+from rowlock.spark.catalyst import bare, catalyst, nullable
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"
 ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
@@ -35,6 +35,8 @@ ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, Lon
 VERSION_OPTION = "rowlockversion"
 """An option of a scan that says which version of the table it reads."""
 
+_ADDRESS = (PATH, POSITION)
+_KEY, _WORDS, _FILE, _VALUE = "__rowlock_key", "__rowlock_words", "__rowlock_file", "__rowlock_value"
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _TASK = "__rowlock_task"
 _BUCKET_BITS = 15
@@ -63,16 +65,16 @@ def _physical_field(f: StructField, mode: str) -> StructField:
     metadata = {"parquet.field.id": f.metadata["delta.columnMapping.id"]} if mode == "id" and "delta.columnMapping.id" in f.metadata else {}
     if _CHAR in f.metadata:  # Spark pads such columns when it reads them
         metadata[_CHAR] = f.metadata[_CHAR]
-    return StructField(name, _physical_type(f.dataType, mode), True, metadata)
+    return StructField(name, _physical_type(f.dataType, mode), f.nullable, metadata)
 
 
 def _physical_type(t: DataType, mode: str) -> DataType:
     if isinstance(t, StructType):
         return physical_schema(t, mode)
     if isinstance(t, ArrayType):
-        return ArrayType(_physical_type(t.elementType, mode), True)
+        return ArrayType(_physical_type(t.elementType, mode), t.containsNull)
     if isinstance(t, MapType):
-        return MapType(_physical_type(t.keyType, mode), _physical_type(t.valueType, mode), True)
+        return MapType(_physical_type(t.keyType, mode), _physical_type(t.valueType, mode), t.valueContainsNull)
     return t
 
 
@@ -87,31 +89,26 @@ class Scanner:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark, self.root = spark, root
 
-    def frame(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, *, address: bool = False) -> DataFrame:
+    def frame(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, *, address: bool = False, strict: bool = False) -> DataFrame:
         """The rows of `files` under the table's logical columns, plus PATH and POSITION with `address`.
 
-        With `vector_of` the rows that it marks are left out; None gives the physical rows.
+        With `vector_of` the rows that it marks are left out; None gives the physical rows.  With `strict`
+        columns are as nullable as the table says, which Spark's optimizer then trusts; else all are.
         """
-        schema = table_schema(snapshot)
-        _refuse_reserved(schema, self.root)
+        own = table_schema(snapshot)
+        _refuse_reserved(own, self.root)
+        schema = own if strict else nullable(own, metadata=True)
         if not files:
-            empty = StructType([*nullable(schema).fields, *(ADDRESS.fields if address else [])])
-            return self.spark.createDataFrame([], empty)
-        parts = [(marked, frame) for marked, frame in self._parts(snapshot, schema, files, vector_of, address)]
-        frames = [frame for marked, frame in parts if not marked]
-        if hurt := [frame for marked, frame in parts if marked]:  # one join for all of them: each broadcast has its price
-            assert vector_of is not None
-            living = without_dead(_union(hurt), self._buckets({self.uri(f): dead for f in files if (dead := vector_of(f))}))
-            frames.append(_held_above(living) if address else living.drop(PATH, POSITION))
-        return _union(frames)
-
-    def _parts(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], vector_of: VectorOf | None, address: bool) -> list[tuple[bool, DataFrame]]:
-        """(whether dead rows are in it, the physical rows) for groups of files; with their addresses where dead rows are or `address` asks."""
+            return self.spark.createDataFrame([], StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *(ADDRESS.fields if address else [])]))
         groups = self._groups(snapshot, files, vector_of)
+        hurt = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
+        dead = self._buckets(hurt) if hurt else None  # one for all groups, so that Spark broadcasts it once
         if len(groups) <= _MAX_GROUPS:
-            return [(marked, self._group_frame(snapshot, schema, g, dict(values), address or marked)) for (values, marked), g in groups.items()]
-        sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))
-        return [(side, self._joined_frame(snapshot, schema, g, address or side)) for side, g in sides if g]
+            frames = [self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address) for (values, marked), g in groups.items()]
+        else:
+            sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))
+            frames = [self._joined_frame(snapshot, schema, g, dead if side else None, address) for side, g in sides if g]
+        return functools.reduce(DataFrame.unionAll, frames)
 
     def _groups(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None) -> dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]]:
         groups: dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]] = {}
@@ -129,40 +126,35 @@ class Scanner:
         return read_parquet(self.spark, physical_schema(data, mode), names, snapshot.version)
 
     def _group_frame(
-        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], address: bool
+        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], dead: DataFrame | None, address: bool
     ) -> DataFrame:
         raw = self._read(snapshot, schema, files)
-        columns = [self._column(snapshot, f, raw, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
-        return self._finish(raw, columns, address)
+        if address or dead is not None:
+            raw = _located(raw, dead)
+        columns = [self._column(snapshot, f, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
+        return raw.select(*columns, *(_ADDRESS if address else ()))
 
-    def _joined_frame(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], address: bool) -> DataFrame:
+    def _joined_frame(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], dead: DataFrame | None, address: bool) -> DataFrame:
         """For many partitions: the values come from a broadcast table of paths."""
-        raw = self._read(snapshot, schema, files)
+        raw = _located(self._read(snapshot, schema, files), dead)
         names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
-        rows = pa.table({"__p": [self.uri(f) for f in files], **{f"__v{n}": pa.array([f.partition_values.get(c) or None for f in files], pa.string()) for n, c in enumerate(names)}})
-        values = self.spark.createDataFrame(rows)
-        joined = raw.withColumn("__m", raw.metadataColumn("_metadata")).join(F.broadcast(values), F.col("__m.file_path") == F.col("__p"))
-        columns = [self._column(snapshot, f, raw, lambda name: F.col(f"__v{names.index(name)}")) for f in schema.fields]
-        return self._finish(joined, columns, address, meta=F.col("__m"))
+        rows = pa.table({_FILE: [self.uri(f) for f in files], **{f"{_VALUE}{n}": pa.array([f.partition_values.get(c) or None for f in files], pa.string()) for n, c in enumerate(names)}})
+        joined = raw.join(F.broadcast(self.spark.createDataFrame(rows)), F.col(PATH) == F.col(_FILE))
+        columns = [self._column(snapshot, f, lambda name: F.col(f"{_VALUE}{names.index(name)}")) for f in schema.fields]
+        return joined.select(*columns, *(_ADDRESS if address else ()))
 
-    def _column(self, snapshot: Snapshot, f: StructField, raw: DataFrame, value_of: Callable[[str], Column]) -> Column:
+    def _column(self, snapshot: Snapshot, f: StructField, value_of: Callable[[str], Column]) -> Column:
         mode = column_mapping_mode(snapshot.metadata.configuration)
         if f.name in snapshot.metadata.partition_columns:
-            return value_of(_partition_key(snapshot, f.name)).cast(f.dataType).alias(f.name)
+            value = value_of(_partition_key(snapshot, f.name)).cast(f.dataType)
+            return (value if f.nullable else catalyst(self.spark).known_not_null(value)).alias(f.name)
         physical = _physical_field(f, mode)
-        column = F.col(quote(physical.name))
-        logical = nullable_type(f.dataType)
+        column, logical = F.col(quote(physical.name)), bare(f.dataType)
         return (column if physical.dataType == logical or mode == "none" else column.cast(logical)).alias(f.name)
-
-    def _finish(self, raw: DataFrame, columns: Sequence[Column], address: bool, meta: Column | None = None) -> DataFrame:
-        if not address:
-            return raw.select(*columns)
-        meta = raw.metadataColumn("_metadata") if meta is None else meta
-        return raw.select(*columns, meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
 
     def _buckets(self, vectors: Mapping[str, BitMap64]) -> DataFrame:
         table = bucket_table(vectors)
-        schema = StructType([StructField("__k", LongType()), StructField("__w", ArrayType(LongType()))])
+        schema = StructType([StructField(_KEY, LongType()), StructField(_WORDS, ArrayType(LongType()))])
         jdf = local_frame(self.spark, table, schema)
         return F.broadcast(jdf)
 
@@ -172,13 +164,15 @@ class Scanner:
 
 
 def read_parquet(spark: SparkSession, schema: StructType, names: Sequence[str], version: int | None = None) -> DataFrame:
-    """The rows of exactly these files, whatever characters are in their names."""
+    """The rows of exactly these files, whatever characters are in their names; columns as nullable as `schema` says."""
     reader = spark.read.schema(schema)
     if version is not None:
         reader = reader.option(VERSION_OPTION, str(version))
     if any(_GLOB.search(n) for n in names):  # with __globPaths__ off each of them would give all files again
-        return reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names))
-    return reader.option("__globPaths__", "false").parquet(*names)
+        frame = reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names))
+    else:
+        frame = reader.option("__globPaths__", "false").parquet(*names)
+    return frame if schema == nullable(schema, metadata=True) else catalyst(spark).with_schema(frame, schema, spark)
 
 
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
@@ -186,11 +180,21 @@ def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> Dat
     return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)
 
 
+def _located(raw: DataFrame, dead: DataFrame | None) -> DataFrame:
+    """The files' own columns with PATH and POSITION, without the rows that `dead` (of `bucket_table`) marks.
+
+    Partition values are put above, so that conditions on them choose whole files all the same.
+    """
+    meta = raw.metadataColumn("_metadata")
+    out = raw.select("*", meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
+    return out if dead is None else _held_above(without_dead(out, dead))
+
+
 def without_dead(frame: DataFrame, buckets: DataFrame) -> DataFrame:
     """The rows of an addressed frame whose bit is not set in `buckets`."""
     key = F.expr(f"shiftleft(xxhash64({PATH}), {_KEY_SHIFT}) | shiftright({POSITION}, {_BUCKET_BITS})")
-    bit = F.expr(f"getbit(__w[cast(shiftright({POSITION}, 6) & 511 as int)], cast({POSITION} & 63 as int)) = 1")
-    return frame.join(buckets, (key == F.col("__k")) & bit, "left_anti")
+    bit = F.expr(f"getbit({_WORDS}[cast(shiftright({POSITION}, 6) & 511 as int)], cast({POSITION} & 63 as int)) = 1")
+    return frame.join(buckets, (key == F.col(_KEY)) & bit, "left_anti")
 
 
 def _held_above(living: DataFrame) -> DataFrame:
@@ -218,17 +222,13 @@ def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
             keys.append(prefix | int(buckets[start]))
     flat = np.concatenate(words) if words else np.empty(0, np.int64)
     offsets = np.arange(0, len(flat) + 1, 512, dtype=np.int32)
-    return pa.table({"__k": pa.array(keys, pa.int64()), "__w": pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, pa.int64()))})
+    return pa.table({_KEY: pa.array(keys, pa.int64()), _WORDS: pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, pa.int64()))})
 
 
 def _prefix(uri: str) -> int:
     """The high bits of a file's keys, as `shiftleft(xxhash64(uri), _KEY_SHIFT)` gives them in Spark (a signed 64-bit number; Spark's seed is 42)."""
     high = (xxhash.xxh64_intdigest(uri.encode(), seed=42) << _KEY_SHIFT) & (2**64 - 1)
     return high - 2**64 if high >= 2**63 else high
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    return functools.reduce(DataFrame.unionAll, frames)
 
 
 class UriCache:

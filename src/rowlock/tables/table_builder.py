@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from rowlock.exceptions import InvalidInput, TableExists, TableNotFound, UnsupportedFeature, WrongType
-from rowlock.protocol.schema import parse_schema
+from rowlock.protocol.schema import check_enforceable, parse_schema
 from rowlock.spark.types import DataType, SparkSession, StructField, StructType
 from rowlock.spark.typing import parse_type
 from rowlock.tables import arguments
@@ -113,6 +113,7 @@ class DeltaTableBuilder:
             return self._face(handle)
         if not self._fields:
             raise InvalidInput("A table needs columns: addColumn('id', 'BIGINT') or addColumns(df.schema)", table=handle.path)
+        check_enforceable(parse_schema(StructType(self._fields).json(), handle.path), handle.path)
         self._write(handle, there)
         return self._face(handle)
 
