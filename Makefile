@@ -11,7 +11,7 @@ ARGS   ?=
 FILE   ?= ../shared/corpus/conflict_cases.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash conflict-cases clean
+.PHONY: help demo flights test quick check bench crash conflict-cases matrix mutants clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -42,6 +42,12 @@ crash: $(VENV)/.test  ## kills a writer 50 times at random points and checks the
 
 conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (FILE=path of a file of that form)
 	$(PYTHON) tests/tools/conflict_cases.py $(FILE)
+
+matrix: $(VENV)/.test  ## writes docs/conflict-matrix.md from docs/matrix.toml
+	$(PYTHON) tests/tools/conflict_matrix.py
+
+mutants: $(VENV)/.test  ## takes each named check out of a copy of the source; its tests must fail (ARGS="stale_base")
+	$(PYTHON) tests/tools/mutants.py $(ARGS)
 
 clean:  ## removes the environment and all caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse dist build

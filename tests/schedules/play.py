@@ -160,9 +160,13 @@ class Play:
 
     def _compare(self) -> None:
         """The final rows against the statements run one after another in the order of the log."""
+        assert bag(self._world.rows()) == bag(self.serial(range(1, max(self._done) + 1)))
+
+    def serial(self, versions: Iterable[int]) -> list[dict[str, Any]]:
+        """The rows after the actions of these commits, one after another."""
         table = SerialTable(self._schedule.names, self._schedule.not_null)
         states = [list(table.rows)]
-        for version in range(1, max(self._done) + 1):
+        for version in versions:
             match self._done[version]:
                 case SetProperty() | AddFeature():
                     pass
@@ -174,7 +178,7 @@ class Play:
                 case script:
                     table.run(script)
             states.append(list(table.rows))
-        assert bag(self._world.rows()) == bag(table.rows)
+        return table.rows
 
 
 def with_column(metadata: Metadata, column: AddColumn) -> Metadata:

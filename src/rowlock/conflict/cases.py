@@ -206,7 +206,7 @@ def scene_of(case: Case) -> Scene:
         elif isinstance(action, RemoveFile):
             live.pop(action.path, None)
     reads = case.get("txn_reads") or []
-    filters = [None if "wholeTable" in r else read_filter(r["filter"], schema, columns) for r in reads if r.get("wholeTable") or "filter" in r]
+    filters = [None if r.get("wholeTable") else read_filter(r["filter"], schema, columns) for r in reads if r.get("wholeTable") or "filter" in r]
     return Scene(
         protocol=next((a for a in reversed(setup) if isinstance(a, Protocol)), CURRENT_PROTOCOL),
         metadata=metadata,
@@ -215,7 +215,7 @@ def scene_of(case: Case) -> Scene:
         winners=tuple(_winners(case)),
         ours=_commit(0, [a for n, raw in enumerate(case.get("ours") or []) for a in _actions(raw, f"ours {n}")], None),
         filters=tuple(filters),
-        read_files=frozenset(path for r in reads for path in r.get("files", ())),
+        read_files=frozenset(path for r in reads for path in ([r["files"]] if isinstance(r.get("files"), str) else r.get("files", ()))),
         read_ids=frozenset(r["txnVersion"] for r in reads if "txnVersion" in r),
         isolation=_isolation(case.get("isolation") or "", metadata),
     )

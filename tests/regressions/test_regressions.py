@@ -1,0 +1,44 @@
+"""The list of named regressions is whole: each has its tests and edits that still fit, or a reason."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tools import mutants
+
+REGRESSIONS = mutants.read_regressions()
+
+
+def test_all_are_named() -> None:
+    assert [r["number"] for r in REGRESSIONS.values()] == list(range(1, 15))
+    tests = {n.name for n in ast.parse(mutants.TEST_FILE.read_text()).body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")}
+    assert tests == {t for r in REGRESSIONS.values() for t in r.get("tests", ())}
+    assert all(("why" in r) != ("tests" in r and "edits" in r) for r in REGRESSIONS.values())
+
+
+@pytest.mark.parametrize("name", [n for n, r in REGRESSIONS.items() if "edits" in r])
+def test_edits_fit_the_source(name: str, tmp_path: Path) -> None:
+    """A check that was moved or worded anew takes its edit along; what comes out is still Python."""
+    package = tmp_path / "rowlock"
+    shutil.copytree(mutants.ROOT / "src" / "rowlock", package)
+    mutants.edit(package, REGRESSIONS[name]["edits"])
+    for e in REGRESSIONS[name]["edits"]:
+        ast.parse((package / e["file"]).read_text())
+
+
+def test_an_edit_that_does_not_fit_is_loud(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
+    for file, old in (("a.py", "y"), ("a.py", "x = 1"), ("b.py", "x")):
+        with pytest.raises(mutants.CannotEdit, match=file):
+            mutants.edit(tmp_path, [{"file": file, "old": old, "new": "z"}])
+
+
+def test_a_mutant_that_survives_is_told() -> None:
+    harmless = {"edits": [{"file": "transaction/commit.py", "old": "_SETTLE_TRIES = 8", "new": "_SETTLE_TRIES = 9"}], "tests": ["test_dropped_payload"]}
+    assert mutants.verdict(harmless) == ("SURVIVED", "test_dropped_payload passes without the check")
+    broken = {**harmless, "edits": [{**harmless["edits"][0], "new": "_SETTLE_TRIES ="}]}
+    assert mutants.verdict(broken)[0] == "BROKEN"
