@@ -28,7 +28,7 @@ from rowlock.spark import row_statements
 from rowlock.spark.blocks import driver_block, file_block
 from rowlock.spark.catalyst import nullable_type, to_arrow
 from rowlock.spark.constraints import check_not_null, check_rows
-from rowlock.spark.lineage import version_read
+from rowlock.spark.lineage import versions_read
 from rowlock.spark.passage import Group, enter
 from rowlock.spark.plane import SMALL_ROWS, Plane
 from rowlock.spark.scan import table_schema
@@ -143,11 +143,12 @@ def append_statement(plane: Plane, snapshot: Snapshot, frame: DataFrame, must_me
 
     `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall.
     """
-    read = version_read(plane, frame, snapshot.version)
+    read = versions_read(plane, frame, snapshot.version)
     blocks = append_blocks(plane, snapshot, conform(frame, table_schema(snapshot), plane.store.root))
+    read += versions_read(plane, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(plane, must_meet, blocks, snapshot)):
         raise ConstraintViolated(f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it", table=plane.store.root)
-    return Statement("append", blocks, source_version=read)
+    return Statement("append", blocks, source_versions=read)
 
 
 def met(plane: Plane, delete: Statement, blocks: Sequence[RowBlock], snapshot: Snapshot) -> int:

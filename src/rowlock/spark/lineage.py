@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from py4j.java_gateway import is_instance_of
 from pyspark.sql import DataFrame
 
 from rowlock.spark.catalyst import JavaObject, class_name
@@ -12,21 +13,26 @@ from rowlock.spark.plane import Plane
 from rowlock.spark.scan import VERSION_OPTION, spark_uri
 
 
-def version_read(plane: Plane, frame: DataFrame, newest: int) -> int | None:
-    """The oldest version of the plane's table that a frame's rows come from; None where they come from elsewhere.
+def versions_read(plane: Plane, frame: DataFrame, newest: int) -> tuple[int, ...]:
+    """The versions of the plane's table that a frame's rows come from; empty where they come from elsewhere.
 
-    `newest` stands for the version of a scan of the table's files that does not say which one it reads.
+    `newest` stands for the version of a scan of the table's files that does not say which one it reads.  delta-spark's
+    frames read the version that is the newest when they run: ask before and after.
     """
     root = spark_uri(plane.spark, plane.store.root).rstrip("/")
-    versions = [_version(relation, newest) for relation in _relations(plane, frame._jdf.queryExecution().analyzed()) if _is_below(relation, root)]
-    return min(versions, default=None)
+    return tuple(sorted({_version(relation, newest) for relation in _relations(plane, frame._jdf.queryExecution().analyzed()) if _is_below(relation, root)}))
 
 
 def _relations(plane: Plane, plan: JavaObject) -> Iterator[JavaObject]:
     for part in [plan, *plane.bridge.list(plan.subqueriesAll())]:
         for leaf in plane.bridge.list(part.collectLeaves()):
-            if class_name(leaf) == "LogicalRelation" and class_name(leaf.relation()) == "HadoopFsRelation":
+            if class_name(leaf) == "LogicalRelation" and _is_of_files(plane, leaf.relation()):
                 yield leaf.relation()
+
+
+def _is_of_files(plane: Plane, relation: JavaObject) -> bool:
+    """Whether it is a HadoopFsRelation, or a nameless kind of one, as delta-spark's is."""
+    return bool(is_instance_of(plane.spark.sparkContext._gateway, relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation"))
 
 
 def _is_below(relation: JavaObject, root: str) -> bool:

@@ -23,7 +23,7 @@ from rowlock.protocol import skipping as ir
 from rowlock.spark.analysis import Expression, Relation, Resolved, Resolver, Target, analyzed, as_column, assigned_columns, at_one_time, outcome_frame
 from rowlock.spark.blocks import SOURCE_ROW
 from rowlock.spark.catalyst import Catalyst, JavaObject, class_name
-from rowlock.spark.lineage import version_read
+from rowlock.spark.lineage import versions_read
 from rowlock.spark.merge_source import Source, pin
 from rowlock.spark.plane import Plane
 from rowlock.spark.predicates import key_columns, skipping_predicate
@@ -100,8 +100,9 @@ def merge_statement(plane: Plane, snapshot: Snapshot, source: DataFrame, on: Exp
     left, right = bridge.list(join.left().output()), bridge.list(join.right().output())
     condition = join.condition().get()
     resolver.check(condition)
-    read = version_read(plane, source, snapshot.version)
-    pinned = held if held is not None and read is None else pin(plane, source, bridge)
+    read = versions_read(plane, source, snapshot.version)
+    pinned = held if held is not None and not read else pin(plane, source, bridge)
+    read += versions_read(plane, source, snapshot.version) if read else ()
     target = Relation.of(bridge, left, probe.schema)
     rest = iter(plans[1:])
     alone = target_resolver.resolved(next(rest)) if clauses.not_matched_by_source else None
@@ -122,7 +123,7 @@ def merge_statement(plane: Plane, snapshot: Snapshot, source: DataFrame, on: Exp
         keys=key_columns(condition, left, right),
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
-    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_version=read)
+    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read)
 
 
 def _positional(fields: Sequence[StructField]) -> StructType:

@@ -26,7 +26,7 @@ class Statement:
     only      for move: the paths whose rows are moved, in groups (one group is one output)
     sets      columns that the statement assigns, as far as the engine says
     parameters  the statement in words, for operationParameters and messages
-    source_version  where its rows from outside were read from this very table: the oldest version that they were read at
+    source_versions  where its rows from outside were read from this very table: the versions that they were read at
     """
 
     kind: StatementKind
@@ -34,7 +34,7 @@ class Statement:
     reads: Predicate | None = None
     only: tuple[tuple[str, ...], ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
-    source_version: int | None = None
+    source_versions: tuple[int, ...] = ()
     sets: tuple[str, ...] = ()
 
     @property

@@ -132,8 +132,8 @@ class Transaction:
         if self.done:
             raise InvalidInput("The transaction is over; begin another", table=self.table.path)
         for statement in statements:
-            if statement.source_version is not None:
-                self.note_read(statement.source_version)
+            for version in statement.source_versions:
+                self.note_read(version)
         first, program = len(self.program), [*self.program, *statements]
         slices = [left for s in self._all_candidates([s for s in statements if s.touches]) if (left := self._untouched(s)) is not None]
         with self.watch.time("stage"):
