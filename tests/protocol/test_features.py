@@ -23,6 +23,8 @@ def features(*names: str, reader: tuple[str, ...] = ()) -> Protocol:
 WRITABLE = [
     (Protocol(1, 2), metadata()),
     (Protocol(1, 6), metadata()),
+    (Protocol(1, 3), metadata(constraints__positive="a > 0")),
+    (Protocol(1, 2), metadata('{"delta.invariants":"{\\"expression\\":{\\"expression\\":\\"a > 0\\"}}"}')),
     (Protocol(2, 5), metadata()),
     (features("invariants", "appendOnly", reader=("deletionVectors",)), metadata(nullable="false")),
     (features("clustering", "domainMetadata"), metadata()),
@@ -32,7 +34,6 @@ WRITABLE = [
     (features(reader=("vacuumProtocolCheck",)), metadata()),
 ]
 ONLY_READABLE = [
-    ("checkConstraints", Protocol(1, 3), metadata(constraints__positive="a > 0")),
     ("changeDataFeed", Protocol(1, 4), metadata(enableChangeDataFeed="true")),
     ("generatedColumns", Protocol(1, 4), metadata('{"delta.generationExpression":"1"}')),
     ("identityColumns", Protocol(1, 6), metadata('{"delta.identity.start":1}')),
