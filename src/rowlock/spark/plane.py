@@ -229,7 +229,8 @@ class Plane:
             if columns is None:
                 rest.append(piece)
                 continue
-            mask = np.asarray(pc.fill_null(mask_of(columns), False).to_numpy(), dtype=np.bool_)
+            found_here = mask_of(columns)
+            mask = found_here if isinstance(found_here, np.ndarray) else np.asarray(pc.fill_null(found_here, False).to_numpy(), dtype=np.bool_)
             positions = np.flatnonzero(mask).astype(np.int64)
             positions = positions[_inside(piece, positions)]
             room -= len(positions)

@@ -18,20 +18,30 @@ from rowlock.protocol import skipping as ir
 from rowlock.spark.catalyst import Catalyst, JavaObject
 
 _COMPARISONS: dict[str, ir.Operator] = {"EqualTo": "=", "EqualNullSafe": "<=>", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
-_MIRROR: dict[ir.Operator, ir.Operator] = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_INTEGERS = {"byte", "short", "integer", "long"}
+MIRROR = {"EqualTo": "EqualTo", "EqualNullSafe": "EqualNullSafe", "LessThan": "GreaterThan", "LessThanOrEqual": "GreaterThanOrEqual", "GreaterThan": "LessThan", "GreaterThanOrEqual": "LessThanOrEqual"}
+"""The comparison that means the same with its sides exchanged."""
+INTEGERS = {"byte", "short", "integer", "long"}
 
 
 def skipping_predicate(bridge: Catalyst, condition: JavaObject | None, columns: Mapping[int, str]) -> ir.Predicate | None:
     """The predicate of a condition; `columns` maps attribute ids to the table's column names.  None keeps every file."""
     if condition is None:
         return None
+    predicate = _convert(tree_of(bridge, condition), columns)
+    return None if isinstance(predicate, ir.Unknown) else predicate
+
+
+def tree_of(bridge: Catalyst, condition: JavaObject) -> Node:
+    """A condition as Catalyst's optimizer simplifies it: constants folded, casts of columns undone where they can be."""
     relation = bridge.filter_node(condition, bridge.one_row())
     folded = bridge.unwrap_casts.apply(bridge.constant_folding.apply(relation))
-    nodes = orjson.loads(folded.condition().toJSON())
-    tree, _ = _tree(nodes, 0)
-    predicate = _convert(tree, columns)
-    return None if isinstance(predicate, ir.Unknown) else predicate
+    tree, _ = _tree(orjson.loads(folded.condition().toJSON()), 0)
+    return tree
+
+
+def column_name(node: Node, columns: Mapping[int, str]) -> str | None:
+    """The table's column that an attribute is."""
+    return columns.get(int(node.fields["exprId"]["id"]))
 
 
 def attribute_ids(attributes: Sequence[JavaObject], names: Sequence[str]) -> dict[int, str]:
@@ -39,21 +49,23 @@ def attribute_ids(attributes: Sequence[JavaObject], names: Sequence[str]) -> dic
     return {int(a.exprId().id()): n for a, n in zip(attributes, names, strict=False)}
 
 
-class _Node:
-    def __init__(self, fields: dict[str, Any], children: list[_Node]) -> None:
+class Node:
+    """An expression out of Catalyst's JSON."""
+
+    def __init__(self, fields: dict[str, Any], children: list[Node]) -> None:
         self.fields, self.children = fields, children
         self.name = fields["class"].rsplit(".", 1)[-1]
 
 
-def _tree(nodes: list[dict[str, Any]], at: int) -> tuple[_Node, int]:
+def _tree(nodes: list[dict[str, Any]], at: int) -> tuple[Node, int]:
     fields, children, at = nodes[at], [], at + 1
     for _ in range(fields["num-children"]):
         child, at = _tree(nodes, at)
         children.append(child)
-    return _Node(fields, children), at
+    return Node(fields, children), at
 
 
-def _convert(node: _Node, columns: Mapping[int, str]) -> ir.Predicate:
+def _convert(node: Node, columns: Mapping[int, str]) -> ir.Predicate:
     kids = node.children
     if node.name == "And":
         return ir.And((_convert(kids[0], columns), _convert(kids[1], columns)))
@@ -65,32 +77,32 @@ def _convert(node: _Node, columns: Mapping[int, str]) -> ir.Predicate:
         column = _column(kids[0], columns)
         return ir.Unknown() if column is None else ir.IsNull(column) if node.name == "IsNull" else ir.IsNotNull(column)
     if node.name in _COMPARISONS:
-        return _comparison(_COMPARISONS[node.name], kids[0], kids[1], columns)
+        return _comparison(node.name, kids[0], kids[1], columns)
     if node.name == "In":
         return _in(kids, columns)
     if node.name == "StartsWith":
-        column, value = _column(kids[0], columns), _value(kids[1])
+        column, value = _column(kids[0], columns), literal(kids[1])
         return ir.StartsWith(column, value) if column is not None and isinstance(value, str) else ir.Unknown()
     return ir.Unknown()
 
 
-def _comparison(op: ir.Operator, left: _Node, right: _Node, columns: Mapping[int, str]) -> ir.Predicate:
-    column, value = _column(left, columns), _value(right)
+def _comparison(name: str, left: Node, right: Node, columns: Mapping[int, str]) -> ir.Predicate:
+    column, value = _column(left, columns), literal(right)
     if column is None:
-        column, value, op = _column(right, columns), _value(left), _MIRROR[op]
+        column, value, name = _column(right, columns), literal(left), MIRROR[name]
     if column is None or value is None:
         return ir.Unknown()
-    return ir.Compare(op, column, value)
+    return ir.Compare(_COMPARISONS[name], column, value)
 
 
-def _in(kids: list[_Node], columns: Mapping[int, str]) -> ir.Predicate:
-    column, values = _column(kids[0], columns), [_value(k) for k in kids[1:]]
+def _in(kids: list[Node], columns: Mapping[int, str]) -> ir.Predicate:
+    column, values = _column(kids[0], columns), [literal(k) for k in kids[1:]]
     if column is None or any(v is None for v in values):
         return ir.Unknown()
     return ir.In(column, tuple(values))
 
 
-def _column(node: _Node, columns: Mapping[int, str]) -> tuple[str, ...] | None:
+def _column(node: Node, columns: Mapping[int, str]) -> tuple[str, ...] | None:
     if node.name == "AttributeReference":
         name = columns.get(int(node.fields["exprId"]["id"]))
         collated = isinstance(node.fields.get("dataType"), str) and node.fields["dataType"].startswith("string collate")
@@ -101,14 +113,14 @@ def _column(node: _Node, columns: Mapping[int, str]) -> tuple[str, ...] | None:
     return None
 
 
-def _value(node: _Node) -> Any:
+def literal(node: Node) -> Any:
     """A literal as a Python value; None for what is not a literal, is null, or cannot be taken over for certain."""
     if node.name != "Literal" or node.fields.get("value") is None:
         return None
     kind, text = node.fields["dataType"], node.fields["value"]
     if not isinstance(kind, str):
         return None
-    if kind in _INTEGERS:
+    if kind in INTEGERS:
         return int(text)
     if kind in ("double", "float"):
         number = float(text)
@@ -131,7 +143,7 @@ def _date(text: str) -> datetime.date | None:
         return None
 
 
-_KEY_TYPES = _INTEGERS | {"string", "date", "boolean", "timestamp"}
+_KEY_TYPES = INTEGERS | {"string", "date", "boolean", "timestamp"}
 
 
 def key_columns(condition: JavaObject, left: list[JavaObject], right: list[JavaObject]) -> tuple[tuple[int, int], ...]:
@@ -154,15 +166,15 @@ def key_columns(condition: JavaObject, left: list[JavaObject], right: list[JavaO
     return tuple(out)
 
 
-def _conjuncts(node: _Node) -> list[_Node]:
+def _conjuncts(node: Node) -> list[Node]:
     return [c for kid in node.children for c in _conjuncts(kid)] if node.name == "And" else [node]
 
 
-def _key(node: _Node) -> tuple[int, str] | None:
+def _key(node: Node) -> tuple[int, str] | None:
     """(attribute id, kind) of a side of an equality that is a column, or an integer column made wider."""
-    if node.name == "Cast" and node.children[0].name == "AttributeReference" and node.fields.get("dataType") in _INTEGERS and node.children[0].fields.get("dataType") in _INTEGERS:
+    if node.name == "Cast" and node.children[0].name == "AttributeReference" and node.fields.get("dataType") in INTEGERS and node.children[0].fields.get("dataType") in INTEGERS:
         node = node.children[0]
     if node.name != "AttributeReference" or node.fields.get("dataType") not in _KEY_TYPES:
         return None
     kind = node.fields["dataType"]
-    return int(node.fields["exprId"]["id"]), "integer" if kind in _INTEGERS else str(kind)
+    return int(node.fields["exprId"]["id"]), "integer" if kind in INTEGERS else str(kind)

@@ -25,6 +25,7 @@ from rowlock.spark.catalyst import JavaObject
 from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.plane import Addressed, Found, Plane, TooMany, bitmaps
 from rowlock.spark.predicates import skipping_predicate
+from rowlock.spark.row_masks import RowMask, row_mask
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.spark.writer import write_native
 from rowlock.transaction.effects import RowBlock
@@ -33,6 +34,10 @@ from rowlock.transaction.statements import Statement
 __all__ = ["SOURCE_ROW", "RowPlan", "delete_statement", "run", "update_statement"]
 
 
+MASKED_BYTES = 128 * 1024 * 1024
+"""Files of at most so many bytes are looked through on the driver for the rows that may meet a condition."""
+MASKED_ROWS = 60_000
+"""Rows found so that are evaluated on the driver; evaluating more takes longer than a scan."""
 _POINT_TYPES = {"long", "integer", "short", "byte", "string", "date"}
 
 
@@ -48,6 +53,7 @@ class RowPlan:
     session: JavaObject
     everything: bool
     reads: ir.Predicate | None = None
+    mask: RowMask | None = None
     narrow: Resolved | None = None
     passed: tuple[str, ...] = ()
 
@@ -91,7 +97,8 @@ def _statement(kind: Any, plane: Plane, target: Target, resolved: Resolved, sess
     reads = skipping_predicate(plane.bridge, resolved.condition, target.ids)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = [] if resolved.condition is None else [str(resolved.condition.sql())]
-    return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, **more), reads, parameters={"predicate": text})
+    mask = row_mask(plane.bridge, resolved.condition, target.ids)
+    return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, mask, **more), reads, parameters={"predicate": text})
 
 
 def run(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int, held: Sequence[Found] = ()) -> tuple[dict[str, BitMap64], list[RowBlock]]:
@@ -131,11 +138,16 @@ def run(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot
 
 def _pointed_at(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
     """The rows that may meet an equality in the condition, found without Spark where they are few."""
+    if not slices:
+        return [], []
     wanted = point_of(plan.reads, snapshot)
-    if wanted is None or not slices:
+    if wanted is not None:
+        name, values = wanted
+        return plane.matching(slices, snapshot, lambda t: pc.is_in(t.column(name), value_set=values, skip_nulls=True), [name])
+    mask = plan.mask
+    if mask is None or sum(s.file.size_bytes for s in slices) > MASKED_BYTES:
         return [], list(slices)
-    name, values = wanted
-    return plane.matching(slices, snapshot, lambda t: pc.is_in(t.column(name), value_set=values, skip_nulls=True), [name])
+    return plane.matching(slices, snapshot, mask.of, mask.names, MASKED_ROWS)
 
 
 def point_of(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, pa.Array] | None:
