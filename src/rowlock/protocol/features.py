@@ -17,7 +17,7 @@ MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
 
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"})
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "checkConstraints", "domainMetadata", "clustering", "vacuumProtocolCheck"})
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "checkConstraints", "inCommitTimestamp", "domainMetadata", "clustering", "vacuumProtocolCheck"})
 
 _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("appendOnly", "invariants")),
@@ -47,8 +47,7 @@ _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
     "columnMapping": _maps_columns,
     "identityColumns": _field_key("delta.identity."),
     "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
-    "inCommitTimestamp": _property_on("delta.enableInCommitTimestamps"),
-    "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps"),
+    "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
 }
 _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
@@ -128,6 +127,8 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if configuration.get("delta.enableDeletionVectors", "").strip().lower() == "true":
         reader.add("deletionVectors")
         writer.add("deletionVectors")
+    if configuration.get("delta.enableInCommitTimestamps", "").strip().lower() == "true":
+        writer.add("inCommitTimestamp")
     if has_constraints(configuration):
         writer.add("checkConstraints")
     if clustered:
