@@ -18,6 +18,8 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 import rowlock
+from rowlock.storage.open import open_store
+from rowlock.transaction.table_state import state_of
 
 READERS = ("rowlock", "delta-spark", "deltalake", "duckdb")
 _MANY_ROWS = 20_000
@@ -59,11 +61,11 @@ _READ = {"rowlock": by_rowlock, "delta-spark": by_delta_spark, "deltalake": by_d
 
 
 def rows_by_all(spark: SparkSession, path: str, *, without: Iterable[str] = ()) -> list[Row]:
-    """The rows of a table, sorted, which all readers agree on; `without` names readers that cannot read this one.
+    """The rows of a table, sorted, which all readers agree on; `without` names readers that cannot read this one, beside those known to be `unable`.
 
     Values are normalised (see `normal`).  Raises AssertionError that names the readers and the rows which differ.
     """
-    tables = {name: read(spark, path) for name, read in _READ.items() if name not in without}
+    tables = {name: read(spark, path) for name, read in _READ.items() if name not in {*without, *unable(path)}}
     ours = tables.pop("rowlock")
     if ours.num_rows > _MANY_ROWS:
         for name, theirs in tables.items():
@@ -73,6 +75,15 @@ def rows_by_all(spark: SparkSession, path: str, *, without: Iterable[str] = ()) 
     for name, theirs in tables.items():
         assert_same_rows(rows, rows_of(theirs, ours.column_names), f"{path}: rowlock", name)
     return rows
+
+
+def unable(path: str) -> frozenset[str]:
+    """Readers that find other values in a table of this kind, delta-spark's own included.
+
+    DuckDB 1.5.5 has null in the partition columns of a table that maps columns.
+    """
+    snapshot = state_of(open_store(path)).refresh()
+    return frozenset({"duckdb"} if snapshot.partition_columns and snapshot.properties.column_mapping_mode != "none" else ())
 
 
 def rows_of(table: pa.Table, names: Sequence[str] | None = None) -> list[Row]:

@@ -17,7 +17,7 @@ MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
 
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"})
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "checkConstraints", "inCommitTimestamp", "domainMetadata", "clustering", "vacuumProtocolCheck"})
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "domainMetadata", "clustering", "vacuumProtocolCheck"})
 
 _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("appendOnly", "invariants")),
@@ -37,14 +37,9 @@ def _field_key(prefix: str) -> ActiveTest:
     return lambda metadata, schema: any(key.startswith(prefix) for _, f in schema.all_fields() for key in f.metadata)
 
 
-def _maps_columns(metadata: Metadata, schema: StructType) -> bool:
-    return column_mapping_mode(metadata.configuration) != "none"
-
-
 _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
     "generatedColumns": _field_key("delta.generationExpression"),
     "changeDataFeed": _property_on("delta.enableChangeDataFeed"),
-    "columnMapping": _maps_columns,
     "identityColumns": _field_key("delta.identity."),
     "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
@@ -127,6 +122,9 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if configuration.get("delta.enableDeletionVectors", "").strip().lower() == "true":
         reader.add("deletionVectors")
         writer.add("deletionVectors")
+    if column_mapping_mode(configuration) != "none":
+        reader.add("columnMapping")
+        writer.add("columnMapping")
     if configuration.get("delta.enableInCommitTimestamps", "").strip().lower() == "true":
         writer.add("inCommitTimestamp")
     if has_constraints(configuration):
@@ -143,4 +141,6 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if not writer:
         return Protocol(1, 2)
     features = frozenset(writer | {"invariants", "appendOnly"})
-    return Protocol(3, 7, frozenset(reader), features) if reader else Protocol(1, 7, None, features)
+    if reader - {"columnMapping"}:
+        return Protocol(3, 7, frozenset(reader), features)
+    return Protocol(2 if reader else 1, 7, None, features)

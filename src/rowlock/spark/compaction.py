@@ -22,6 +22,7 @@ from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.partition_values import parse
 from rowlock.spark.blocks import driver_block, file_block
 from rowlock.spark.catalyst import nullable
+from rowlock.spark.physical import names_in_files
 from rowlock.spark.plane import LOCAL_ROWS, Plane
 from rowlock.spark.scan import PATH, POSITION, local_frame, table_schema, wrap_session
 from rowlock.spark.writer import write_native
@@ -42,13 +43,14 @@ def files_where(plane: Plane, snapshot: Snapshot, condition: str | None) -> list
     if not used <= set(wanted.names):
         allowed = ", ".join(wanted.names) or "it has none"
         raise StatementRefused(f"OPTIMIZE ... WHERE may name only the table's partition columns ({allowed}), not {min(used - set(wanted.names))}", what=condition, table=plane.store.root)
-    held = sorted({tuple(f.partition_values.get(n) for n in wanted.names) for f in files}, key=repr)
+    stored = [names_in_files(snapshot)[n] for n in wanted.names]
+    held = sorted({tuple(f.partition_values.get(n) for n in stored) for f in files}, key=repr)
     types = [(f.name, f.type) for f in snapshot.schema.fields if f.name in wanted.names]
     arrays = [pa.array([parse(values[n], t) for values in held], to_arrow_type(t)) for n, (_, t) in enumerate(types)]
     table = pa.table([*arrays, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _NUMBER])
     chosen = local_frame(session, table, StructType([*wanted.fields, StructField(_NUMBER, LongType())])).where(condition).select(_NUMBER)
     kept = {held[row[0]] for row in chosen.collect()}
-    return [f for f in files if tuple(f.partition_values.get(n) for n in wanted.names) in kept]
+    return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
 
 
 def run(plane: Plane, groups: Sequence[Sequence[str]], slices: Sequence[Slice], snapshot: Snapshot, index: int) -> tuple[dict[str, BitMap64], list[RowBlock]]:

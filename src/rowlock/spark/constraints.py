@@ -15,8 +15,12 @@ from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, demands
+from rowlock.spark.physical import file_schema, names_in_files, relabelled
+from rowlock.spark.rows import nullable_schema
 from rowlock.storage.store import ObjectStore
 
 
@@ -66,13 +70,15 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
     element), or the row is one of the `dead`: where a footer counts a null, the column is looked at.
     """
     partitions = snapshot.metadata.partition_columns
-    required = [(f".{'.'.join(path)}.", path[0]) for path in _demanding_paths((), snapshot.schema) if path[0] not in partitions]
+    stored = names_in_files(snapshot)
+    paths_in_files = ((path, snapshot.schema.physical_path(path) if is_mapped(snapshot.metadata.configuration) else path) for path in _demanding_paths((), snapshot.schema))
+    required = [(f".{'.'.join(in_file)}.", path[0]) for path, in_file in paths_in_files if in_file is not None and path[0] not in partitions]
     valued = [f.name for f in snapshot.schema.fields if f.name in partitions and not f.nullable]
     for file in files:
         if not file.num_records:
             continue
         for name in valued:
-            if file.partition_values.get(name) is None:
+            if file.partition_values.get(stored[name]) is None:
                 raise null_in(name, store.root)
         if not required:
             continue
@@ -81,8 +87,16 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
         leaves = [(f".{metadata.schema.column(at).path}.", at) for at in range(metadata.num_columns)]
         doubtful = {top for start, top in required for leaf, at in leaves if leaf.startswith(start) and _may_hold_null(metadata, at)}
         if doubtful:
-            table = pq.read_table(place, columns=sorted(doubtful), partitioning=None)
+            columns = [n for n in snapshot.schema.names if n in doubtful]
+            table = relabelled(*_as_read(place, columns, snapshot))
             check_rows(_living(table, (dead or {}).get(file.path)), snapshot, store.root)
+
+
+def _as_read(place: str, names: Sequence[str], snapshot: Snapshot) -> tuple[pa.Table, pa.Schema]:
+    """Columns of a file that was just written, and the table's names for all in them."""
+    schema = file_schema(snapshot, names)
+    own = nullable_schema(to_arrow(snapshot.schema))
+    return pq.read_table(place, columns=schema.names, partitioning=None).select(schema.names).cast(schema), pa.schema([own.field(n) for n in names])
 
 
 def _living(table: pa.Table, dead: BitMap64 | None) -> pa.Table:

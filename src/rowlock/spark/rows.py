@@ -1,7 +1,7 @@
 """Rows on the driver: small data files and a few rows of large ones, as Arrow tables.
 
 Files never change, so a small one is read once and kept.  What is read here must be what Spark would
-read; a file of which that is not certain (INT96, an old calendar, other types, column mapping) is
+read; a file of which that is not certain (INT96, an old calendar, other types) is
 left to Spark: `read` returns None.
 """
 
@@ -25,10 +25,11 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
-from rowlock.protocol.features import column_mapping_mode
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import PrimitiveType
+from rowlock.spark.physical import file_schema, found_by_id, names_in_files, relabelled
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.effects import StagedFile
 
@@ -86,7 +87,7 @@ class Rows:
 
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
         """All physical rows of a file under the table's logical columns, or None where Spark must read it."""
-        kept = self.cache.get(file.path)
+        kept = self.cache.get(_key(file.path, snapshot))
         wanted = nullable_schema(to_arrow(snapshot.schema))
         if kept is not None and kept.schema.equals(wanted):
             return kept
@@ -94,12 +95,12 @@ class Rows:
             return None
         table = self._read(file, snapshot, wanted, None)
         if table is not None:
-            self.cache.put(file.path, table)
+            self.cache.put(_key(file.path, snapshot), table)
         return table
 
     def read_positions(self, file: AddFile, positions: np.ndarray[Any, Any], snapshot: Snapshot) -> pa.Table | None:
         """The rows at sorted physical positions; only the row groups that hold them are read."""
-        kept = self.cache.get(file.path)
+        kept = self.cache.get(_key(file.path, snapshot))
         wanted = nullable_schema(to_arrow(snapshot.schema))
         if kept is not None and kept.schema.equals(wanted):
             return kept.take(pa.array(positions))
@@ -126,7 +127,8 @@ class Rows:
         """Some columns of all physical rows of a file; kept by column, because statement after statement reads the same ones."""
         if _in_doubt(file, snapshot):
             return None
-        found = {n: self.columns.get(f"{file.path}\0{n}") for n in names}
+        keys = {n: f"{file.path}\0{stored}" for n, stored in names_in_files(snapshot).items()}
+        found = {n: self.columns.get(keys[n]) for n in names}
         missing = [n for n, kept in found.items() if kept is None]
         if missing:
             wanted = nullable_schema(to_arrow(snapshot.schema))
@@ -135,7 +137,7 @@ class Rows:
                 return None
             for name in missing:
                 found[name] = table.select([name])
-                self.columns.put(f"{file.path}\0{name}", table.select([name]))
+                self.columns.put(keys[name], table.select([name]))
         return pa.table([t.column(0) for t in found.values() if t is not None], names=list(names))
 
     def read_at(self, file: AddFile, positions: np.ndarray[Any, Any], names: Sequence[str], snapshot: Snapshot) -> pa.Table | None:
@@ -154,15 +156,18 @@ class Rows:
 
     def _read(self, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: np.ndarray[Any, Any] | None) -> pa.Table | None:
         with self._open(file) as source:
-            if not _is_plain(source):
+            if not _is_plain(source) or not found_by_id(source, snapshot):
                 return None
-            present = [n for n in source.schema_arrow.names if n in wanted.names and n not in snapshot.metadata.partition_columns]
-            if any(not _reads_alike(source.schema_arrow.field(n).type, wanted.field(n).type) for n in present):
+            stored, there = names_in_files(snapshot), set(source.schema_arrow.names)
+            names = [n for n in wanted.names if stored[n] in there and n not in snapshot.metadata.partition_columns]
+            schema = file_schema(snapshot, names)
+            if any(not _reads_alike(source.schema_arrow.field(f.name).type, f.type) for f in schema):
                 return None
             if positions is None:
-                data, num_rows = source.read(columns=present), source.metadata.num_rows
+                data, num_rows = source.read(columns=schema.names), source.metadata.num_rows
             else:
-                data, num_rows = _at(source, present, positions), len(positions)
+                data, num_rows = _at(source, schema.names, positions), len(positions)
+        data = relabelled(data.select(schema.names).cast(schema), pa.schema([wanted.field(n) for n in names]))
         return _logical(data, num_rows, file, snapshot, wanted)
 
     def write(self, table: pa.Table, snapshot: Snapshot) -> list[StagedFile]:
@@ -171,16 +176,17 @@ class Rows:
         for values, part in split_by_partition(table, snapshot):
             folder = paths.partition_directory(values)
             path = (f"{folder}/" if folder else "") + f"part-00000-{clock.new_id()}-c000.snappy.parquet"
-            data = part.drop_columns(list(values)) if values else part
+            data = part.drop_columns(list(snapshot.metadata.partition_columns)) if values else part
             schema = nullable_schema(to_arrow(snapshot.schema))
-            data = data.cast(pa.schema([schema.field(n) for n in data.column_names]).with_metadata(_CREATED))
+            data = data.cast(pa.schema([schema.field(n) for n in data.column_names]))
+            stored = relabelled(data, file_schema(snapshot, data.column_names).with_metadata(_CREATED))
             sink = pa.BufferOutputStream()
-            pq.write_table(data, sink, compression="snappy", store_schema=False)
+            pq.write_table(stored, sink, compression="snappy", store_schema=False)
             body = sink.getvalue().to_pybytes()
             self.store.put(path, body)
-            stats = statistics.from_arrow(data, stats_leaves(snapshot))
+            stats = statistics.from_arrow(stored, stats_leaves(snapshot))
             add = AddFile(path, values, len(body), clock.now_ms(), True, stats)
-            self.cache.put(path, _logical(data, data.num_rows, add, snapshot, schema))  # as it will be read: an empty partition value is null
+            self.cache.put(_key(path, snapshot), _logical(data, data.num_rows, add, snapshot, schema))  # as it will be read: an empty partition value is null
             out.append(StagedFile(add))
         return out
 
@@ -194,8 +200,8 @@ def stats_leaves(snapshot: Snapshot) -> list[Any]:
 
 
 def split_by_partition(table: pa.Table, snapshot: Snapshot) -> list[tuple[dict[str, str | None], pa.Table]]:
-    """(partition values, rows) for each partition that occurs."""
-    columns = snapshot.metadata.partition_columns
+    """(partition values by their columns' names in files, rows) for each partition that occurs."""
+    columns, stored = snapshot.metadata.partition_columns, names_in_files(snapshot)
     if not columns:
         return [({}, table)] if table.num_rows else []
     types = {f.name: f.type for f in snapshot.schema.fields}
@@ -203,16 +209,17 @@ def split_by_partition(table: pa.Table, snapshot: Snapshot) -> list[tuple[dict[s
     groups: dict[tuple[str | None, ...], list[int]] = {}
     for row, key in enumerate(zip(*keys, strict=True)):
         groups.setdefault(key, []).append(row)
-    return [(dict(zip(columns, key, strict=True)), table.take(pa.array(rows))) for key, rows in groups.items()]
+    return [(dict(zip([stored[c] for c in columns], key, strict=True)), table.take(pa.array(rows))) for key, rows in groups.items()]
 
 
 def _logical(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapshot, wanted: pa.Schema) -> pa.Table:
     columns: list[Any] = []
+    stored = names_in_files(snapshot)
     for f in wanted:
         if f.name in snapshot.metadata.partition_columns:
             field = snapshot.schema.find(f.name)
             assert field is not None
-            value = partition_values.parse(file.partition_values.get(f.name), field.type)
+            value = partition_values.parse(file.partition_values.get(stored[f.name]), field.type)
             columns.append(pa.repeat(pa.scalar(value, f.type), num_rows))
         elif f.name in data.column_names:
             columns.append(data.column(f.name).cast(f.type))
@@ -221,12 +228,16 @@ def _logical(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapshot, w
     return pa.table(columns, schema=wanted) if columns else pa.table({})
 
 
+def _key(path: str, snapshot: Snapshot) -> str:
+    """What a file's rows are kept under: where columns are mapped, for one naming of them, since two may change their names for each other's."""
+    return f"{path}\0{hash(snapshot.metadata.schema_string)}" if is_mapped(snapshot.metadata.configuration) else path
+
+
 def _in_doubt(file: AddFile, snapshot: Snapshot) -> bool:
-    """Column mapping, or a partition value whose meaning depends on a session's time zone."""
-    if column_mapping_mode(snapshot.metadata.configuration) != "none":
-        return True
+    """A partition value whose meaning depends on a session's time zone."""
+    stored = names_in_files(snapshot) if snapshot.metadata.partition_columns else {}
     zoned = [f.name for f in snapshot.schema.fields if f.type == PrimitiveType("timestamp")]
-    return any(not (file.partition_values.get(c) or "Z").endswith("Z") for c in snapshot.metadata.partition_columns if c in zoned)
+    return any(not (file.partition_values.get(stored[c]) or "Z").endswith("Z") for c in snapshot.metadata.partition_columns if c in zoned)
 
 
 def _is_plain(source: pq.ParquetFile) -> bool:

@@ -20,6 +20,8 @@ from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths, statistics
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.column_mapping import is_mapped
+from rowlock.spark.physical import file_column, names_in_files
 from rowlock.spark.rows import stats_leaves
 from rowlock.spark.scan import quote
 from rowlock.storage.store import ObjectStore
@@ -41,12 +43,16 @@ def write_native(frame: DataFrame, store: ObjectStore, snapshot: Snapshot, *, ex
     With `group` the files are split by that column as well, whose text comes back beside each file.
     One Spark job; runs on executors.
     """
+    stored = names_in_files(snapshot)
     partitions = list(snapshot.metadata.partition_columns)
     folder = f"rl-{clock.new_id()[:13]}"
     types = {f.name: f.dataType for f in frame.schema.fields}
-    columns = [partition_text(n, types[n]) if n in partitions else F.col(quote(n)) for n in frame.columns]
+    mapped = is_mapped(snapshot.metadata.configuration)
+    columns = [
+        partition_text(n, types[n]).alias(stored[n]) if n in partitions else file_column(snapshot, n) if mapped and n in stored else F.col(quote(n)) for n in frame.columns
+    ]
     writer = frame.select(*columns).write.option("compression", "snappy")
-    by = ([group] if group else []) + partitions
+    by = ([group] if group else []) + [stored[n] for n in partitions]
     if by:
         writer = writer.partitionBy(*by)
     writer.parquet(paths.join(store.root, folder))

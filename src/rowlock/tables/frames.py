@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.live_files import LiveFiles
@@ -110,11 +109,8 @@ def _check_layout(snapshot: Snapshot, columns: Sequence[str], path: str) -> None
 def _write(handle: Handle, df: DataFrame, mode: str, merge_schema: bool, replace_where: str | Column | None, app: SetTransaction | None) -> Receipt:
     def wider(snapshot: Snapshot) -> Metadata:
         merged = merged_schema(table_schema(snapshot), df.schema)
-        text = merged.json()
-        schema = parse_schema(text, handle.path)
-        creation.check_schema(schema, snapshot.partition_columns, table=handle.path)
         unchanged = len(merged) == len(snapshot.schema.fields)
-        return snapshot.metadata if unchanged else replace(snapshot.metadata, schema_string=text)
+        return snapshot.metadata if unchanged else creation.widened(snapshot.metadata, merged.json(), handle.path)
 
     def plan(plane: Plane, snapshot: Snapshot) -> Planned:
         return append_statements(plane, snapshot, df) if mode == "append" else overwrite_statements(plane, snapshot, df, replace_where)

@@ -12,6 +12,7 @@ from typing import Any
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown, InvalidInput, MetadataChangedException, TableExists
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import column_mapping
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.commits import serialize_commit
@@ -34,11 +35,11 @@ def new_metadata(
 ) -> Metadata:
     """Checked metadata for a table that is made or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string)
-    schemas.validate_new_schema(schema, partition_columns, table=table)
     merged = {**NEW_TABLE_DEFAULTS, **configuration}
+    schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
     validate_properties(merged)
     names = tuple(found.name for c in partition_columns if (found := schema.find(c)) is not None)
-    return Metadata(
+    metadata = Metadata(
         id=clock.new_id(),
         name=name,
         description=description,
@@ -49,6 +50,7 @@ def new_metadata(
         configuration=merged,
         created_time_ms=clock.now_ms(),
     )
+    return column_mapping.mapped(metadata)
 
 
 def clustering_domain(columns: Sequence[str]) -> DomainMetadata:
@@ -77,9 +79,11 @@ def create(
     return create_from(state, metadata, operation=operation, parameters=_parameters(metadata, cluster_by), cluster_by=cluster_by, adds=adds)
 
 
-def check_schema(schema: schemas.StructType, partition_columns: Sequence[str], *, table: str | None = None) -> None:
-    """Raises SchemaMismatch or UnsupportedFeature for a schema that a table may not have."""
-    schemas.validate_new_schema(schema, partition_columns, table=table)
+def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
+    """The metadata with columns more; where columns are mapped they get ids.  Raises SchemaMismatch or UnsupportedFeature."""
+    schema = schemas.parse_schema(schema_string, table)
+    schemas.validate_new_schema(schema, metadata.partition_columns, column_mapping=column_mapping.is_mapped(metadata.configuration), table=table)
+    return column_mapping.mapped(replace(metadata, schema_string=schema_string))
 
 
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
@@ -147,7 +151,11 @@ def set_properties(state: TableState, properties: Mapping[str, str]) -> Receipt:
     validate_properties(properties)
     if has_constraints(properties):
         raise InvalidInput("A CHECK constraint cannot be set as a property: the rows that are there must meet it; use ALTER TABLE ... ADD CONSTRAINT", table=state.store.root)
-    return change_metadata(state, "SET TBLPROPERTIES", {"properties": dict(properties)}, lambda head: replace(head.metadata, configuration={**head.metadata.configuration, **properties}))
+
+    def change(head: Snapshot) -> Metadata:
+        return column_mapping.changed_mode(head.metadata, replace(head.metadata, configuration={**head.metadata.configuration, **properties}), state.store.root)
+
+    return change_metadata(state, "SET TBLPROPERTIES", {"properties": dict(properties)}, change)
 
 
 def unset_properties(state: TableState, keys: Sequence[str], *, if_exists: bool = True) -> Receipt:
@@ -156,7 +164,8 @@ def unset_properties(state: TableState, keys: Sequence[str], *, if_exists: bool 
     def change(head: Snapshot) -> Metadata:
         if not if_exists and (missing := [k for k in keys if k not in head.metadata.configuration]):
             raise InvalidInput(f"Property {missing[0]!r} is not set", table=state.store.root)
-        return replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k not in keys})
+        after = replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k not in keys})
+        return column_mapping.changed_mode(head.metadata, after, state.store.root)
 
     return change_metadata(state, "UNSET TBLPROPERTIES", {"properties": list(keys), "ifExists": if_exists}, change)
 
@@ -167,7 +176,7 @@ def _widest(old: Protocol, new: Protocol) -> Protocol:
     if readers == reader_features(old) and writers == writer_features(old):
         return old
     needs_reader = bool(readers - {"columnMapping"})
-    return Protocol(3 if needs_reader else old.min_reader_version, 7, frozenset(readers) if needs_reader else None, frozenset(readers | writers))
+    return Protocol(3 if needs_reader else 2 if readers else old.min_reader_version, 7, frozenset(readers) if needs_reader else None, frozenset(readers | writers))
 
 
 def _put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
