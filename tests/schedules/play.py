@@ -18,6 +18,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import CommitInfo, Metadata
 from rowlock.protocol.actions import Protocol as Protocol_
+from rowlock.protocol.column_mapping import mapped
 from rowlock.protocol.commits import serialize_commit
 from rowlock.simulation.script import Append, Script
 from rowlock.storage.store import Committed
@@ -25,7 +26,7 @@ from rowlock.transaction import creation
 from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
-from schedules.schedule import Action, AddCheck, AddColumn, AddFeature, Restore, Schedule, SetProperty, Step
+from schedules.schedule import Action, AddCheck, AddColumn, AddFeature, DropColumn, Restore, Schedule, SetProperty, Step
 from schedules.serial import SerialTable, bag
 
 
@@ -145,6 +146,8 @@ class Play:
                 return creation.set_properties(state, {name: value})
             case AddColumn():
                 return creation.change_metadata(state, "ADD COLUMNS", {}, lambda head: with_column(head.metadata, action))
+            case DropColumn(name):
+                return creation.change_metadata(state, "DROP COLUMNS", {}, lambda head: without_column(head.metadata, name))
             case AddCheck(name, expression):
                 return creation.change_metadata(state, "ADD CONSTRAINT", {}, lambda head: replace(head.metadata, configuration={**head.metadata.configuration, f"delta.constraints.{name}": expression}))
             case AddFeature(name):
@@ -172,6 +175,9 @@ class Play:
             match self._done[version]:
                 case SetProperty() | AddFeature():
                     pass
+                case DropColumn(name):
+                    table.columns = tuple(c for c in table.columns if c != name)
+                    table.rows = [{c: row[c] for c in table.columns} for row in table.rows]
                 case AddCheck(_, expression):
                     table.checks += (expression,)
                 case AddColumn(name, _):
@@ -189,6 +195,13 @@ def with_column(metadata: Metadata, column: AddColumn) -> Metadata:
     """The metadata with one nullable column more."""
     schema = orjson.loads(metadata.schema_string)
     schema["fields"].append({"name": column.name, "type": column.type, "nullable": True, "metadata": {}})
+    return mapped(replace(metadata, schema_string=orjson.dumps(schema).decode()), clock.new_id)
+
+
+def without_column(metadata: Metadata, name: str) -> Metadata:
+    """The metadata with one column less; data files keep what they hold."""
+    schema = orjson.loads(metadata.schema_string)
+    schema["fields"] = [f for f in schema["fields"] if f["name"] != name]
     return replace(metadata, schema_string=orjson.dumps(schema).decode())
 
 

@@ -1,6 +1,6 @@
 """Data files of the in-memory engine: small JSON blobs in the table's store, with true statistics.
 
-A file holds its rows by column name, without the partition columns, and never changes once written;
+A file holds its rows by its columns' names in files, without the partition columns, and never changes once written;
 rows are read once and kept.  Values are checked against the schema on the way in.
 """
 
@@ -50,8 +50,8 @@ class DataFiles:
     def rows(self, file: AddFile, schema: StructType) -> list[Row]:
         """All physical rows of a file, by column name, partition columns included."""
         stored = self._stored(file.path)
-        constants = {f.name: None for f in schema.fields} | typed_partition(file.partition_values, schema)
-        return [{**constants, **row} for row in stored]
+        constants = typed_partition(file.partition_values, schema)
+        return [{f.name: constants[f.name] if f.name in constants else row.get(f.physical_name) for f in schema.fields} for row in stored]
 
     def count(self, file: AddFile) -> int:
         return len(self._stored(file.path))
@@ -81,14 +81,15 @@ class DataFiles:
         for values, numbers in groups.items():
             for start in range(0, len(numbers), self._rows_per_file):
                 part = numbers[start : start + self._rows_per_file]
-                out.append((self._write([rows[n] for n in part], dict(zip(columns, values, strict=True)), snapshot), part))
+                named = {f.physical_name: value for c, value in zip(columns, values, strict=True) if (f := schema.find(c)) is not None}
+                out.append((self._write([rows[n] for n in part], named, snapshot), part))
         return out
 
     def _write(self, rows: Sequence[Row], partition: Mapping[str, str | None], snapshot: Snapshot) -> AddFile:
         folder = paths.partition_directory(partition)
         path = f"{folder}/part-{clock.new_id()}.json" if folder else f"part-{clock.new_id()}.json"
-        names = [n for n in snapshot.schema.names if n not in partition]
-        stored = [{n: row[n] for n in names} for row in rows]
+        fields = [f for f in snapshot.schema.fields if f.physical_name not in partition]
+        stored = [{f.physical_name: row[f.name] for f in fields} for row in rows]
         body = orjson.dumps(stored)
         self._store.put(path, body)
         return AddFile(path, partition, len(body), clock.now_ms(), True, statistics_of(stored, snapshot))
@@ -107,7 +108,7 @@ def typed_partition(values: Mapping[str, str | None], schema: StructType) -> dic
     """Partition values by column name, typed."""
     out = {}
     for name, text in values.items():
-        field = schema.find(name)
+        field = next((f for f in schema.fields if f.physical_name == name), None)
         if field is not None:
             out[field.name] = partition_values.parse(text, field.type)
     return out

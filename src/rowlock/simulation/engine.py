@@ -205,11 +205,12 @@ class MemoryEngine:
         return out
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
-        """See Engine.  Columns are known by name."""
+        """See Engine."""
         if not isinstance(block.payload, Loose):
             return block
-        names = after.schema.names
-        return replace(block, payload=Loose(tuple({n: row.get(n) for n in names} for row in block.payload.rows)))
+        names = {f.physical_name: f.name for f in before.schema.fields}
+        places = [(f.name, names.get(f.physical_name)) for f in after.schema.fields]
+        return replace(block, payload=Loose(tuple({new: None if old is None else row[old] for new, old in places} for row in block.payload.rows)))
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
         """See Engine."""

@@ -50,7 +50,7 @@ def new_metadata(
         configuration=merged,
         created_time_ms=clock.now_ms(),
     )
-    return column_mapping.mapped(metadata)
+    return column_mapping.mapped(metadata, clock.new_id)
 
 
 def clustering_domain(columns: Sequence[str]) -> DomainMetadata:
@@ -83,7 +83,7 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
     """The metadata with columns more; where columns are mapped they get ids.  Raises SchemaMismatch or UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string, table)
     schemas.validate_new_schema(schema, metadata.partition_columns, column_mapping=column_mapping.is_mapped(metadata.configuration), table=table)
-    return column_mapping.mapped(replace(metadata, schema_string=schema_string))
+    return column_mapping.mapped(replace(metadata, schema_string=schema_string), clock.new_id)
 
 
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
