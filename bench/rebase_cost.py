@@ -9,6 +9,7 @@ bytes that were read again, and seconds; then the same for running the whole sta
 from __future__ import annotations
 
 import argparse
+import functools
 import shutil
 import tempfile
 import time
@@ -44,7 +45,7 @@ class Reads:
 class Meet(Observer):
     """Lets a winner commit once the statement is staged, and counts from there."""
 
-    def __init__(self, winner: Callable[[], None], reads: Reads) -> None:
+    def __init__(self, winner: Callable[[], Any], reads: Reads) -> None:
         self._winner, self._reads, self.start = winner, reads, 0.0
 
     def phase(self, name: str, txn: Any) -> None:
@@ -69,8 +70,8 @@ def main() -> None:
         rowlock.write(spark.range(0, choices.rows, 1, choices.files).selectExpr("id", "id % 97 as g", "0L as v", "concat('row ', id) as s"), path)
         table, other = DeltaTable.forPath(spark, path), DeltaTable.forPath(spark, path)
         where = f"cast(id as double) % {choices.rows // 1000} = 5"
-        winner = (lambda t=other: t.update(f"{where} and id < {choices.rows // 100}", {"s": "'changed'"})) if "10" in name else (lambda t=other: t.optimize().executeCompaction())
-        meet = Meet(winner, reads)
+        few = functools.partial(other.update, f"{where} and id < {choices.rows // 100}", {"s": "'changed'"})
+        meet = Meet(few if "10" in name else other.optimize().executeCompaction, reads)
         with use_observer(meet):
             table.update(where, {"v": "v + 1"})
         seconds, receipt = time.perf_counter() - meet.start, table.lastReceipt
