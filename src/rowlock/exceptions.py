@@ -87,7 +87,17 @@ class StatementRefused(InvalidInput):
 
 
 class ConstraintViolated(RowlockError):
-    """A row breaks a constraint of the table."""
+    """A row breaks a constraint of the table.
+
+    Of a CHECK constraint or a column's invariant `constraint` is the name, `expression` the condition that
+    is not true, and `row` one of the rows at fault; else they are None.
+    """
+
+    def __init__(
+        self, message: str, *, table: str | None = None, constraint: str | None = None, expression: str | None = None, row: Mapping[str, Any] | None = None
+    ) -> None:
+        self.constraint, self.expression, self.row = constraint, expression, row
+        super().__init__(message, table=table)
 
 
 class MultipleMatches(ConstraintViolated):

@@ -25,7 +25,7 @@ from rowlock.transaction import creation
 from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
-from schedules.schedule import Action, AddColumn, AddFeature, Restore, Schedule, SetProperty, Step
+from schedules.schedule import Action, AddCheck, AddColumn, AddFeature, Restore, Schedule, SetProperty, Step
 from schedules.serial import SerialTable, bag
 
 
@@ -145,6 +145,8 @@ class Play:
                 return creation.set_properties(state, {name: value})
             case AddColumn():
                 return creation.change_metadata(state, "ADD COLUMNS", {}, lambda head: with_column(head.metadata, action))
+            case AddCheck(name, expression):
+                return creation.change_metadata(state, "ADD CONSTRAINT", {}, lambda head: replace(head.metadata, configuration={**head.metadata.configuration, f"delta.constraints.{name}": expression}))
             case AddFeature(name):
                 return _put(state, "UPGRADE PROTOCOL", lambda head: {"protocol": with_feature(head.protocol, name)})
             case Restore(version):
@@ -170,6 +172,8 @@ class Play:
             match self._done[version]:
                 case SetProperty() | AddFeature():
                     pass
+                case AddCheck(_, expression):
+                    table.checks += (expression,)
                 case AddColumn(name, _):
                     table.columns += (name,)
                     table.rows = [{**row, name: None} for row in table.rows]

@@ -17,7 +17,7 @@
 
 How a session ends: `ok` (committed as staged), `rebase` (committed after a rebase), `nothing` (there
 was nothing to commit), or the name of an error.  Beside scripts a session may commit `PROPERTY
-name = value`, `COLUMN name TYPE`, `FEATURE name` (a writer feature) and `RESTORE n` (to the state
+name = value`, `COLUMN name TYPE`, `CHECK name condition`, `FEATURE name` (a writer feature) and `RESTORE n` (to the state
 after the n-th commit since the table's creation).
 """
 
@@ -46,6 +46,12 @@ class AddColumn:
 
 
 @dataclass(frozen=True)
+class AddCheck:
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True)
 class AddFeature:
     name: str
 
@@ -55,7 +61,7 @@ class Restore:
     version: int
 
 
-Action = Script | SetProperty | AddColumn | AddFeature | Restore
+Action = Script | SetProperty | AddColumn | AddCheck | AddFeature | Restore
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,8 @@ def read_action(text: str) -> Action:
         return SetProperty(found[1], found[2])
     if found := re.fullmatch(r"COLUMN (\w+) (\w+)", text):
         return AddColumn(found[1], found[2].lower())
+    if found := re.fullmatch(r"CHECK (\w+) (.+)", text):
+        return AddCheck(found[1], found[2])
     if found := re.fullmatch(r"FEATURE (\w+)", text):
         return AddFeature(found[1])
     if found := re.fullmatch(r"RESTORE (\d+)", text):

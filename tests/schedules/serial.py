@@ -20,11 +20,12 @@ Row = dict[str, Any]
 
 @dataclass
 class SerialTable:
-    """Rows in no order, and the columns that may not be null."""
+    """Rows in no order, the columns that may not be null, and the conditions that every new row must meet."""
 
     columns: tuple[str, ...]
     not_null: frozenset[str] = frozenset()
     rows: list[Row] = field(default_factory=list)
+    checks: tuple[str, ...] = ()
     _changes: list[tuple[Row | None, Row | None]] = field(default_factory=list)
 
     def run(self, *scripts: Script) -> None:
@@ -50,7 +51,7 @@ class SerialTable:
             case Delete(where):
                 return [row for row in self.rows if not (self._true(where, row) and self._changed(row, None))]
             case Append(rows):
-                return self.rows + [self._new(dict(zip(self.columns, r, strict=True))) for r in rows]
+                return self.rows + [self._new(dict.fromkeys(self.columns) | dict(zip(self.columns, r, strict=False))) for r in rows]  # columns that came since are null
             case Overwrite(rows):
                 self._changes += [(row, None) for row in self.rows]
                 return [self._new(dict(zip(self.columns, r, strict=True))) for r in rows]
@@ -63,6 +64,9 @@ class SerialTable:
         for name in self.not_null:
             if row[name] is None:
                 raise ConstraintViolated(f"{name} is null")
+        for sql in self.checks:
+            if self._value(sql, row, None) is not True:
+                raise ConstraintViolated(f"{sql} is not true of {row}")
         return row
 
     def _value(self, sql: str, target: Row | None, source: Row | None) -> Any:

@@ -160,10 +160,11 @@ def is_harmless(before: Metadata, after: Metadata, protocol: Protocol) -> bool:
     features = all_features(protocol)
     keys = before.configuration.keys() | after.configuration.keys()
     pairs = ((k, before.configuration.get(k), after.configuration.get(k)) for k in keys)
-    return all(_is_harmless_change(k, old, new, features) for k, old, new in pairs if old != new)
+    return all(is_harmless_property(k, old, new, features) for k, old, new in pairs if old != new)
 
 
-def _is_harmless_change(key: str, old: str | None, new: str | None, features: frozenset[str]) -> bool:
+def is_harmless_property(key: str, old: str | None, new: str | None, features: frozenset[str]) -> bool:
+    """Whether a property may go from `old` to `new` (None: unset) without making staged work wrong."""
     if key in HARMLESS_PROPERTIES or not key.startswith("delta."):
         return True
     return key in HARMLESS_CHANGES and HARMLESS_CHANGES[key](old, new, features)

@@ -83,7 +83,7 @@ class Conflict:
     rule               which rule made an error of it, a key of ERRORS; empty where a rebase settled it
     what               the same as a sentence
     rows               up to 5 of the rows concerned, as the winner found them
-    columns            columns that both set in one row
+    columns            columns that both set in one row; what a winner changed of the table's definition
     staged             what the transaction had done when it met the winner
     thrown_away, kept  what became of that
     remedy             what to do about it
@@ -135,7 +135,7 @@ class Conflict:
             ("its txnId", [self.txn_id] if self.txn_id else []),
             ("files", _some([_short_file(f) for f in self.files], _SHOWN_FILES)),
             ("rows", [_row(r) for r in self.rows[:MAX_SAMPLES]]),
-            ("set by both", [", ".join(self.columns)] if self.columns else []),
+            ("changed" if self.rule == "metadata" else "set by both", [", ".join(self.columns)] if self.columns else []),
             ("work done", [str(self.staged)] if self.staged and self.staged != self.thrown_away else []),
             ("thrown away", [str(self.thrown_away)] if self.thrown_away else []),
             ("kept", [str(self.kept)] if self.kept and self.kept.rows else []),

@@ -6,18 +6,18 @@ constraint, a change feed) does not hinder a table that merely lists it.  Pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
+from rowlock.protocol.constraints import checks_of, has_constraints
 from rowlock.protocol.schema import StructType, parse_schema
 
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
 
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"})
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "domainMetadata", "clustering", "vacuumProtocolCheck"})
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "checkConstraints", "inCommitTimestamp", "domainMetadata", "clustering", "vacuumProtocolCheck"})
 
 _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("appendOnly", "invariants")),
@@ -37,23 +37,17 @@ def _field_key(prefix: str) -> ActiveTest:
     return lambda metadata, schema: any(key.startswith(prefix) for _, f in schema.all_fields() for key in f.metadata)
 
 
-def _has_constraints(metadata: Metadata, schema: StructType) -> bool:
-    return any(re.match(r"delta\.constraints\.", key, re.IGNORECASE) for key in metadata.configuration)
-
-
 def _maps_columns(metadata: Metadata, schema: StructType) -> bool:
     return column_mapping_mode(metadata.configuration) != "none"
 
 
 _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
-    "checkConstraints": _has_constraints,
     "generatedColumns": _field_key("delta.generationExpression"),
     "changeDataFeed": _property_on("delta.enableChangeDataFeed"),
     "columnMapping": _maps_columns,
     "identityColumns": _field_key("delta.identity."),
     "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
-    "inCommitTimestamp": _property_on("delta.enableInCommitTimestamps"),
-    "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps"),
+    "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
 }
 _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
@@ -119,9 +113,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
     for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)
-    for path, f in schema.all_fields():
-        if "delta.invariants" in f.metadata:
-            raise _refusal(f"invariants (an expression on column {'.'.join(path)})", "write", table)
+    checks_of(metadata, schema, table)
 
 
 def _refusal(feature: str, access: str, table: str | None) -> UnsupportedFeature:
@@ -135,6 +127,10 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if configuration.get("delta.enableDeletionVectors", "").strip().lower() == "true":
         reader.add("deletionVectors")
         writer.add("deletionVectors")
+    if configuration.get("delta.enableInCommitTimestamps", "").strip().lower() == "true":
+        writer.add("inCommitTimestamp")
+    if has_constraints(configuration):
+        writer.add("checkConstraints")
     if clustered:
         writer |= {"clustering", "domainMetadata"}
     for key, value in configuration.items():

@@ -19,9 +19,10 @@ from rowlock.conflict.delta import Slice
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.constraints import Check, checks_of
 from rowlock.protocol.schema import StructType
 from rowlock.simulation.data_files import DataFiles, check_row
-from rowlock.simulation.expressions import Row
+from rowlock.simulation.expressions import Evaluate, Relation, Row, compile_expression, is_true
 from rowlock.simulation.passage import Address, Passage
 from rowlock.simulation.rules import MergeRule, NewRows
 from rowlock.storage.store import ObjectStore
@@ -65,7 +66,8 @@ class MemoryEngine:
         old = self._addressed(gone, schema) if counting else {}
         new = self._addressed(born, schema)
         lost = {n: found for n, s in enumerate(program) if isinstance(s.payload, MergeRule) and n in staged.counts and (found := notes.lost(n, {})) is not None}
-        passage = Passage(program, staged.counts, first=first, check=lambda row: check_image(row, schema), lost=lost)
+        checks = compiled(snapshot)
+        passage = Passage(program, staged.counts, first=first, check=lambda row: check_image(row, schema, checks), lost=lost)
         passage.run(old, new, self._images(staged.blocks, schema) if first is not None else {})
         blocks = self._blocks(program, passage, snapshot)
         sliced = (*(gone if old else ()), *born)
@@ -202,6 +204,19 @@ class MemoryEngine:
             out[s.path] = [StagedFile(add) for add, _ in self.files.write(rows, snapshot)]
         return out
 
+    def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
+        """See Engine.  Columns are known by name."""
+        if not isinstance(block.payload, Loose):
+            return block
+        names = after.schema.names
+        return replace(block, payload=Loose(tuple({n: row.get(n) for n in names} for row in block.payload.rows)))
+
+    def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
+        """See Engine."""
+        checks = compiled(snapshot)
+        for row in self._images(blocks, snapshot.schema).values():
+            check_image(row, snapshot.schema, checks)
+
     def count(self, file: AddFile) -> int:
         """See Engine."""
         return self.files.count(file)
@@ -217,12 +232,24 @@ class MemoryEngine:
         return [row for n, row in zip(range(limit), rows, strict=False)] if limit is not None else list(rows)
 
 
-def check_image(row: Row, schema: StructType) -> None:
-    """Raises ConstraintViolated for a null where the column allows none, SchemaMismatch for a value of another type."""
+Checks = Sequence[tuple[Check, Evaluate]]
+
+
+def compiled(snapshot: Snapshot) -> Checks:
+    """The table's CHECK constraints, ready to be asked."""
+    scope = (Relation("t", snapshot.schema.names),)
+    return [(check, compile_expression(check.expression, scope)) for check in checks_of(snapshot.metadata, snapshot.schema)]
+
+
+def check_image(row: Row, schema: StructType, checks: Checks = ()) -> None:
+    """Raises ConstraintViolated for a null where the column allows none or a CHECK that is not true, SchemaMismatch for a value of another type."""
     for field in schema.fields:
         if not field.nullable and row[field.name] is None:
             raise ConstraintViolated(f"column {field.name!r} is NOT NULL, and a row has no value in it: {dict(row)}")
     check_row(row, schema)
+    for check, evaluate in checks:
+        if not is_true(evaluate, (row,)):
+            raise ConstraintViolated(f"CHECK constraint {check.name} ({check.expression}) is not true of {dict(row)}", constraint=check.name, expression=check.expression, row=dict(row))
 
 
 def _origin(addresses: Sequence[Address]) -> Provenance:

@@ -54,10 +54,10 @@ def statements_of(script: Script, snapshot: Snapshot) -> tuple[Statement, ...]:
         case Merge():
             return (_merge(script, target),)
         case Append(rows):
-            return (Statement("append", NewRows(_rows(rows, columns))),)
+            return (Statement("append", NewRows(_rows(rows, columns)), sets=columns),)
         case Overwrite(rows):
             every = RowRule(None, Change(None))
-            return (Statement("delete", every), Statement("append", NewRows(_rows(rows, columns))))
+            return (Statement("delete", every), Statement("append", NewRows(_rows(rows, columns)), sets=columns))
         case Optimize():
             return (Statement("move", None, only=bins(snapshot)),)
 

@@ -59,6 +59,10 @@ class Target:
     nulls: Mapping[str, Column]
     ids: Mapping[int, str]
 
+    def columns_in_order(self) -> list[Column]:
+        """The table's own columns."""
+        return [self.columns[f.name] for f in self.schema.fields]
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:

@@ -27,7 +27,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.spark import row_statements
 from rowlock.spark.blocks import driver_block, file_block
 from rowlock.spark.catalyst import nullable_type, to_arrow
-from rowlock.spark.constraints import check_not_null, check_rows
+from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.lineage import versions_read
 from rowlock.spark.passage import Group, enter
 from rowlock.spark.plane import SMALL_ROWS, Plane
@@ -148,7 +148,9 @@ def append_statement(plane: Plane, snapshot: Snapshot, frame: DataFrame, must_me
     read += versions_read(plane, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(plane, must_meet, blocks, snapshot)):
         raise ConstraintViolated(f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it", table=plane.store.root)
-    return Statement("append", blocks, source_versions=read)
+    given = {name.lower() for name in frame.columns}
+    sets = tuple(name for name in snapshot.schema.names if name.lower() in given)
+    return Statement("append", blocks, source_versions=read, sets=sets)
 
 
 def met(plane: Plane, delete: Statement, blocks: Sequence[RowBlock], snapshot: Snapshot) -> int:
@@ -166,12 +168,12 @@ def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame) -> Sequenc
     most = optimized.maxRows()
     if most.isDefined() and int(most.get()) <= SMALL_ROWS and int(str(optimized.stats().sizeInBytes())) <= _SMALL_BYTES:
         table = to_arrow(frame)
-        check_rows(table, snapshot, plane.store.root)
+        check_table(plane, table, snapshot)
         return [driver_block("appended", 0, table, None)] if table.num_rows else []
     own = plane.bridge.dataframe(frame._jdf.queryExecution().analyzed(), plane.spark, plane.session())
     files = [f for _, f in write_native(own, plane.store, snapshot)]
     for empty in [f for f in files if not f.num_records]:
         plane.store.delete(empty.path)
     files = [f for f in files if f.num_records]
-    check_not_null(files, snapshot, plane.store)
+    check_files(plane, files, snapshot)
     return [file_block("appended", 0, files)] if files else []

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, demands
 from rowlock.storage.store import ObjectStore
 
@@ -56,11 +59,11 @@ def _check_elements(values: Any, type_: DataType, nullable: bool, name: str, roo
     _check(pc.drop_null(values) if nullable and values.null_count else values, type_, nullable, name, root)
 
 
-def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectStore) -> None:
+def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectStore, dead: Mapping[str, BitMap64] | None = None) -> None:
     """NOT NULL of columns and of what is inside them, by the footers' null counts.  Raises ConstraintViolated.
 
     What is inside a column may be null to a footer where no row is at fault (an empty array has no
-    element): where a footer counts a null, the column is looked at.
+    element), or the row is one of the `dead`: where a footer counts a null, the column is looked at.
     """
     partitions = snapshot.metadata.partition_columns
     required = [(f".{'.'.join(path)}.", path[0]) for path in _demanding_paths((), snapshot.schema) if path[0] not in partitions]
@@ -78,7 +81,16 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
         leaves = [(f".{metadata.schema.column(at).path}.", at) for at in range(metadata.num_columns)]
         doubtful = {top for start, top in required for leaf, at in leaves if leaf.startswith(start) and _may_hold_null(metadata, at)}
         if doubtful:
-            check_rows(pq.read_table(place, columns=sorted(doubtful), partitioning=None), snapshot, store.root)
+            table = pq.read_table(place, columns=sorted(doubtful), partitioning=None)
+            check_rows(_living(table, (dead or {}).get(file.path)), snapshot, store.root)
+
+
+def _living(table: pa.Table, dead: BitMap64 | None) -> pa.Table:
+    if not dead:
+        return table
+    mask = np.ones(table.num_rows, dtype=np.bool_)
+    mask[bitmap_to_numpy(dead)] = False
+    return table.filter(pa.array(mask))
 
 
 def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[str, ...]]:

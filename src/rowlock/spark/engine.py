@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
+from rowlock.spark.adoption import adopted
 from rowlock.spark.blocks import DriverRows, FileRows, keep_rows, logical
+from rowlock.spark.checks import check_blocks
 from rowlock.spark.comparing import differing_rows
 from rowlock.spark.copying import copy_slices
 from rowlock.spark.passage import Passage
@@ -75,6 +77,15 @@ class SparkEngine:
             elif len(dead) < (file.num_records or 0):
                 out += [StagedFile(file, dead)] if vectors_allowed else copy_slices(self.plane, [Slice(file, without=dead)], snapshot)[file.path]
         return out
+
+    def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
+        """See Engine.  Data files know their columns by the names that stay, so only rows on the driver are changed."""
+        if not isinstance(block.payload, DriverRows):
+            return block
+        return replace(block, payload=DriverRows(adopted(logical(block.payload.table, before), before.schema, after.schema)))
+
+    def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
+        check_blocks(self.plane, blocks, snapshot)
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         return copy_slices(self.plane, slices, snapshot)

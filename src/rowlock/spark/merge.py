@@ -27,7 +27,7 @@ from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.spark.analysis import Resolved
 from rowlock.spark.blocks import SOURCE_ROW, driver_block, file_block, stored_origin, stored_source_rows
 from rowlock.spark.catalyst import JavaObject, to_arrow
-from rowlock.spark.constraints import check_not_null, check_rows
+from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.merge_plan import ACTION, Clause, MergePlan
 from rowlock.spark.plane import SMALL_ROWS, Addressed, Found, Plane, TooMany, bitmaps
 from rowlock.spark.scan import PATH, POSITION
@@ -160,7 +160,7 @@ class MergeRun:
         new = rows.filter(updates)
         if new.num_rows:
             table = new.table.select(self._columns())
-            check_rows(table, self.snapshot, self.plane.store.root)
+            check_table(self.plane, table, self.snapshot)
             self.out.blocks.append(driver_block("derived", self.index, table, new.origin))
 
     def _columns(self) -> list[int]:
@@ -235,7 +235,7 @@ class MergeRun:
         if not result.num_rows:
             return []
         table = result.select(self._columns())
-        check_rows(table, self.snapshot, self.plane.store.root)
+        check_table(self.plane, table, self.snapshot)
         return [driver_block("inserted", self.index, table, self._sources(np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))]
 
     def _sources(self, numbers: Numbers) -> Provenance:
@@ -246,7 +246,7 @@ class MergeRun:
     def _write_inserts(self, plan: JavaObject) -> RowBlock:
         frame = self.plane.bridge.dataframe(plan, self.plane.spark, self.plan.session).drop(ACTION)
         files = [f for _, f in write_native(frame, self.plane.store, self.snapshot) if f.num_records]
-        check_not_null(files, self.snapshot, self.plane.store)
+        check_files(self.plane, files, self.snapshot)
         return file_block("inserted", self.index, files, origin=self._sources(stored_source_rows(files, self.plane.store.root)))
 
     def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
@@ -264,7 +264,7 @@ class MergeRun:
                 continue
             self.out.kill(bitmaps(origin))
             if clauses[action].kind == "update":
-                check_not_null(files, self.snapshot, self.plane.store)
+                check_files(self.plane, files, self.snapshot)
                 self.out.blocks.append(file_block("derived", self.index, files, origin=origin))
             else:
                 scratch += files

@@ -91,12 +91,12 @@ class Plane:
     def opened(self, snapshot: Snapshot, files: Sequence[AddFile]) -> JavaObject:
         """The plan of the physical rows of `files` with their addresses; kept, because files never change."""
         key = (snapshot.metadata.schema_string, tuple(f.path for f in files))
-        return self._kept(key, lambda: self.scanner.frame(snapshot, files, None, address=True)._jdf.queryExecution().analyzed())
+        return self.kept(key, lambda: self.scanner.frame(snapshot, files, None, address=True)._jdf.queryExecution().analyzed())
 
     def opened_as(self, snapshot: Snapshot, files: Sequence[AddFile], relation: Relation) -> JavaObject:
         """The same under a relation's attributes."""
         key = (snapshot.metadata.schema_string, tuple(f.path for f in files), id(relation))
-        _, plan = self._kept(key, lambda: (relation, self.bound(self.opened(snapshot, files), relation.attributes)))
+        _, plan = self.kept(key, lambda: (relation, self.bound(self.opened(snapshot, files), relation.attributes)))
         return plan
 
     def bound(self, plan: JavaObject, attributes: Sequence[JavaObject]) -> JavaObject:
@@ -106,7 +106,7 @@ class Plane:
 
     def target(self, snapshot: Snapshot) -> Target:
         """What statements on the table are resolved against; always the same for one schema."""
-        made: Target = self._kept(("target", snapshot.metadata.schema_string), lambda: self._new_target(snapshot))
+        made: Target = self.kept(("target", snapshot.metadata.schema_string), lambda: self._new_target(snapshot))
         return made
 
     def probe(self, target: Target, alias: str | None, session: JavaObject) -> DataFrame:
@@ -128,7 +128,7 @@ class Plane:
             ids=attribute_ids(attributes, [f.name for f in own.fields]),
         )
 
-    def _kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """What `make` gives, made once for each key while it is used often enough."""
         with self._lock:
             if key in self._memo:

@@ -22,7 +22,7 @@ from rowlock.protocol.schema import PrimitiveType
 from rowlock.spark.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
 from rowlock.spark.blocks import SOURCE_ROW, driver_block, file_block, stored_origin
 from rowlock.spark.catalyst import JavaObject
-from rowlock.spark.constraints import check_not_null, check_rows
+from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.plane import Addressed, Found, Plane, TooMany, bitmaps
 from rowlock.spark.predicates import skipping_predicate
 from rowlock.spark.row_masks import RowMask, row_mask
@@ -132,7 +132,7 @@ def run(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot
         tombstones.update(bitmaps(part.origin))
     small = [driver_block("derived", index, part.table, part.origin) for part in found if plan.kind == "update" and part.num_rows]
     for block in small:
-        check_rows(block.payload.table, snapshot, plane.store.root)
+        check_table(plane, block.payload.table, snapshot)
     return tombstones, [*small, *large]
 
 
@@ -210,5 +210,5 @@ def _write_changed(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapsho
     frame = plane.bridge.dataframe(plane.bridge.project(plan.resolved.outputs, plane.bridge.filter(plan.resolved.condition, child)), plane.spark, plan.session)
     files = [f for _, f in write_native(frame, plane.store, snapshot)]
     files = [f for f in files if f.num_records]
-    check_not_null(files, snapshot, plane.store)
+    check_files(plane, files, snapshot)
     return file_block("derived", index, files, origin=stored_origin(files, plane.store.root))

@@ -16,7 +16,7 @@ from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.features import check_writable
-from rowlock.transaction import fail_policy
+from rowlock.transaction import definition, fail_policy
 from rowlock.transaction.compaction import drop_overlapping_bins
 from rowlock.transaction.effects import Effects
 from rowlock.transaction.following import follow
@@ -81,6 +81,7 @@ def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
             fail_policy.check_files(txn, winners)
         txn.passed += winners
         _rebase_to(txn, attempt, winners, head, rewritten)
+        definition.settle(txn, head)
         if not txn.unseen:
             txn.passed = []
     txn.read = head
@@ -98,8 +99,12 @@ def refuse_removal(txn: Transaction, head: Snapshot) -> None:
 
 def _check_table(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
     state = fail_policy.table_state(txn.read)
-    if found := rules.first_conflict(rules.TABLE_RULES, fail_policy.reads_of(txn), winners, state):
+    by_file = txn.options.on_conflict in ("fail", "rerun") and txn.options.granularity == "file"
+    asked = rules.TABLE_RULES if by_file or txn.metadata is not None else definition.OTHER_RULES
+    if found := rules.first_conflict(asked, fail_policy.reads_of(txn), winners, state):
         raise fail_policy.error_of(txn, found)
+    if asked is definition.OTHER_RULES:
+        definition.judge(txn, winners, head)
     check_writable(head.protocol, head.metadata, txn.table.path)
 
 

@@ -17,6 +17,7 @@ from rowlock import clock
 from rowlock.exceptions import CommitUnknown
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.in_commit import stamped
 from rowlock.protocol.properties import DELTA_LEVELS, Isolation
 from rowlock.storage.store import Committed, Unknown
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
@@ -125,6 +126,7 @@ def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parame
         "txnId": txn.txn_id,
         "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version},
     }
+    info = stamped(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
     steps = () if txn.app is None else (replace(txn.app, last_updated_ms=info["timestamp"]),)
     return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=steps)
 

@@ -15,7 +15,9 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.features import check_writable, protocol_for_new_table, reader_features, writer_features
+from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import validate_properties
 from rowlock.storage.store import Committed
 from rowlock.transaction.metrics import operation_parameters
@@ -93,7 +95,7 @@ def create_from(
     protocol = protocol_for_new_table(metadata.configuration, clustered=bool(cluster_by))
     domains = [clustering_domain(cluster_by)] if cluster_by else []
     txn_id = clock.new_id()
-    info = _info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds))
+    info = stamped(_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None)
     if not _put(state, 0, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds, txns=() if app is None else (app,)), txn_id):
         raise TableExists("Another writer created the table first; open it with DeltaTable.forPath, or use createIfNotExists", table=table)
     state.forget()
@@ -110,7 +112,8 @@ def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, clus
     txn_id = clock.new_id()
     now = clock.now_ms()
     removes: list[RemoveFile] = [f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()]
-    info = _info(operation, _parameters(fresh, cluster_by), txn_id, read_version=head.version, blind=False, metrics=_append_metrics(adds))
+    info = stamped(_info(operation, _parameters(fresh, cluster_by), txn_id, read_version=head.version, blind=False, metrics=_append_metrics(adds)), fresh.configuration, head.timestamp_ms)
+    fresh = enabled(head.metadata, fresh, head.version + 1, info["timestamp"])
     changed = protocol if protocol != head.protocol else None
     data = serialize_commit(CommitInfo(info), protocol=changed, metadata=fresh, domains=domains, removes=removes, adds=adds)
     if not _put(state, head.version + 1, data, txn_id):
@@ -131,7 +134,8 @@ def change_metadata(state: TableState, operation: str, parameters: Mapping[str, 
             return Receipt(version=None, read_version=read_version, txn_id=txn_id, operation=operation)
         protocol = _widest(head.protocol, protocol_for_new_table(metadata.configuration, clustered=False))
         check_writable(protocol, metadata, state.store.root)
-        info = _info(operation, parameters, txn_id, read_version=head.version, blind=False, metrics={})
+        info = stamped(_info(operation, parameters, txn_id, read_version=head.version, blind=False, metrics={}), metadata.configuration, head.timestamp_ms)
+        metadata = enabled(head.metadata, metadata, head.version + 1, info["timestamp"])
         changed = protocol if protocol != head.protocol else None
         if _put(state, head.version + 1, serialize_commit(CommitInfo(info), protocol=changed, metadata=metadata), txn_id):
             return Receipt(version=head.version + 1, read_version=read_version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
@@ -141,6 +145,8 @@ def change_metadata(state: TableState, operation: str, parameters: Mapping[str, 
 def set_properties(state: TableState, properties: Mapping[str, str]) -> Receipt:
     """Sets table properties.  Raises InvalidInput for a name or value that is not allowed, UnsupportedFeature by name."""
     validate_properties(properties)
+    if has_constraints(properties):
+        raise InvalidInput("A CHECK constraint cannot be set as a property: the rows that are there must meet it; use ALTER TABLE ... ADD CONSTRAINT", table=state.store.root)
     return change_metadata(state, "SET TBLPROPERTIES", {"properties": dict(properties)}, lambda head: replace(head.metadata, configuration={**head.metadata.configuration, **properties}))
 
 

@@ -34,8 +34,16 @@ class Engine(Protocol):
         in `staged` go through them as well, no insert is decided yet and appended rows enter.
 
         Raises MultipleMatches where two source rows of a MERGE match one row, and ConstraintViolated
-        where a new image breaks NOT NULL.
+        where a new image breaks NOT NULL or a CHECK constraint.
         """
+        ...
+
+    def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
+        """A block that was staged under the columns of `before`, under those of `after`: new ones are null, dropped ones go."""
+        ...
+
+    def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
+        """Raises ConstraintViolated where a row of the blocks breaks what `snapshot` demands of its rows."""
         ...
 
     def provenance(self, block: RowBlock) -> Provenance:

@@ -106,7 +106,7 @@ def _conflict(txn: Transaction, winners: list[Commit], delta: Delta, old: list[d
     paths = {s.path for s in slices}
     winner = next((w for w in reversed(winners) if paths & w.paths), winners[-1])
     files = tuple(sorted(paths & winner.paths))
-    sets = {c for s in txn.program for c in s.sets}
+    sets = {c for s in txn.program if s.touches for c in s.sets}
     columns = sorted(sets & columns_changed(changed, [r for r in new if _text(r) not in _bag(old)])) if changed else ()
     rule = "rows changed by both" if changed else "rows added"
     return error_of(txn, conflict_with(winner, rule, files=files, rows=changed or new, columns=columns))

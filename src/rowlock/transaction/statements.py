@@ -24,7 +24,7 @@ class Statement:
     payload   the engine's
     touches   False where the statement can neither read nor change existing rows (append)
     only      for move: the paths whose rows are moved, in groups (one group is one output)
-    sets      columns that the statement assigns, as far as the engine says
+    sets      columns that the statement assigns, as far as the engine says; of an append those that its rows came with
     parameters  the statement in words, for operationParameters and messages
     source_versions  where its rows from outside were read from this very table: the versions that they were read at
     """

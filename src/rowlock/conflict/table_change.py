@@ -1,0 +1,166 @@
+"""What winners made of the table's definition, and whether staged work can stand beside it (SEMANTICS.md section 2).
+
+Columns are known by their ids where the table maps columns, else by name.  A change that asks
+something of rows only (a new constraint, NOT NULL) is met by checking the rows; one that asks
+something of a statement's meaning is met by staging it again.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock.conflict.rules import all_features, is_harmless_property
+from rowlock.protocol.actions import Metadata, Protocol
+from rowlock.protocol.constraints import INVARIANTS, checks_of, is_constraint
+from rowlock.protocol.features import column_mapping_mode
+from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, ArrayType, DataType, MapType, StructField, StructType, parse_schema
+
+_WORDS_ONLY = frozenset({"comment"})
+"""Keys of a column's metadata that are for people."""
+_JUDGED = frozenset({COLUMN_ID, PHYSICAL_NAME, INVARIANTS})
+"""Keys of a column's metadata that are judged elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """What is different, as far as staged work must know.
+
+    added       nullable columns that are new, as dotted names
+    lost        columns that were dropped or renamed, by the names that they had
+    retyped     columns that were given another type, or that are new and may not be null
+    moved       whether columns stand in another order
+    checked     what rows must meet now and needed not before: constraints, and columns that are NOT NULL
+    other       everything else: properties and partitioning, by name
+    """
+
+    added: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    retyped: tuple[str, ...] = ()
+    moved: bool = False
+    checked: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.same_columns and not (self.checked or self.other)
+
+    @property
+    def same_columns(self) -> bool:
+        """Whether a plan that was resolved before means the same now."""
+        return not (self.added or self.lost or self.retyped or self.moved)
+
+    def takes_from(self, columns: Iterable[str]) -> bool:
+        """Whether rows that give values for `columns` of the table, by the names that they had, no longer fit."""
+        return bool({name.split(".")[0] for name in (*self.lost, *self.retyped)} & set(columns))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is different, for a message."""
+        order = ("the order of columns",) if self.moved else ()
+        return (*self.lost, *self.retyped, *self.added, *self.checked, *self.other) or order
+
+
+def table_change(before: Metadata, after: Metadata, protocol: Protocol) -> TableChange:
+    """What is different between two definitions; `protocol` is the table's after the change."""
+    old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
+    columns = _Columns(mapped=column_mapping_mode(before.configuration) != "none" and column_mapping_mode(after.configuration) != "none")
+    columns.compare(old, new, ())
+    features = all_features(protocol)
+    keys = sorted(before.configuration.keys() | after.configuration.keys())
+    pairs = [(k, before.configuration.get(k), after.configuration.get(k)) for k in keys]
+    other = [k for k, a, b in pairs if a != b and not is_constraint(k) and not _counts_ids(k, columns.mapped) and not is_harmless_property(k, a, b, features)]
+    if _partitions(before, old, columns.mapped) != _partitions(after, new, columns.mapped):
+        other.append("partitioning")
+    if (before.id, before.format_provider) != (after.id, after.format_provider):
+        other.append("identity of the table")
+    checks = set(checks_of(after, new)) - set(checks_of(before, old))
+    return TableChange(
+        added=tuple(columns.added),
+        lost=tuple(columns.lost),
+        retyped=tuple(columns.retyped),
+        moved=columns.moved,
+        checked=(*columns.tightened, *sorted(c.name for c in checks)),
+        other=(*columns.other, *other),
+    )
+
+
+def _counts_ids(key: str, mapped: bool) -> bool:
+    """The highest id that was given: it goes up with every new column."""
+    return mapped and key == "delta.columnMapping.maxColumnId"
+
+
+def _partitions(metadata: Metadata, schema: StructType, mapped: bool) -> list[Any]:
+    found = [schema.find(name) for name in metadata.partition_columns]
+    return [_identity(f, mapped) for f in found if f is not None]
+
+
+def _identity(field: StructField, mapped: bool) -> Any:
+    return field.column_id if mapped and field.column_id is not None else field.name
+
+
+class _Columns:
+    """Two schemas compared, column by column."""
+
+    def __init__(self, *, mapped: bool) -> None:
+        self.mapped = mapped
+        self.added: list[str] = []
+        self.lost: list[str] = []
+        self.retyped: list[str] = []
+        self.tightened: list[str] = []
+        self.other: list[str] = []
+        self.moved = False
+
+    def compare(self, old: StructType, new: StructType, where: Sequence[str]) -> None:
+        known: Mapping[Any, StructField] = {_identity(f, self.mapped): f for f in old.fields}
+        there = {_identity(f, self.mapped) for f in new.fields}
+        self.lost += [_dotted(where, f) for f in old.fields if _identity(f, self.mapped) not in there]
+        self.moved = self.moved or [k for k in known if k in there] != [k for f in new.fields if (k := _identity(f, self.mapped)) in known]
+        for field in new.fields:
+            before = known.get(_identity(field, self.mapped))
+            if before is None:
+                (self.added if field.nullable else self.retyped).append(_dotted(where, field))
+                self.other += [_dotted(where, field)] if _deeds(field) else []
+            elif before.name != field.name or before.physical_name != field.physical_name:
+                self.lost.append(_dotted(where, before))
+            else:
+                self._field(before, field, where)
+
+    def _field(self, before: StructField, field: StructField, where: Sequence[str]) -> None:
+        name = _dotted(where, field)
+        if isinstance(before.type, StructType) and isinstance(field.type, StructType):
+            self.compare(before.type, field.type, (*where, field.name))
+        elif _nullable(before.type) != _nullable(field.type) or _inner(before.type) != _inner(field.type):
+            self.retyped.append(name)
+        elif before.type != field.type:
+            self.tightened.append(name)
+        if before.nullable and not field.nullable:
+            self.tightened.append(name)
+        if _deeds(before) != _deeds(field):
+            self.other.append(name)
+
+
+def _deeds(field: StructField) -> dict[str, Any]:
+    """What a column's metadata asks of a writer: defaults, generation, identity."""
+    return {k: v for k, v in field.metadata.items() if k not in _WORDS_ONLY | _JUDGED}
+
+
+def _inner(type_: DataType) -> list[Any]:
+    """The ids of the fields inside an array or a map."""
+    holder = StructType((StructField("", type_),))
+    return [(path, f.column_id, f.physical_name) for path, f in holder.all_fields()][1:]
+
+
+def _nullable(type_: DataType) -> DataType:
+    if isinstance(type_, ArrayType):
+        return ArrayType(_nullable(type_.element))
+    if isinstance(type_, MapType):
+        return MapType(_nullable(type_.key), _nullable(type_.value))
+    if isinstance(type_, StructType):
+        return StructType(tuple(StructField(f.name, _nullable(f.type)) for f in type_.fields))
+    return type_
+
+
+def _dotted(where: Iterable[str], field: StructField) -> str:
+    return ".".join((*where, field.name))

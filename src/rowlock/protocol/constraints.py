@@ -1,0 +1,55 @@
+"""What a table demands of every row beside NOT NULL: CHECK constraints and the invariants of columns.
+
+Both are SQL expressions over the table's columns, and a row is in order only where an expression is
+true: a null violates, as in delta-spark.  Evaluating them is the engine's affair.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from rowlock.exceptions import UnsupportedFeature
+from rowlock.protocol.actions import Metadata
+from rowlock.protocol.schema import StructType
+
+CONSTRAINT_PREFIX = "delta.constraints."
+INVARIANTS = "delta.invariants"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A named condition on a row."""
+
+    name: str
+    expression: str
+
+
+def checks_of(metadata: Metadata, schema: StructType, table: str | None = None) -> tuple[Check, ...]:
+    """The conditions on a table's rows, in the order of their names.  Raises UnsupportedFeature for an invariant of another form."""
+    named = [Check(key[len(CONSTRAINT_PREFIX) :], text) for key, text in metadata.configuration.items() if is_constraint(key)]
+    return tuple(sorted((*named, *_invariants(schema, table)), key=lambda c: (c.name, c.expression)))
+
+
+def is_constraint(key: str) -> bool:
+    """Whether a table property is a CHECK constraint."""
+    return key.lower().startswith(CONSTRAINT_PREFIX)
+
+
+def has_constraints(configuration: Mapping[str, str]) -> bool:
+    return any(map(is_constraint, configuration))
+
+
+def _invariants(schema: StructType, table: str | None) -> list[Check]:
+    out = []
+    for path, field in schema.all_fields():
+        if (text := field.metadata.get(INVARIANTS)) is None:
+            continue
+        try:
+            expression = orjson.loads(text)["expression"]["expression"]
+        except (orjson.JSONDecodeError, KeyError, TypeError) as e:
+            raise UnsupportedFeature(f"the invariant of column {'.'.join(path)} has a form that is not known: {text}", feature="invariants", access="write", table=table) from e
+        out.append(Check(f"EXPRESSION({expression})", str(expression)))
+    return out

@@ -1,0 +1,113 @@
+"""CHECK constraints and the invariants of columns, asked by Spark of every new row: on the driver without a job, of written files in one.
+
+A row is in order only where a condition is true; a null violates, as in delta-spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rowlock.exceptions import ConstraintViolated
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.constraints import Check, checks_of
+from rowlock.spark.analysis import Relation, Resolved, analyzed
+from rowlock.spark.blocks import DriverRows, FileRows, logical
+from rowlock.spark.catalyst import JavaObject, to_arrow
+from rowlock.spark.constraints import check_not_null, check_rows
+from rowlock.spark.plane import Plane
+from rowlock.transaction.effects import RowBlock
+
+_HELD = "__rowlock_held"
+_MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+"""Settings of a session that an expression is resolved under."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """The table's checks over its columns: `violated` keeps rows that break one; its outputs are the row, then of each check whether it holds."""
+
+    checks: tuple[Check, ...]
+    relation: Relation
+    violated: Resolved
+
+
+def check_table(plane: Plane, table: pa.Table, snapshot: Snapshot) -> None:
+    """Everything that the table asks of rows, of rows on the driver.  Raises ConstraintViolated."""
+    check_rows(table, snapshot, plane.store.root)
+    if not table.num_rows or (found := _resolved(plane, snapshot)) is None:
+        return
+    session = plane.session()
+    local = plane.bridge.local(found.relation.seq, logical(table, snapshot), found.relation.schema_json, session)
+    _raise_for(plane.bridge.evaluate(_plan(plane, found, local), plane.spark, session), found, plane.store.root)
+
+
+def check_files(plane: Plane, files: Sequence[AddFile], snapshot: Snapshot, dead: Mapping[str, BitMap64] | None = None) -> None:
+    """The same of rows in files that have been written; `dead` are rows that do not count.  Raises ConstraintViolated."""
+    gone = dead or {}
+    check_not_null(files, snapshot, plane.store, gone)
+    if not files or (found := _resolved(plane, snapshot)) is None:
+        return
+    frame = plane.scanner.frame(snapshot, files, lambda f: gone.get(f.path, BitMap64()))
+    child = plane.bound(analyzed(frame), found.relation.attributes)
+    broken = plane.bridge.dataframe(_plan(plane, found, child), plane.spark, plane.session()).limit(1)
+    _raise_for(to_arrow(broken), found, plane.store.root)
+
+
+def check_blocks(plane: Plane, blocks: Sequence[RowBlock], snapshot: Snapshot) -> None:
+    """The same of rows that are staged.  Raises ConstraintViolated."""
+    for block in blocks:
+        if isinstance(block.payload, DriverRows):
+            check_table(plane, block.payload.table, snapshot)
+        elif isinstance(block.payload, FileRows):
+            check_files(plane, block.payload.files, snapshot, block.payload.dead)
+
+
+def _resolved(plane: Plane, snapshot: Snapshot) -> _Checks | None:
+    checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
+    if not checks:
+        return None
+    conf = plane.spark.conf
+    key = ("checks", snapshot.metadata.schema_string, checks, *(conf.get(name) for name in _MEANING))
+    made: _Checks = plane.kept(key, lambda: _resolve(plane, snapshot, checks))
+    return made
+
+
+def _resolve(plane: Plane, snapshot: Snapshot, checks: tuple[Check, ...]) -> _Checks:
+    target = plane.target(snapshot)
+    size = len(target.schema.fields)
+    relation = Relation.of(plane.bridge, target.relation.attributes[:size], StructType(target.relation.schema.fields[:size]))
+    held = [F.coalesce(F.expr(c.expression), F.lit(False)) for c in checks]
+    broken = ~held[0]
+    for one in held[1:]:
+        broken = broken | ~one
+    frame = plane.probe(target, None, plane.session()).where(broken)
+    plan = analyzed(frame.select(*target.columns_in_order(), *(h.alias(f"{_HELD}{n}") for n, h in enumerate(held))))
+    return _Checks(checks, relation, Resolved(plan.projectList(), plan.child().condition()))
+
+
+def _plan(plane: Plane, found: _Checks, child: JavaObject) -> JavaObject:
+    """With the current time fixed when rows are judged, and not before."""
+    return plane.bridge.settled(plane.bridge.project(found.violated.outputs, plane.bridge.filter(found.violated.condition, child)))
+
+
+def _raise_for(broken: pa.Table, found: _Checks, root: str) -> None:
+    if not broken.num_rows:
+        return
+    row: dict[str, Any] = broken.slice(0, 1).to_pylist()[0]
+    held = [row.pop(f"{_HELD}{n}") for n in range(len(found.checks))]
+    check = found.checks[held.index(False)]
+    raise ConstraintViolated(
+        f"CHECK constraint {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
+        table=root,
+        constraint=check.name,
+        expression=check.expression,
+        row=row,
+    )
