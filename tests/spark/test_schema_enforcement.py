@@ -240,7 +240,7 @@ def test_elements_that_may_not_be_null(spark, table_path, monkeypatch, route):
         with pytest.raises(ConstraintViolated, match=f"Column {place} is NOT NULL"):
             table.update(set=set_)
         with pytest.raises(ConstraintViolated, match=f"Column {place} is NOT NULL"):
-            table.alias("t").merge(spark.range(2, 3).alias("s"), "t.id = s.id").whenMatchedUpdate(set=set_).execute()
+            table.alias("t").merge(frame(spark, "2 as k").alias("s"), "t.id = s.k").whenMatchedUpdate(set=set_).execute()
     for select in ("array(null, 5) as l", "map('a', 1, 'b', null) as m"):
         for few in (True, False):
             with pytest.raises(ConstraintViolated, match="NOT NULL"):

@@ -367,6 +367,31 @@ def test_the_session_is_never_changed_and_nothing_is_written_elsewhere(spark, tm
     assert left == []
 
 
+@BOTH
+def test_the_active_session_stays_the_users(spark, table_path, monkeypatch, route):
+    """Of all that is done on clones of the user's session: many partitions, no files, conditions on partitions, sources on disk."""
+    take_route(monkeypatch, route)
+    spark.createDataFrame([(1,)], "id int")  # pyspark makes its session the active one here
+
+    def undisturbed():
+        return spark.getActiveSession()._jsparkSession.equals(spark._jsparkSession)
+
+    frame = spark.range(60).selectExpr("cast(id as int) id", "cast(id % 30 as int) p")
+    rowlock.write(frame.limit(0), table_path, partition_by="p")
+    assert rowlock.read(spark, table_path).count() == 0
+    assert undisturbed()
+    rowlock.write(frame, table_path)
+    table = DeltaTable.forPath(spark, table_path)
+    table.delete("id % 7 = 1")
+    assert undisturbed()
+    assert rowlock.read(spark, table_path).count() == 51
+    assert undisturbed()
+    table.optimize().where("p < 9").executeCompaction()
+    assert undisturbed()
+    table.alias("t").merge(frame.selectExpr("id + 3 as k").alias("s"), "t.id = s.k").whenMatchedUpdate(set={"p": "0"}).whenNotMatchedInsert(values={"id": "s.k"}).execute()
+    assert undisturbed()
+
+
 # ---- a source that changes while the statement runs --------------------------------------------
 
 

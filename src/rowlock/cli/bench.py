@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,20 @@ from rowlock.exceptions import RowlockError
 PEER = "contend_delta.py"
 
 
-def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bool) -> bool:
+OURS = [sys.executable, "-m", "rowlock.cli.contend"]
+POLICIES = {
+    "rowlock, repair": {"rowlock.onConflict": "repair"},
+    "rowlock, rerun by row": {"rowlock.onConflict": "rerun", "rowlock.granularity": "row"},
+    "rowlock, fail by row": {"rowlock.onConflict": "fail", "rowlock.granularity": "row"},
+    "rowlock, rerun by file": {"rowlock.onConflict": "rerun", "rowlock.granularity": "file"},
+    "rowlock, fail by file": {"rowlock.onConflict": "fail", "rowlock.granularity": "file"},
+}
+"""What `--policies` puts side by side. The scenario runs a statement again that failed; under `rerun` Rowlock does that itself."""
+
+
+def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bool, policies: bool = False) -> bool:
     """Measures UPDATE and MERGE; True when every engine's sum was exact."""
-    contenders = {"rowlock": [sys.executable, "-m", "rowlock.cli.contend"]}
+    contenders = dict.fromkeys(POLICIES, OURS) if policies else {"rowlock": OURS}
     peer, why_not = find_peer()
     if peer:
         contenders["delta-spark"] = [sys.executable, str(peer)]
@@ -39,7 +50,7 @@ def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bo
         results = {}
         for name, command in contenders.items():
             with console.status(f"{op.upper()}, {writers} {'processes' if processes else 'threads'}: {name} ..."):
-                results[name] = measure(command, scenario)
+                results[name] = measure(command, replace(scenario, properties=POLICIES.get(name, {}) if policies else {}))
             if not console.is_terminal:
                 console.print(f"{op.upper()} {name}: {results[name]['many']['per_second']:.2f} commits/s", highlight=False)
             exact = exact and results[name]["exact"]

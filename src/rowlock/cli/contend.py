@@ -52,6 +52,7 @@ class Scenario:
     processes: bool = False
     hot: bool = False
     seconds: float = 240.0
+    properties: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -167,7 +168,10 @@ def contend(engine: Engine, s: Scenario) -> dict[str, Any]:
     path = str(folder / "table")
     try:
         rows = spark.range(s.rows).selectExpr("id", "id % 97 as g", "cast(0 as bigint) as v", "concat('name-', id) as s").coalesce(1)
-        engine.table_class().create(spark).location(path).addColumns(rows.schema).property("delta.enableDeletionVectors", "true").execute()
+        builder = engine.table_class().create(spark).location(path).addColumns(rows.schema).property("delta.enableDeletionVectors", "true")
+        for name, value in s.properties.items():
+            builder = builder.property(name, value)
+        builder.execute()
         engine.append(rows, path)
         warm, _ = threads(engine, spark, path, s, 1, 2)
         alone, alone_s = threads(engine, spark, path, s, 1, s.alone)

@@ -73,12 +73,13 @@ def bench(
     writers: Annotated[int, typer.Option(help="How many write at the same time.", min=2, max=32)] = 8,
     processes: Annotated[bool, typer.Option("--processes", help="Each writer is a process with a session of its own, not a thread.")] = False,
     hot: Annotated[bool, typer.Option("--hot", help="Half of the rows of each statement are everybody's.")] = False,
+    policies: Annotated[bool, typer.Option("--policies", help="Rowlock's policies and granularities side by side.")] = False,
 ) -> None:
     """Contended UPDATE and MERGE on this machine, beside delta-spark where it is installed."""
     with plain_errors():
         from rowlock.cli.bench import run
 
-        if not run(_console(), quick=quick, writers=writers, processes=processes, hot=hot):
+        if not run(_console(), quick=quick, writers=writers, processes=processes, hot=hot, policies=policies):
             raise typer.Exit(1)
 
 

@@ -24,7 +24,7 @@ from rowlock.spark.blocks import driver_block, file_block
 from rowlock.spark.catalyst import nullable
 from rowlock.spark.physical import names_in_files
 from rowlock.spark.plane import LOCAL_ROWS, Plane
-from rowlock.spark.scan import PATH, POSITION, local_frame, table_schema, wrap_session
+from rowlock.spark.scan import PATH, POSITION, empty_frame, local_frame, table_schema, wrap_session
 from rowlock.spark.writer import write_native
 from rowlock.transaction.effects import Provenance, RowBlock
 
@@ -38,7 +38,7 @@ def files_where(plane: Plane, snapshot: Snapshot, condition: str | None) -> list
         return files
     session, fields = wrap_session(plane.spark, plane.session()), nullable(table_schema(snapshot)).fields
     wanted = StructType([f for f in fields if f.name in snapshot.partition_columns])
-    probe = session.createDataFrame([], StructType(fields)).where(condition)
+    probe = empty_frame(session, StructType(fields)).where(condition)
     used = {a.name() for a in plane.bridge.list(probe._jdf.queryExecution().analyzed().condition().references().toSeq())}
     if not used <= set(wanted.names):
         allowed = ", ".join(wanted.names) or "it has none"

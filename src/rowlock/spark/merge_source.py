@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock import clock
 from rowlock.protocol import paths
@@ -67,7 +67,7 @@ class Source:
         starts = np.r_[0, np.cumsum([size for _, size in self.files])[:-1]]
         offsets = pa.table({"__p": [spark_uri(plane.spark, n) for n in names], "__o": pa.array(starts, pa.int64())})
         meta = raw.metadataColumn("_metadata")
-        joined = raw.withColumn("__m", meta).join(F.broadcast(plane.reading.createDataFrame(offsets)), F.col("__m.file_path") == F.col("__p"))
+        joined = raw.withColumn("__m", meta).join(F.broadcast(local_frame(plane.reading, offsets, StructType([StructField("__p", StringType()), StructField("__o", LongType())]))), F.col("__m.file_path") == F.col("__p"))
         columns = [F.col(f"c{n}").alias(f.name) for n, f in enumerate(self.schema.fields)]
         return joined.select(*columns, (F.col("__o") + F.col("__m.row_index")).alias(SOURCE_ROW))
 

@@ -25,6 +25,7 @@ _COMPARE: dict[str, Callable[..., Mask]] = {
     "GreaterThan": np.greater,
     "GreaterThanOrEqual": np.greater_equal,
 }
+_WIDTH = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,8 @@ def _operand(node: Node, columns: Mapping[int, str]) -> _Operand | None:
     if node.name == "Remainder":
         inner, divisor = _operand(node.children[0], columns), _number(node.children[1])
         return _Operand(inner.name, divisor) if inner is not None and inner.divisor is None and divisor is not None and divisor > 0 else None
-    if node.name == "Cast" and node.fields.get("dataType") == "long":  # wider: no value changes
-        node = node.children[0]
+    if node.name == "Cast" and _WIDTH.get(str(node.children[0].fields.get("dataType")), 9) <= _WIDTH.get(str(node.fields.get("dataType")), 0):
+        node = node.children[0]  # made wider: no value changes
     if node.name != "AttributeReference" or node.fields.get("dataType") not in INTEGERS:
         return None
     name = column_name(node, columns)
@@ -106,4 +107,4 @@ def _operand(node: Node, columns: Mapping[int, str]) -> _Operand | None:
 
 def _number(node: Node) -> int | None:
     value = literal(node)
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63 else None

@@ -27,7 +27,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.features import column_mapping_mode
-from rowlock.spark.catalyst import bare, catalyst, nullable
+from rowlock.spark.catalyst import arrow_schema, bare, catalyst, nullable
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"
 ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
@@ -99,7 +99,7 @@ class Scanner:
         _refuse_reserved(own, self.root)
         schema = own if strict else nullable(own, metadata=True)
         if not files:
-            return self.spark.createDataFrame([], StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *(ADDRESS.fields if address else [])]))
+            return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *(ADDRESS.fields if address else [])]))
         groups = self._groups(snapshot, files, vector_of)
         hurt = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
         dead = self._buckets(hurt) if hurt else None  # one for all groups, so that Spark broadcasts it once
@@ -139,7 +139,8 @@ class Scanner:
         raw = _located(self._read(snapshot, schema, files), dead)
         names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
         rows = pa.table({_FILE: [self.uri(f) for f in files], **{f"{_VALUE}{n}": pa.array([f.partition_values.get(c) or None for f in files], pa.string()) for n, c in enumerate(names)}})
-        joined = raw.join(F.broadcast(self.spark.createDataFrame(rows)), F.col(PATH) == F.col(_FILE))
+        values = local_frame(self.spark, rows, StructType([StructField(n, StringType()) for n in rows.column_names]))
+        joined = raw.join(F.broadcast(values), F.col(PATH) == F.col(_FILE))
         columns = [self._column(snapshot, f, lambda name: F.col(f"{_VALUE}{names.index(name)}")) for f in schema.fields]
         return joined.select(*columns, *(_ADDRESS if address else ()))
 
@@ -176,8 +177,13 @@ def read_parquet(spark: SparkSession, schema: StructType, names: Sequence[str], 
 
 
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
-    """Driver rows as a DataFrame, without pyspark's conversions."""
+    """Driver rows as a DataFrame, without pyspark's conversions, and without its making `spark` the thread's active session."""
     return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """No rows of a schema."""
+    return local_frame(spark, arrow_schema(schema).empty_table(), schema)
 
 
 def _located(raw: DataFrame, dead: DataFrame | None) -> DataFrame:
