@@ -17,7 +17,7 @@ MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
 
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"})
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "domainMetadata", "clustering", "vacuumProtocolCheck"})
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"})
 
 _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("appendOnly", "invariants")),
@@ -57,7 +57,6 @@ _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
 }
 _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
-    "rowTracking": _property_on("delta.enableRowTracking"),
     "typeWidening": _property_on("delta.enableTypeWidening"),
     "icebergCompatV1": _property_on("delta.enableIcebergCompatV1"),
     "icebergCompatV2": _property_on("delta.enableIcebergCompatV2"),
@@ -116,12 +115,26 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
     for name in sorted((writer_features(protocol) | reader_features(protocol)) - WRITABLE):
         if name not in _HINDERS_WHEN_ACTIVE:
             raise _refusal(name, "write", table)
+    if problem := _row_tracking_problem(protocol, metadata):
+        raise _refusal(f"rowTracking ({problem})", "write", table)
     for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)
     for path, f in schema.all_fields():
         if "delta.invariants" in f.metadata:
             raise _refusal(f"invariants (an expression on column {'.'.join(path)})", "write", table)
+
+
+def _row_tracking_problem(protocol: Protocol, metadata: Metadata) -> str | None:
+    """Why row ids cannot be kept though the table asks for it."""
+    if not _property_on("delta.enableRowTracking")(metadata, StructType(())):
+        return None
+    if "rowTracking" not in writer_features(protocol):
+        return "enabled without the feature"
+    if _property_on("delta.rowTrackingSuspended")(metadata, StructType(())):
+        return "enabled and suspended"
+    missing = [f"delta.rowTracking.materialized{name}ColumnName" for name in ("RowId", "RowCommitVersion")]
+    return next((f"without {name}" for name in missing if not metadata.configuration.get(name)), None)
 
 
 def _refusal(feature: str, access: str, table: str | None) -> UnsupportedFeature:
@@ -135,6 +148,8 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if configuration.get("delta.enableDeletionVectors", "").strip().lower() == "true":
         reader.add("deletionVectors")
         writer.add("deletionVectors")
+    if configuration.get("delta.enableRowTracking", "").strip().lower() == "true":
+        writer.add("rowTracking")
     if clustered:
         writer |= {"clustering", "domainMetadata"}
     for key, value in configuration.items():
@@ -144,6 +159,8 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
                 raise _refusal(name, "write", None)
             writer.add(name)
             reader |= {name} & READABLE
+    if "rowTracking" in writer:
+        writer.add("domainMetadata")  # it holds the high-water mark
     if not writer:
         return Protocol(1, 2)
     features = frozenset(writer | {"invariants", "appendOnly"})

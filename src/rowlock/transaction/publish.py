@@ -15,10 +15,11 @@ from pyroaring import BitMap64
 from rowlock import clock
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile, RemoveFile
+from rowlock.protocol.actions import AddFile, DomainMetadata, RemoveFile
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
 from rowlock.protocol.features import vectors_allowed
 from rowlock.protocol.statistics import widened
+from rowlock.transaction import row_ids
 from rowlock.transaction.effects import Effects, RowBlock, StagedFile
 from rowlock.transaction.engine import Engine
 from rowlock.transaction.vectors import Vectors
@@ -42,6 +43,7 @@ class FileActions:
     removes: tuple[RemoveFile, ...]
     rows_copied: int = 0
     vectors_added: int = 0
+    domains: tuple[DomainMetadata, ...] = ()
 
     @property
     def bytes_added(self) -> int:
@@ -66,7 +68,8 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     adds += [replace(s.add, data_change=data_change) for s in [*staged, *copies] if not s.dead]
     for add, (_, dead, _) in zip(adds, marked, strict=False):
         vectors.remember(add, dead)
-    return FileActions(tuple(adds), tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors))
+    tracked, domains = row_ids.assigned(adds, head, engine.count)
+    return FileActions(tracked, tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors), domains)
 
 
 def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: Engine, staging: Staging, allowed: bool) -> Sequence[StagedFile]:
