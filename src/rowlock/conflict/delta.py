@@ -75,6 +75,24 @@ def whole(file: AddFile, vector_of: VectorOf) -> Slice:
     return Slice(file, without=vector_of(file) if file.deletion_vector else None)
 
 
+def delta_of(paths: Iterable[str], before: Mapping[str, Slice], after: Mapping[str, Slice]) -> Delta:
+    """The same between two states of which each is given as the live rows of its files (slices without `only`)."""
+    gone: list[Slice] = []
+    born: list[Slice] = []
+    for path in sorted({*paths, *before}):
+        old, new = before.get(path), after.get(path)
+        if old is None or new is None:
+            gone += [old] if old is not None else []
+            born += [new] if new is not None else []
+            continue
+        dead_before, dead_after = old.without or BitMap64(), new.without or BitMap64()
+        if died := dead_after - dead_before:
+            gone.append(Slice(old.file, only=died))
+        if revived := dead_before - dead_after:
+            born.append(Slice(new.file, only=revived))
+    return Delta(tuple(gone), tuple(born))
+
+
 def delta_between(paths: Iterable[str], before: Mapping[str, AddFile], after: Mapping[str, AddFile], vector_of: VectorOf) -> Delta:
     """The delta over `paths`, which must hold every path that a commit in between added or removed."""
     gone: list[Slice] = []

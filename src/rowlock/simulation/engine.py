@@ -173,9 +173,9 @@ class MemoryEngine:
             if isinstance(block.payload, Loose):
                 loose.setdefault(block.group, []).extend(block.payload.rows)
             else:
-                out += self._filed(block.payload, snapshot, vectors_allowed)
-        for _, rows in sorted(loose.items()):
-            out += [StagedFile(add) for add, _ in self.files.write(rows, snapshot)]
+                out += [replace(s, group=block.group) for s in self._filed(block.payload, snapshot, vectors_allowed)]
+        for group, rows in sorted(loose.items()):
+            out += [StagedFile(add, group=group) for add, _ in self.files.write(rows, snapshot)]
         return out
 
     def _filed(self, payload: Filed, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:

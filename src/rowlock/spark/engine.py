@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,11 @@ class SparkEngine:
             if isinstance(block.payload, DriverRows):
                 tables.setdefault(block.group, []).append(logical(block.payload.table, snapshot))
             elif isinstance(block.payload, FileRows):
-                out += self._staged(block.payload, snapshot, vectors_allowed)
-        for parts in tables.values():
+                out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
+        for group, parts in tables.items():
             table = pa.concat_tables(parts)
             if table.num_rows:
-                out += self.plane.rows.write(table, snapshot)
+                out += [replace(s, group=group) for s in self.plane.rows.write(table, snapshot)]
         return out
 
     def _staged(self, rows: FileRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:

@@ -19,6 +19,7 @@ from rowlock.protocol.features import check_writable
 from rowlock.transaction import fail_policy
 from rowlock.transaction.compaction import drop_overlapping_bins
 from rowlock.transaction.effects import Effects
+from rowlock.transaction.following import follow
 from rowlock.transaction.rebase import rebase
 from rowlock.transaction.receipt import Conflict, Receipt
 
@@ -37,7 +38,7 @@ class Attempt:
 
     def __init__(self, operation: str) -> None:
         self.operation = operation
-        self.attempts = self.rounds = self.rows_rebased = self.bytes_rebased = self.rows_dropped = 0
+        self.attempts = self.rounds = self.rows_rebased = self.bytes_rebased = self.rows_dropped = self.rows_followed = 0
         self.conflicts: list[Conflict] = []
 
     def receipt(self, txn: Transaction, version: int | None, metrics: Mapping[str, int]) -> Receipt:
@@ -51,6 +52,7 @@ class Attempt:
             rows_rebased=self.rows_rebased,
             bytes_rebased=self.bytes_rebased,
             rows_dropped=self.rows_dropped,
+            rows_followed=self.rows_followed,
             already_committed=txn.already_committed,
             conflicts=tuple(self.conflicts),
             metrics=dict(metrics),
@@ -119,7 +121,13 @@ def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: 
     seen = isolation.view(level, winners, txn.unseen)
     paths = frozenset(f.path for s in (txn.base, head) for f in s.files.adds()) if rewritten else seen.paths
     known, after = known_files(txn, paths), head.files.get(paths)
-    delta = delta_between(paths, known, after, txn.table.state.vectors.of)
+    moving = any(s.kind == "move" for s in txn.program)
+    followed = None if rewritten or txn.unseen or moving or level == "snapshot" else follow(txn.effects, winners, paths, known, after, txn.table.state.vectors.of)
+    if followed is not None:
+        txn.effects, delta = followed.effects, followed.delta
+        attempt.rows_followed += followed.rows
+    else:
+        delta = delta_between(paths, known, after, txn.table.state.vectors.of)
     txn.unseen = seen.unseen
     head = txn.view(head)
     if delta.is_empty:
@@ -131,13 +139,13 @@ def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: 
     if txn.options.on_conflict in ("fail", "rerun") and txn.options.granularity == "row" and txn.data_change:
         fail_policy.check_rows(txn, txn.passed, delta, head)
     if level == "snapshot" and not rewritten:
-        followed = _moves(txn, delta, head)
-        txn.unseen = {p: known.get(p) for p in paths - {s.path for s in (*followed.gone, *followed.born)} if known.get(p) != after.get(p)}
-        if followed.is_empty:
+        moved = _moves(txn, delta, head)
+        txn.unseen = {p: known.get(p) for p in paths - {s.path for s in (*moved.gone, *moved.born)} if known.get(p) != after.get(p)}
+        if moved.is_empty:
             return
-        if txn.reads_table and followed is delta:
+        if txn.reads_table and moved is delta:
             _check_reads(txn, delta, head)
-        delta = followed
+        delta = moved
     txn.effects = drop_overlapping_bins(txn.program, txn.effects, paths, after)
     relevant = _relevant(txn, delta)
     done = rebase(txn.effects, txn.program, relevant, engine=txn.table.engine, snapshot=head)

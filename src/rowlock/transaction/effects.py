@@ -77,10 +77,14 @@ class RowBlock:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A data file that has been written and that no commit names yet. `dead`: positions that must not live."""
+    """A data file that has been written and that no commit names yet.
+
+    `dead`: positions that must not live; `group`: that of the blocks whose rows it holds.
+    """
 
     add: AddFile
     dead: BitMap64 | None = None
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)

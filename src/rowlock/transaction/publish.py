@@ -22,6 +22,7 @@ from rowlock.protocol.statistics import widened
 from rowlock.transaction import row_ids
 from rowlock.transaction.effects import Effects, RowBlock, StagedFile
 from rowlock.transaction.engine import Engine
+from rowlock.transaction.following import placements
 from rowlock.transaction.vectors import Vectors
 
 CopyKey = tuple[str, str | None, bytes]
@@ -58,6 +59,9 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     removes = [t.head.removed(deletion_timestamp_ms=now, data_change=data_change) for t in touched]
     survivors = [t for t in touched if len(t.dead) < t.num_rows]
     staged = _written(effects.blocks, head, engine, staging, allowed)
+    if not data_change:
+        places = placements(effects.blocks, staged, {t.head.path: t.ours for t in touched if len(t.dead) == t.num_rows})
+        removes = [replace(r, tags={**(r.tags or {}), **places[r.path].tags()}) if r.path in places else r for r in removes]
     copies: list[StagedFile] = []
     if survivors and not allowed:
         copies = _copies(survivors, head, engine, staging)

@@ -12,7 +12,7 @@ __all__ = ["Conflict", "Receipt", "Stopwatch"]
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """version is None when nothing was changed; `already_committed` says that the application's step was in the log before.
+    """`rows_followed` were carried to where a compaction had put them, without being read.  version is None when nothing was changed; `already_committed` says that the application's step was in the log before.
 
     seconds has the phases plan, stage, wait, rebase, write, put."""
 
@@ -25,6 +25,7 @@ class Receipt:
     rows_rebased: int = 0
     bytes_rebased: int = 0
     rows_dropped: int = 0
+    rows_followed: int = 0
     already_committed: bool = False
     overwritten: tuple[Any, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
