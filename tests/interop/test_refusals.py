@@ -52,7 +52,6 @@ WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
     "generated_column": ("generatedColumns", generated),
     "identity_column": ("identityColumns", created("id bigint, v bigint, n bigint GENERATED ALWAYS AS IDENTITY")),
     "column_default": ("allowColumnDefaults", with_default),
-    "row_tracking": ("rowTracking", made(enableRowTracking=True)),
     "column_mapping_by_name": ("columnMapping", made(columnMapping__mode="name")),
     "column_mapping_by_id": ("columnMapping", made(columnMapping__mode="id")),
     "v2_checkpoint": ("v2Checkpoint", made(checkpointPolicy="v2")),

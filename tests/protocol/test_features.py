@@ -30,6 +30,8 @@ WRITABLE = [
     (features("changeDataFeed"), metadata(enableChangeDataFeed="false")),
     (features(reader=("columnMapping",)), metadata(columnMapping__mode="none")),
     (features(reader=("vacuumProtocolCheck",)), metadata()),
+    (features("rowTracking", "domainMetadata"), metadata()),
+    (features("rowTracking", "domainMetadata"), metadata(rowTrackingSuspended="true")),
 ]
 ONLY_READABLE = [
     ("checkConstraints", Protocol(1, 3), metadata(constraints__positive="a > 0")),
@@ -40,7 +42,9 @@ ONLY_READABLE = [
     ("invariants", Protocol(1, 2), metadata('{"delta.invariants":"{}"}')),
     ("columnMapping", Protocol(2, 5), metadata(columnMapping__mode="name")),
     ("inCommitTimestamp", features("inCommitTimestamp"), metadata(enableInCommitTimestamps="true")),
-    ("rowTracking", features("rowTracking", "domainMetadata"), metadata()),
+    ("rowTracking", features("domainMetadata"), metadata(enableRowTracking="true")),
+    ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true")),
+    ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true", rowTrackingSuspended="true")),
     ("icebergCompatV2", features("icebergCompatV2"), metadata()),
     ("timestampNtz", features(reader=("timestampNtz",)), metadata()),
     ("v2Checkpoint", features(reader=("v2Checkpoint",)), metadata()),

@@ -7,6 +7,7 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.conflict.delta import whole
+from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.simulation.engine import MemoryEngine
 from rowlock.simulation.script import Script
@@ -34,6 +35,15 @@ class InMemory:
 
     def run(self, script: Script) -> Receipt:
         return run(self.table, script, NO_LANE)
+
+    def identified(self, version: int) -> tuple[Snapshot, list[dict[str, Any]]]:
+        """A version, and its rows with who they are."""
+        snapshot, engine = TableLog(self.state.store).at(version), MemoryEngine(self.state.store)
+        rows = []
+        for piece in (whole(f, self.state.vectors.of) for f in snapshot.files.adds()):
+            for row, (row_id, commit_version) in zip(engine.sample([piece], None, snapshot=snapshot), engine.row_ids(piece, snapshot), strict=True):
+                rows.append({**row, "_row_id": row_id, "_row_commit_version": commit_version})
+        return snapshot, rows
 
     def rows(self) -> list[dict[str, Any]]:
         snapshot = TableLog(self.state.store).latest()

@@ -18,9 +18,11 @@ from rowlock.spark.comparing import differing_rows
 from rowlock.spark.copying import copy_slices
 from rowlock.spark.passage import Passage
 from rowlock.spark.plane import Plane
+from rowlock.spark.row_ids import with_identities, without_empty
 from rowlock.spark.rows import Rows
 from rowlock.transaction.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.transaction.notes import Notes
+from rowlock.transaction.row_ids import columns_of, kept_by
 from rowlock.transaction.statements import Program
 from rowlock.transaction.table_state import TableState
 
@@ -55,16 +57,26 @@ class SparkEngine:
         """See Engine.  Rows on the driver become one file for each partition and bin."""
         out: list[StagedFile] = []
         tables: dict[int, list[pa.Table]] = {}
+        columns = columns_of(snapshot)
         for block in blocks:
             if isinstance(block.payload, DriverRows):
-                tables.setdefault(block.group, []).append(logical(block.payload.table, snapshot))
+                tables.setdefault(block.group, []).append(self._as_written(block, snapshot))
             elif isinstance(block.payload, FileRows):
                 out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
         for group, parts in tables.items():
             table = pa.concat_tables(parts)
+            if columns is not None:
+                table = without_empty(table, columns)
             if table.num_rows:
                 out += [replace(s, group=group) for s in self.plane.rows.write(table, snapshot)]
         return out
+
+    def _as_written(self, block: RowBlock, snapshot: Snapshot) -> pa.Table:
+        """The rows of a block on the driver as they go into a file: with the ids that they keep, where the table tracks them."""
+        table = logical(block.payload.table, snapshot)
+        if (columns := columns_of(snapshot)) is None:
+            return table
+        return with_identities(table, kept_by(block, snapshot, self.plane.materialized_ids.at(columns)), columns)
 
     def _staged(self, rows: FileRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
         out: list[StagedFile] = []

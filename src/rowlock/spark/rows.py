@@ -166,14 +166,14 @@ class Rows:
         return _logical(data, num_rows, file, snapshot, wanted)
 
     def write(self, table: pa.Table, snapshot: Snapshot) -> list[StagedFile]:
-        """Writes rows (logical columns of the table) into one new file for each partition, with statistics."""
+        """Writes rows (logical columns of the table, and others that go into the file alone) into one new file for each partition, with statistics."""
         out: list[StagedFile] = []
         for values, part in split_by_partition(table, snapshot):
             folder = paths.partition_directory(values)
             path = (f"{folder}/" if folder else "") + f"part-00000-{clock.new_id()}-c000.snappy.parquet"
             data = part.drop_columns(list(values)) if values else part
             schema = nullable_schema(to_arrow(snapshot.schema))
-            data = data.cast(pa.schema([schema.field(n) for n in data.column_names]).with_metadata(_CREATED))
+            data = data.cast(pa.schema([schema.field(n) if n in schema.names else data.schema.field(n) for n in data.column_names]).with_metadata(_CREATED))
             sink = pa.BufferOutputStream()
             pq.write_table(data, sink, compression="snappy", store_schema=False)
             body = sink.getvalue().to_pybytes()

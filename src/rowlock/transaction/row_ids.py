@@ -33,10 +33,6 @@ class Identities:
     ids: Numbers
     commit_versions: Numbers
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.ids != NONE).any() and not (self.commit_versions != NONE).any()
-
 
 def columns_of(snapshot: Snapshot) -> MaterializedColumns | None:
     """The columns in which rows of this table keep ids and commit versions; None where they are not kept."""
@@ -45,6 +41,12 @@ def columns_of(snapshot: Snapshot) -> MaterializedColumns | None:
 
 def no_identities(num_rows: int) -> Identities:
     return Identities(np.full(num_rows, NONE, np.int64), np.full(num_rows, NONE, np.int64))
+
+
+def joined(parts: Sequence[Identities | None]) -> Identities | None:
+    """Those of several lots of rows, one after the other; None where rows are not tracked."""
+    known = [p for p in parts if p is not None]
+    return Identities(np.concatenate([p.ids for p in known]), np.concatenate([p.commit_versions for p in known])) if known else None
 
 
 def identities(origin: Provenance, files: Mapping[str, AddFile], materialized: Materialized) -> Identities:
