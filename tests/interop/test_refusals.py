@@ -58,7 +58,6 @@ WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
     "timestamp_without_zone": ("timestampNtz", created("id bigint, v bigint, t timestamp_ntz")),
     "in_commit_timestamps": ("inCommitTimestamp", made(enableInCommitTimestamps=True)),
     "lengths": ("char and varchar columns", created("id bigint, v bigint, c char(3), w varchar(3)")),
-    "change_feed": ("changeDataFeed", made(enableChangeDataFeed=True)),
 }
 READING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
     "type_widening": ("typeWidening", made(enableTypeWidening=True)),
@@ -99,7 +98,7 @@ def refusal(run: Callable[[], object]) -> UnsupportedFeature | None:
     return None
 
 
-@pytest.mark.parametrize("name", ["check_constraint", "column_mapping_by_name", "in_commit_timestamps", "change_feed"])
+@pytest.mark.parametrize("name", ["check_constraint", "column_mapping_by_name", "in_commit_timestamps"])
 def test_what_is_replaced_is_no_longer_in_the_way(spark: SparkSession, table_path: str, name: str) -> None:
     """REPLACE takes away what hindered, since the new definition does not have it; delta-spark goes on with the table."""
     WRITING[name][1](spark, table_path)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from properties import identities
 from properties.histories import COLUMNS, History
 from rowlock.exceptions import ConstraintViolated, RowlockError
-from rowlock.simulation.script import Append, Script
+from rowlock.simulation.script import Append, Optimize, Script
 from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.receipt import Receipt
 from schedules.play import audit, schema_string
@@ -101,7 +101,10 @@ class Contest:
 
     def _check_identities(self, receipts: Sequence[Receipt], scripts: Sequence[Script]) -> None:
         if self._tracked and receipts and (version := receipts[0].version) is not None:
-            identities.check(COLUMNS, self._world.identified(version - 1), self._world.identified(version), scripts)
+            before, after = self._world.identified(version - 1), self._world.identified(version)
+            identities.check(COLUMNS, before, after, scripts)
+            if self._properties.get("delta.enableChangeDataFeed") == "true":
+                identities.check_feed(COLUMNS, before[1], after, self._world.feed(version), not isinstance(scripts[0], Optimize))
 
 
 def _error(work: Callable[[], Any]) -> Exception | None:

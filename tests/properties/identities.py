@@ -48,3 +48,20 @@ def _bag(columns: Sequence[str], rows: Iterable[Row], mark: int, version: int) -
         last = row.get(COMMIT_VERSION)
         out.append(("new" if is_new else row_id, version if last is None else last, *(row[c] for c in columns)))
     return Counter(out)
+
+
+def check_feed(columns: Sequence[str], before: list[Row], after: tuple[Snapshot, list[Row]], feed: Iterable[tuple[str, Row]], data_change: bool) -> None:
+    """The change data of a commit is the difference of its neighbours, row by row and net; it has none where rows were only moved."""
+    made, rows = after
+    found = Counter((change, *(row[c] for c in columns)) for change, row in feed)
+    if not data_change:
+        assert not found, "a compaction has changes"
+        return
+    old, new = ({row[ROW_ID]: row for row in side} for side in (before, rows))
+    wanted: list[tuple[str, Row]] = [("delete", row) for row_id, row in old.items() if row_id not in new]
+    for row_id, row in new.items():
+        if row_id not in old:
+            wanted.append(("insert", row))
+        elif row[COMMIT_VERSION] == made.version:
+            wanted += [("update_preimage", old[row_id]), ("update_postimage", row)]
+    assert found == Counter((change, *(row[c] for c in columns)) for change, row in wanted), f"the change data of version {made.version} is not what changed"

@@ -28,6 +28,7 @@ WRITABLE = [
     (features("clustering", "domainMetadata"), metadata()),
     (features("checkConstraints", "generatedColumns", "changeDataFeed", "identityColumns", "allowColumnDefaults", "inCommitTimestamp"), metadata()),
     (features("changeDataFeed"), metadata(enableChangeDataFeed="false")),
+    (Protocol(1, 4), metadata(enableChangeDataFeed="true")),
     (features(reader=("columnMapping",)), metadata(columnMapping__mode="none")),
     (features(reader=("vacuumProtocolCheck",)), metadata()),
     (features("rowTracking", "domainMetadata"), metadata()),
@@ -35,7 +36,6 @@ WRITABLE = [
 ]
 ONLY_READABLE = [
     ("checkConstraints", Protocol(1, 3), metadata(constraints__positive="a > 0")),
-    ("changeDataFeed", Protocol(1, 4), metadata(enableChangeDataFeed="true")),
     ("generatedColumns", Protocol(1, 4), metadata('{"delta.generationExpression":"1"}')),
     ("identityColumns", Protocol(1, 6), metadata('{"delta.identity.start":1}')),
     ("allowColumnDefaults", features("allowColumnDefaults"), metadata('{"CURRENT_DEFAULT":"1"}')),

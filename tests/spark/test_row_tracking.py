@@ -206,7 +206,7 @@ def test_writers_on_threads_while_row_tracking_is_enabled(spark: SparkSession, t
             for n in range(3):
                 DeltaTable.forPath(spark, table_path).update(f"id = {key}", {"v": "v + 1"})
                 rowlock.write(spark.createDataFrame([(100 + 10 * key + n, 0, "a")], SCHEMA), table_path)
-        except BaseException as e:  # noqa: BLE001 - told by the test's own thread
+        except BaseException as e:
             errors.append(e)
 
     threads = [threading.Thread(target=write, args=(key,)) for key in range(3)]

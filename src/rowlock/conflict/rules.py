@@ -56,6 +56,8 @@ HARMLESS_CHANGES: Mapping[str, PropertyChange] = {
     "delta.checkpointPolicy": lambda old, new, features: new == "v2" and "v2Checkpoint" in features,
     "delta.inCommitTimestampEnablementVersion": lambda old, new, features: old is None,
     "delta.inCommitTimestampEnablementTimestamp": lambda old, new, features: old is None,
+    row_tracking.ROW_ID_COLUMN: lambda old, new, features: old is None,
+    row_tracking.COMMIT_VERSION_COLUMN: lambda old, new, features: old is None,
 }
 """Properties of which one way is harmless: what they ask of a writer is done when the commit is built, from the head."""
 

@@ -17,7 +17,7 @@ MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
 
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"})
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"})
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"})
 
 _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("appendOnly", "invariants")),
@@ -45,10 +45,15 @@ def _maps_columns(metadata: Metadata, schema: StructType) -> bool:
     return column_mapping_mode(metadata.configuration) != "none"
 
 
+def _hides_the_feed(metadata: Metadata, schema: StructType) -> bool:
+    """A column of the table under a name that the change data feed gives to its own."""
+    return _property_on("delta.enableChangeDataFeed")(metadata, schema) and any(n.lower() in ("_change_type", "_commit_version", "_commit_timestamp") for n in schema.names)
+
+
 _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
     "checkConstraints": _has_constraints,
     "generatedColumns": _field_key("delta.generationExpression"),
-    "changeDataFeed": _property_on("delta.enableChangeDataFeed"),
+    "changeDataFeed": _hides_the_feed,
     "columnMapping": _maps_columns,
     "identityColumns": _field_key("delta.identity."),
     "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
@@ -150,6 +155,8 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
         writer.add("deletionVectors")
     if configuration.get("delta.enableRowTracking", "").strip().lower() == "true":
         writer.add("rowTracking")
+    if configuration.get("delta.enableChangeDataFeed", "").strip().lower() == "true":
+        writer.add("changeDataFeed")
     if clustered:
         writer |= {"clustering", "domainMetadata"}
     for key, value in configuration.items():

@@ -18,8 +18,9 @@ from rowlock import clock
 from rowlock.exceptions import CorruptLog, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import partition_values, paths, statistics
-from rowlock.protocol.actions import AddFile
+from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, ChangeType, cdc_action
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import PrimitiveType, StructType
 from rowlock.simulation.expressions import Row, Value
@@ -101,8 +102,21 @@ class DataFiles:
                 out.append((self._write([rows[n] for n in part], dict(zip(columns, values, strict=True)), snapshot, [more[n] for n in part]), part))
         return out
 
-    def _write(self, rows: Sequence[Row], partition: Mapping[str, str | None], snapshot: Snapshot, more: Sequence[Mapping[str, int]]) -> AddFile:
-        folder = paths.partition_directory(partition)
+    def changes(self, path: str, partition: Mapping[str, str | None], schema: StructType) -> list[tuple[ChangeType, Row]]:
+        """The changes that a file of them holds, each with its type."""
+        values = typed_partition(partition, schema)
+        return [(stored[CHANGE_TYPE], {**values, **{k: v for k, v in stored.items() if k != CHANGE_TYPE}}) for stored in self._stored(path)]  # type: ignore[misc]
+
+    def write_changes(self, rows: Sequence[Row], change: ChangeType, snapshot: Snapshot) -> list[AddCdcFile]:
+        """Files of changes, one for each partition."""
+        columns, groups = snapshot.metadata.partition_columns, dict[tuple[str | None, ...], list[Row]]()
+        for row in rows:
+            groups.setdefault(_partition_of(row, columns, snapshot.schema), []).append(row)
+        more = {CHANGE_TYPE: change}
+        return [cdc_action(self._write(part, dict(zip(columns, values, strict=True)), snapshot, [more] * len(part), FOLDER)) for values, part in groups.items()]
+
+    def _write(self, rows: Sequence[Row], partition: Mapping[str, str | None], snapshot: Snapshot, more: Sequence[Mapping[str, Any]], within: str = "") -> AddFile:
+        folder = "/".join(p for p in (within, paths.partition_directory(partition)) if p)
         path = f"{folder}/part-{clock.new_id()}.json" if folder else f"part-{clock.new_id()}.json"
         names = [n for n in snapshot.schema.names if n not in partition]
         stored = [{n: row[n] for n in names} for row in rows]

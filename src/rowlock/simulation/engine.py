@@ -18,13 +18,14 @@ from pyroaring import BitMap64
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile
+from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.schema import StructType
 from rowlock.simulation.data_files import DataFiles, check_row
 from rowlock.simulation.expressions import Row
 from rowlock.simulation.passage import Address, Passage
 from rowlock.simulation.rules import MergeRule, NewRows
 from rowlock.storage.store import ObjectStore
+from rowlock.transaction.change_feed import Change
 from rowlock.transaction.effects import Effects, Kind, Mask, Propagated, Provenance, RowBlock, StagedFile, fresh_path, fresh_statement
 from rowlock.transaction.notes import Notes
 from rowlock.transaction.row_ids import Identities, columns_of, identities, joined, kept_by
@@ -78,7 +79,7 @@ class MemoryEngine:
         for block in blocks:
             if block.kind == "matched":
                 continue
-            rows = block.payload.rows if isinstance(block.payload, Loose) else [self.files.rows(block.payload.files[f], schema)[p] for f, p in block.payload.place]
+            rows = self._rows(block, schema)
             if block.provenance is None:
                 start = sum(1 for a in out if a[0] == block.statement)
                 out |= {(block.statement, start + n): row for n, row in enumerate(rows)}
@@ -87,6 +88,10 @@ class MemoryEngine:
             keys = [fresh if (fresh := fresh_statement(path)) is not None else path for path in origin.paths]
             out |= {(keys[f], int(p)): row for f, p, row in zip(origin.file, origin.position, rows, strict=True)}
         return out
+
+    def _rows(self, block: RowBlock, schema: StructType) -> Sequence[Row]:
+        payload = block.payload
+        return payload.rows if isinstance(payload, Loose) else [self.files.rows(payload.files[f], schema)[p] for f, p in payload.place]
 
     def _addressed(self, slices: Iterable[Slice], schema: StructType) -> dict[Address, Row]:
         return {(s.path, position): row for s in slices for position, row in self._live(s, schema)}
@@ -220,6 +225,14 @@ class MemoryEngine:
         origin = _origin([(piece.path, position) for position, _ in self._live(piece, snapshot.schema)])
         found = identities(origin, {piece.path: piece.file}, self.files.materialized(columns))
         return list(zip(found.ids.tolist(), found.commit_versions.tolist(), strict=True))
+
+    def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
+        """See Engine."""
+        out: list[AddCdcFile] = []
+        for change in changes:
+            rows = [row for s in change.slices for _, row in self._live(s, snapshot.schema)] + [row for b in change.blocks for row in self._rows(b, snapshot.schema)]
+            out += self.files.write_changes(rows, change.type, snapshot)
+        return out
 
     def count(self, file: AddFile) -> int:
         """See Engine."""

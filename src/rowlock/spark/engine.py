@@ -12,14 +12,16 @@ from pyspark.sql import SparkSession
 
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile
+from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.spark.blocks import DriverRows, FileRows, keep_rows, logical
+from rowlock.spark.change_feed import write_changes
 from rowlock.spark.comparing import differing_rows
 from rowlock.spark.copying import copy_slices
 from rowlock.spark.passage import Passage
 from rowlock.spark.plane import Plane
 from rowlock.spark.row_ids import with_identities, without_empty
 from rowlock.spark.rows import Rows
+from rowlock.transaction.change_feed import Change
 from rowlock.transaction.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.transaction.notes import Notes
 from rowlock.transaction.row_ids import columns_of, kept_by
@@ -90,6 +92,9 @@ class SparkEngine:
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         return copy_slices(self.plane, slices, snapshot)
+
+    def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
+        return write_changes(self.plane, changes, snapshot)
 
     def count(self, file: AddFile) -> int:
         return self.plane.rows.num_rows(file)

@@ -130,7 +130,7 @@ def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parame
     if tags := row_ids.tags(txn.base, rewrites_rows):
         info["tags"] = tags
     steps = () if txn.app is None else (replace(txn.app, last_updated_ms=info["timestamp"]),)
-    return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=steps, domains=files.domains)
+    return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=steps, domains=files.domains, cdc=files.cdc)
 
 
 def _after(txn: Transaction) -> None:
