@@ -72,12 +72,12 @@ def test_first_winner_names_the_conflict() -> None:
 # protocol
 
 
-@pytest.mark.parametrize("name", ["domainMetadata", "v2Checkpoint", "inCommitTimestamp", "columnMapping"])
+@pytest.mark.parametrize("name", ["domainMetadata", "rowTracking", "v2Checkpoint", "inCommitTimestamp", "columnMapping"])
 def test_a_feature_that_acts_later_is_no_conflict(name: str) -> None:
     assert found(Reads(), winner(protocol=with_features(name))) is None
 
 
-@pytest.mark.parametrize("name", ["rowTracking", "aFeatureOfTomorrow"])
+@pytest.mark.parametrize("name", ["icebergCompatV2", "aFeatureOfTomorrow"])
 def test_a_feature_that_staged_work_cannot_meet_is_a_conflict(name: str) -> None:
     assert found(Reads(), winner(protocol=with_features(name))) == "protocol"
 

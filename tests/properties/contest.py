@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from properties import identities
 from properties.histories import COLUMNS, History
 from rowlock.exceptions import ConstraintViolated, RowlockError
-from rowlock.simulation.script import Append, Script
+from rowlock.simulation.script import Append, Optimize, Script
 from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.receipt import Receipt
 from schedules.play import audit, schema_string
@@ -48,14 +49,16 @@ class _Rounds(Observer):
 class Contest:
     """One history on one world. `run_program` runs the transaction's program to its commit.
 
-    `properties`: more properties of the table; `steps`: in how many steps the program is staged.
+    `properties`: more properties of the table; `steps`: in how many steps the program is staged;
+    `tracked`: the table tracks its rows, and who they are is checked after every commit (I6).
     """
 
     def __init__(
-        self, history: History, world: Any, serial: Serial, run_program: Callable[[Sequence[Script]], Receipt], properties: Mapping[str, str] | None = None, steps: int = 1
+        self, history: History, world: Any, serial: Serial, run_program: Callable[[Sequence[Script]], Receipt], properties: Mapping[str, str] | None = None, steps: int = 1, tracked: bool = False
     ) -> None:
         self._steps = steps
-        self._properties = dict(properties or {})
+        self._tracked = tracked
+        self._properties = {**(identities.TRACKED if tracked else {}), **(properties or {})}
         self._history, self._world, self._serial, self._run_program = history, world, serial, run_program
 
     def run(self) -> Receipt | None:
@@ -74,7 +77,9 @@ class Contest:
     def _commit(self, script: Script) -> None:
         """A transaction that nobody disturbs: it must raise, or not, as the serial one."""
         with use_observer(Observer()):
-            raised = _error(lambda: self._world.run(script))
+            receipts: list[Receipt] = []
+            raised = _error(lambda: receipts.append(self._world.run(script)))
+        self._check_identities(receipts, [script])
         expected = _error(lambda: self._serial.run(script))
         assert (raised is None) == (expected is None), f"{script}: {raised!r} came, serial execution gives {expected!r}"
 
@@ -83,6 +88,7 @@ class Contest:
         rounds = _Rounds(self._history.rounds, self._commit, self._steps)
         with use_observer(rounds):
             raised = _error(lambda: receipts.append(self._run_program(self._history.program)))
+        self._check_identities(receipts, self._history.program)
         before = bag(self._serial.rows)
         if receipts and receipts[0].version is None and receipts[0].rounds == 0:
             return receipts[0]  # it met nothing at the version that it read, and is serial there
@@ -92,6 +98,13 @@ class Contest:
         if receipts and receipts[0].version is None:
             assert bag(self._serial.rows) == before, "nothing was committed, serial execution changes rows"
         return receipts[0] if receipts else None
+
+    def _check_identities(self, receipts: Sequence[Receipt], scripts: Sequence[Script]) -> None:
+        if self._tracked and receipts and (version := receipts[0].version) is not None:
+            before, after = self._world.identified(version - 1), self._world.identified(version)
+            identities.check(COLUMNS, before, after, scripts)
+            if self._properties.get("delta.enableChangeDataFeed") == "true":
+                identities.check_feed(COLUMNS, before[1], after, self._world.feed(version), not isinstance(scripts[0], Optimize))
 
 
 def _error(work: Callable[[], Any]) -> Exception | None:

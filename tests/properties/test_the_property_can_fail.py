@@ -17,6 +17,7 @@ from properties.test_rebase_in_memory import contest
 from rowlock.protocol.actions import AddFile
 from rowlock.simulation import data_files
 from rowlock.simulation.engine import MemoryEngine
+from rowlock.transaction import publish, row_ids
 from rowlock.transaction.vectors import Vectors
 from schedules.in_memory import InMemory
 
@@ -67,6 +68,43 @@ class MixesUpProvenance(MemoryEngine):
         return replace(origin, position=origin.position[::-1].copy()) if block.kind == "derived" else origin
 
 
+class ForgetsIds(MemoryEngine):
+    """Updated and moved rows are new rows."""
+
+    def write(self, blocks: Any, **more: Any) -> Any:
+        return super().write([replace(b, provenance=None) if b.kind == "derived" else b for b in blocks], **more)
+
+
+class TakesMovesForUpdates(MemoryEngine):
+    """Rows that a compaction moved count as changed by it."""
+
+    def write(self, blocks: Any, **more: Any) -> Any:
+        return super().write([replace(b, moved=False) for b in blocks], **more)
+
+
+class TakesUpdatesForMoves(MemoryEngine):
+    """Updated rows keep the version that changed them before."""
+
+    def write(self, blocks: Any, **more: Any) -> Any:
+        return super().write([replace(b, moved=b.kind == "derived") for b in blocks], **more)
+
+
+class FirstChanges(MemoryEngine):
+    """The change data of the first put serves for all."""
+
+    def write_changes(self, changes: Any, **more: Any) -> Any:
+        first = self.__dict__.setdefault("first", {})
+        key = tuple(sorted(p for c in changes for b in c.blocks for p in (b.provenance.paths if b.provenance else ())))
+        return first.setdefault(key, super().write_changes(changes, **more))
+
+
+class LeavesOutOldImages(MemoryEngine):
+    """Updates without what was there before."""
+
+    def write_changes(self, changes: Any, **more: Any) -> Any:
+        return super().write_changes([c for c in changes if c.type != "update_preimage"], **more)
+
+
 class StagedVectors(Vectors):
     """A file's vector is for ever the first one that was seen."""
 
@@ -100,6 +138,51 @@ def _with(engine: type[MemoryEngine]) -> Callable[[pytest.MonkeyPatch], InMemory
 
 ENGINES = (KeepsGoneRows, KeepsDeadInserts, LeavesCounts, IgnoresGoneImages, IgnoresBornRows, MixesUpProvenance)
 FAULTS = {engine.__name__: _with(engine) for engine in ENGINES} | {"StagedVectors": _staged_vectors, "FalseStatistics": _false_statistics}
+
+
+TRACKING: dict[str, Callable[[pytest.MonkeyPatch], InMemory]] = {engine.__name__: _with(engine) for engine in (ForgetsIds, TakesMovesForUpdates, TakesUpdatesForMoves)}
+
+
+def _stale_mark(monkeypatch: pytest.MonkeyPatch) -> InMemory:
+    """Ids are given from the mark that was there when the table was made."""
+    monkeypatch.setattr(row_ids.row_tracking, "high_water_mark", lambda domains, table=None: -1)
+    return InMemory()
+
+
+TRACKING["StaleMark"] = _stale_mark
+
+
+def _everything_told_by_files(monkeypatch: pytest.MonkeyPatch) -> InMemory:
+    """Adds and removes are left to speak for themselves."""
+    monkeypatch.setattr(publish, "is_told_by_files", lambda *given, **more: True)
+    return InMemory()
+
+
+FEEDING = {engine.__name__: _with(engine) for engine in (FirstChanges, LeavesOutOldImages)} | {"EverythingToldByFiles": _everything_told_by_files}
+
+
+@pytest.mark.parametrize("fault", FEEDING)
+def test_fault_with_the_change_feed_is_found(fault: str) -> None:
+    @given(history=histories())
+    @SETTINGS
+    def check(history: History) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            contest(history, FEEDING[fault](monkeypatch), tracked=True, properties={"delta.enableChangeDataFeed": "true"})
+
+    with pytest.raises((AssertionError, KeyError, IndexError, ExceptionGroup)):
+        check()
+
+
+@pytest.mark.parametrize("fault", TRACKING)
+def test_fault_with_row_ids_is_found(fault: str) -> None:
+    @given(history=histories())
+    @SETTINGS
+    def check(history: History) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            contest(history, TRACKING[fault](monkeypatch), tracked=True)
+
+    with pytest.raises((AssertionError, KeyError, IndexError, ExceptionGroup)):
+        check()
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -32,17 +32,26 @@ WRITABLE = [
     (features("checkConstraints", "generatedColumns", "changeDataFeed", "identityColumns", "allowColumnDefaults", "inCommitTimestamp"), metadata()),
     (features("inCommitTimestamp"), metadata(enableInCommitTimestamps="true")),
     (features("changeDataFeed"), metadata(enableChangeDataFeed="false")),
+    (Protocol(1, 4), metadata(enableChangeDataFeed="true")),
     (features(reader=("columnMapping",)), metadata(columnMapping__mode="none")),
     (features(reader=("vacuumProtocolCheck",)), metadata()),
+    (features("rowTracking", "domainMetadata"), metadata()),
+    (features("rowTracking", "domainMetadata"), metadata(rowTrackingSuspended="true")),
 ]
+TRACKED_AND_MAPPED = metadata(
+    columnMapping__mode="name", enableRowTracking="true", rowTracking__materializedRowIdColumnName="_row-id", rowTracking__materializedRowCommitVersionColumnName="_row-version"
+)
 ONLY_READABLE = [
-    ("changeDataFeed", Protocol(1, 4), metadata(enableChangeDataFeed="true")),
     ("generatedColumns", Protocol(1, 4), metadata('{"delta.generationExpression":"1"}')),
     ("identityColumns", Protocol(1, 6), metadata('{"delta.identity.start":1}')),
     ("allowColumnDefaults", features("allowColumnDefaults"), metadata('{"CURRENT_DEFAULT":"1"}')),
     ("invariants", Protocol(1, 2), metadata('{"delta.invariants":"{}"}')),
     ("inCommitTimestamp-preview", features("inCommitTimestamp-preview"), Metadata("id", metadata().schema_string, (), {"delta.enableInCommitTimestamps-preview": "true"})),
-    ("rowTracking", features("rowTracking", "domainMetadata"), metadata()),
+    ("row tracking beside column mapping", features("rowTracking", "domainMetadata", reader=("columnMapping",)), TRACKED_AND_MAPPED),
+    ("a change data feed beside column mapping", features("changeDataFeed", reader=("columnMapping",)), metadata(columnMapping__mode="name", enableChangeDataFeed="true")),
+    ("rowTracking", features("domainMetadata"), metadata(enableRowTracking="true")),
+    ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true")),
+    ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true", rowTrackingSuspended="true")),
     ("icebergCompatV2", features("icebergCompatV2"), metadata()),
     ("timestampNtz", features(reader=("timestampNtz",)), metadata()),
     ("v2Checkpoint", features(reader=("v2Checkpoint",)), metadata()),

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowlock import clock
-from rowlock.conflict.delta import whole
+from rowlock.conflict.delta import Slice, whole
+from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
+from rowlock.protocol import paths
+from rowlock.protocol.actions import AddFile
 from rowlock.simulation.engine import MemoryEngine
 from rowlock.simulation.script import Script
 from rowlock.simulation.statements import run
@@ -34,6 +37,29 @@ class InMemory:
 
     def run(self, script: Script) -> Receipt:
         return run(self.table, script, NO_LANE)
+
+    def identified(self, version: int) -> tuple[Snapshot, list[dict[str, Any]]]:
+        """A version, and its rows with who they are."""
+        snapshot, engine = TableLog(self.state.store).at(version), MemoryEngine(self.state.store)
+        rows = []
+        for piece in (whole(f, self.state.vectors.of) for f in snapshot.files.adds()):
+            for row, (row_id, commit_version) in zip(engine.sample([piece], None, snapshot=snapshot), engine.row_ids(piece, snapshot), strict=True):
+                rows.append({**row, "_row_id": row_id, "_row_commit_version": commit_version})
+        return snapshot, rows
+
+    def feed(self, version: int) -> list[tuple[str, dict[str, Any]]]:
+        """The changes of a version as a reader finds them: out of its change data, or of its adds and removes where it has none."""
+        commit, snapshot, engine = self.state.log.read_commit(version), TableLog(self.state.store).at(version), MemoryEngine(self.state.store)
+        assert commit is not None
+        if commit.cdc:
+            assert all(c.raw["path"].startswith("_change_data/") and c.raw["dataChange"] is False for c in commit.cdc)
+            return [found for c in commit.cdc for found in engine.files.changes(paths.decode(c.raw["path"]), c.raw["partitionValues"], snapshot.schema)]
+        dead = self.state.vectors.of
+        added = {a.path: a for a in commit.adds if a.data_change}
+        removed = {r.path: AddFile(r.path, r.partition_values or {}, 0, 0, True, None, r.deletion_vector) for r in commit.removes if r.data_change}
+        slices = [("insert", whole(a, dead)) for path, a in added.items() if path not in removed]
+        slices += [("delete", Slice(added[p], only=dead(added[p]) - dead(r)) if p in added else whole(r, dead)) for p, r in removed.items()]
+        return [(change, row) for change, piece in slices for row in engine.sample([piece], None, snapshot=snapshot)]
 
     def rows(self) -> list[dict[str, Any]]:
         snapshot = TableLog(self.state.store).latest()

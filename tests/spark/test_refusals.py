@@ -152,8 +152,6 @@ def test_append_only_tables_take_only_appends(spark, table_path):
 
 
 FEATURES = {
-    "changeDataFeed": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)",
-    "rowTracking": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.enableRowTracking = true)",
     "generatedColumns": "CREATE TABLE delta.`{}` (id INT, twice INT GENERATED ALWAYS AS (id * 2)) USING delta",
     "identityColumns": "CREATE TABLE delta.`{}` (id BIGINT GENERATED ALWAYS AS IDENTITY, v INT) USING delta",
     "columnMapping": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.columnMapping.mode = 'name')",
@@ -234,7 +232,7 @@ def test_property_values_are_refused_by_name(spark, fixed_path, tmp_path, name):
     assert version(new) == -1
 
 
-@pytest.mark.parametrize("properties", [{"delta.enableChangeDataFeed": "true"}, {"delta.enableRowTracking": "true"}, {"delta.enableTypeWidening": "true"}, {"delta.checkpointPolicy": "v2"}, {"delta.columnMapping.mode": "name"}, {"delta.constraints.positive": "id > 0"}])
+@pytest.mark.parametrize("properties", [{"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"}, {"delta.enableTypeWidening": "true"}, {"delta.checkpointPolicy": "v2"}, {"delta.columnMapping.mode": "name"}, {"delta.constraints.positive": "id > 0"}])
 def test_properties_that_need_what_is_not_supported(spark, fixed_path, tmp_path, properties):
     with unchanged(fixed_path), pytest.raises(UnsupportedFeature):
         DeltaTable.forPath(spark, fixed_path).setProperties(properties)

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 
 from rowlock.conflict.isolation import is_blind_append
 from rowlock.conflict.value import Conflict, conflict_with
+from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.properties import Isolation
 from rowlock.protocol.schema import StructType
 from rowlock.protocol.skipping import Predicate
-
-ROW_TRACKING_DOMAIN = "delta.rowTracking"
 
 HARMLESS_PROPERTIES = frozenset(
     {
@@ -57,6 +56,8 @@ HARMLESS_CHANGES: Mapping[str, PropertyChange] = {
     "delta.checkpointPolicy": lambda old, new, features: new == "v2" and "v2Checkpoint" in features,
     "delta.inCommitTimestampEnablementVersion": lambda old, new, features: old is None,
     "delta.inCommitTimestampEnablementTimestamp": lambda old, new, features: old is None,
+    row_tracking.ROW_ID_COLUMN: lambda old, new, features: old is None,
+    row_tracking.COMMIT_VERSION_COLUMN: lambda old, new, features: old is None,
 }
 """Properties of which one way is harmless: what they ask of a writer is done when the commit is built, from the head."""
 
@@ -74,6 +75,7 @@ HARMLESS_FEATURES = frozenset(
         "identityColumns",
         "inCommitTimestamp",
         "invariants",
+        "rowTracking",
         "timestampNtz",
         "typeWidening",
         "v2Checkpoint",
@@ -81,7 +83,7 @@ HARMLESS_FEATURES = frozenset(
     }
 )
 """Features that ask nothing of staged work by being listed: they act where a property or a column says so, which is a
-change of metadata, or when a commit is built.  Row tracking is not one: every file must have its row ids then."""
+change of metadata, or when a commit is built: row ids are given to files then, from the head's high-water mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ def domain_changed(reads: Reads, winner: Commit, state: TableState) -> Conflict 
 
 def domains_of(domains: Iterable[DomainMetadata]) -> frozenset[str]:
     """The names of the domains that two commits may not both write."""
-    return frozenset(d.domain for d in domains) - {ROW_TRACKING_DOMAIN}
+    return frozenset(d.domain for d in domains) - {row_tracking.DOMAIN}
 
 
 def same_application(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:

@@ -17,7 +17,7 @@ MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
 
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"})
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "domainMetadata", "clustering", "vacuumProtocolCheck"})
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"})
 
 _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("appendOnly", "invariants")),
@@ -37,16 +37,24 @@ def _field_key(prefix: str) -> ActiveTest:
     return lambda metadata, schema: any(key.startswith(prefix) for _, f in schema.all_fields() for key in f.metadata)
 
 
+def _hides_the_feed(metadata: Metadata, schema: StructType) -> bool:
+    """A column of the table under a name that the change data feed gives to its own."""
+    return _property_on("delta.enableChangeDataFeed")(metadata, schema) and any(n.lower() in ("_change_type", "_commit_version", "_commit_timestamp") for n in schema.names)
+
+
 _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
     "generatedColumns": _field_key("delta.generationExpression"),
-    "changeDataFeed": _property_on("delta.enableChangeDataFeed"),
+    "changeDataFeed": _hides_the_feed,
     "identityColumns": _field_key("delta.identity."),
     "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
 }
+_NOT_TOGETHER: Mapping[str, ActiveTest] = {
+    "row tracking beside column mapping": lambda metadata, schema: _mapped_beside("delta.enableRowTracking")(metadata, schema),
+    "a change data feed beside column mapping": lambda metadata, schema: _mapped_beside("delta.enableChangeDataFeed")(metadata, schema),
+}
 _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
-    "rowTracking": _property_on("delta.enableRowTracking"),
     "typeWidening": _property_on("delta.enableTypeWidening"),
     "icebergCompatV1": _property_on("delta.enableIcebergCompatV1"),
     "icebergCompatV2": _property_on("delta.enableIcebergCompatV2"),
@@ -105,10 +113,29 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
     for name in sorted((writer_features(protocol) | reader_features(protocol)) - WRITABLE):
         if name not in _HINDERS_WHEN_ACTIVE:
             raise _refusal(name, "write", table)
-    for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
+    if problem := _row_tracking_problem(protocol, metadata):
+        raise _refusal(f"rowTracking ({problem})", "write", table)
+    for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items(), *_NOT_TOGETHER.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)
     checks_of(metadata, schema, table)
+
+
+def _mapped_beside(name: str) -> ActiveTest:
+    """A property on a table that maps columns: each is written alone, and not yet both together."""
+    return lambda metadata, schema: column_mapping_mode(metadata.configuration) != "none" and _property_on(name)(metadata, schema)
+
+
+def _row_tracking_problem(protocol: Protocol, metadata: Metadata) -> str | None:
+    """Why row ids cannot be kept though the table asks for it."""
+    if not _property_on("delta.enableRowTracking")(metadata, StructType(())):
+        return None
+    if "rowTracking" not in writer_features(protocol):
+        return "enabled without the feature"
+    if _property_on("delta.rowTrackingSuspended")(metadata, StructType(())):
+        return "enabled and suspended"
+    missing = [f"delta.rowTracking.materialized{name}ColumnName" for name in ("RowId", "RowCommitVersion")]
+    return next((f"without {name}" for name in missing if not metadata.configuration.get(name)), None)
 
 
 def _refusal(feature: str, access: str, table: str | None) -> UnsupportedFeature:
@@ -129,6 +156,10 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
         writer.add("inCommitTimestamp")
     if has_constraints(configuration):
         writer.add("checkConstraints")
+    if configuration.get("delta.enableRowTracking", "").strip().lower() == "true":
+        writer.add("rowTracking")
+    if configuration.get("delta.enableChangeDataFeed", "").strip().lower() == "true":
+        writer.add("changeDataFeed")
     if clustered:
         writer |= {"clustering", "domainMetadata"}
     for key, value in configuration.items():
@@ -138,6 +169,8 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
                 raise _refusal(name, "write", None)
             writer.add(name)
             reader |= {name} & READABLE
+    if "rowTracking" in writer:
+        writer.add("domainMetadata")  # it holds the high-water mark
     if not writer:
         return Protocol(1, 2)
     features = frozenset(writer | {"invariants", "appendOnly"})

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile
+from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.constraints import Check, checks_of
 from rowlock.protocol.schema import StructType
 from rowlock.simulation.data_files import DataFiles, check_row
@@ -26,8 +26,10 @@ from rowlock.simulation.expressions import Evaluate, Relation, Row, compile_expr
 from rowlock.simulation.passage import Address, Passage
 from rowlock.simulation.rules import MergeRule, NewRows
 from rowlock.storage.store import ObjectStore
+from rowlock.transaction.change_feed import Change
 from rowlock.transaction.effects import Effects, Kind, Mask, Propagated, Provenance, RowBlock, StagedFile, fresh_path, fresh_statement
 from rowlock.transaction.notes import Notes
+from rowlock.transaction.row_ids import Identities, columns_of, identities, joined, kept_by
 from rowlock.transaction.statements import Program
 
 
@@ -79,7 +81,7 @@ class MemoryEngine:
         for block in blocks:
             if block.kind == "matched":
                 continue
-            rows = block.payload.rows if isinstance(block.payload, Loose) else [self.files.rows(block.payload.files[f], schema)[p] for f, p in block.payload.place]
+            rows = self._rows(block, schema)
             if block.provenance is None:
                 start = sum(1 for a in out if a[0] == block.statement)
                 out |= {(block.statement, start + n): row for n, row in enumerate(rows)}
@@ -88,6 +90,10 @@ class MemoryEngine:
             keys = [fresh if (fresh := fresh_statement(path)) is not None else path for path in origin.paths]
             out |= {(keys[f], int(p)): row for f, p, row in zip(origin.file, origin.position, rows, strict=True)}
         return out
+
+    def _rows(self, block: RowBlock, schema: StructType) -> Sequence[Row]:
+        payload = block.payload
+        return payload.rows if isinstance(payload, Loose) else [self.files.rows(payload.files[f], schema)[p] for f, p in payload.place]
 
     def _addressed(self, slices: Iterable[Slice], schema: StructType) -> dict[Address, Row]:
         return {(s.path, position): row for s in slices for position, row in self._live(s, schema)}
@@ -108,7 +114,7 @@ class MemoryEngine:
                 for path, position in rows:
                     tombstones.setdefault(path, BitMap64()).add(position)
                 read += len(rows)
-                blocks.append(self._block("derived", index, list(rows.values()), _origin(list(rows)), snapshot, group))
+                blocks.append(self._block("derived", index, list(rows.values()), _origin(list(rows)), snapshot, group, moved=True))
         return Propagated(tombstones, tuple(blocks), {}, rows_read=read, bytes_read=sum(s.file.size_bytes for s in born))
 
     def _blocks(self, program: Program, passage: Passage, snapshot: Snapshot) -> tuple[RowBlock, ...]:
@@ -131,15 +137,20 @@ class MemoryEngine:
             blocks += [_note(index, pairs) for index, pairs in passage.notes.items() if pairs]
         return tuple(blocks)
 
-    def _block(self, kind: Kind, statement: int, rows: Sequence[Row], origin: Provenance | None, snapshot: Snapshot, group: int = 0) -> RowBlock:
+    def _block(self, kind: Kind, statement: int, rows: Sequence[Row], origin: Provenance | None, snapshot: Snapshot, group: int = 0, moved: bool = False) -> RowBlock:
         size = 16 * len(rows) * len(snapshot.schema.fields)
-        payload: Loose | Filed = Loose(tuple(rows))
+        block = RowBlock(kind, statement, len(rows), size, Loose(tuple(rows)), origin, group, moved)
         if self._spill_rows is not None and len(rows) >= max(1, self._spill_rows):
-            payload = self._file(rows, snapshot)
-        return RowBlock(kind, statement, len(rows), size, payload, origin, group)
+            return replace(block, payload=self._file(rows, snapshot, self._kept_by(block, snapshot)))
+        return block
 
-    def _file(self, rows: Sequence[Row], snapshot: Snapshot) -> Filed:
-        written = self.files.write(rows, snapshot)
+    def _kept_by(self, block: RowBlock, snapshot: Snapshot) -> Identities | None:
+        """Who the rows of a block are, on a table that tracks them."""
+        columns = columns_of(snapshot)
+        return None if columns is None else kept_by(block, snapshot, self.files.materialized(columns))
+
+    def _file(self, rows: Sequence[Row], snapshot: Snapshot, kept: Identities | None) -> Filed:
+        written = self.files.write(rows, snapshot, kept)
         place = [(0, 0)] * len(rows)
         for index, (_, numbers) in enumerate(written):
             for position, number in enumerate(numbers):
@@ -169,15 +180,17 @@ class MemoryEngine:
         """See Engine.  Rows in memory go out together, save that each group of a compaction has its own files."""
         out: list[StagedFile] = []
         loose: dict[int, list[Row]] = {}
+        kept: dict[int, list[Identities | None]] = {}
         for block in blocks:
             if block.kind == "matched":
                 continue
             if isinstance(block.payload, Loose):
                 loose.setdefault(block.group, []).extend(block.payload.rows)
+                kept.setdefault(block.group, []).append(self._kept_by(block, snapshot))
             else:
                 out += [replace(s, group=block.group) for s in self._filed(block.payload, snapshot, vectors_allowed)]
         for group, rows in sorted(loose.items()):
-            out += [StagedFile(add, group=group) for add, _ in self.files.write(rows, snapshot)]
+            out += [StagedFile(add, group=group) for add, _ in self.files.write(rows, snapshot, joined(kept[group]))]
         return out
 
     def _filed(self, payload: Filed, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
@@ -190,18 +203,37 @@ class MemoryEngine:
             add = payload.files[index]
             dead = BitMap64(range(self.files.count(add))) - alive
             if dead and not vectors_allowed:
-                rows = [row for _, row in self._live(Slice(add, only=alive), snapshot.schema)]
-                out += [StagedFile(again) for again, _ in self.files.write(rows, snapshot)]
+                out += self._copied(Slice(add, only=alive), snapshot)
             else:
                 out.append(StagedFile(add, dead or None))
         return out
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         """See Engine."""
-        out = {}
-        for s in slices:
-            rows = [row for _, row in self._live(s, snapshot.schema)]
-            out[s.path] = [StagedFile(add) for add, _ in self.files.write(rows, snapshot)]
+        return {s.path: self._copied(s, snapshot) for s in slices}
+
+    def _copied(self, piece: Slice, snapshot: Snapshot) -> list[StagedFile]:
+        """The rows of a slice written again, with all that they keep."""
+        living = self._live(piece, snapshot.schema)
+        columns = columns_of(snapshot)
+        origin = _origin([(piece.path, position) for position, _ in living])
+        kept = None if columns is None else identities(origin, {piece.path: piece.file}, self.files.materialized(columns))
+        return [StagedFile(add) for add, _ in self.files.write([row for _, row in living], snapshot, kept)]
+
+    def row_ids(self, piece: Slice, snapshot: Snapshot) -> list[tuple[int, int]]:
+        """(row id, commit version) of each row that a slice means, in its order."""
+        columns = columns_of(snapshot)
+        assert columns is not None, "the table does not track its rows"
+        origin = _origin([(piece.path, position) for position, _ in self._live(piece, snapshot.schema)])
+        found = identities(origin, {piece.path: piece.file}, self.files.materialized(columns))
+        return list(zip(found.ids.tolist(), found.commit_versions.tolist(), strict=True))
+
+    def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
+        """See Engine."""
+        out: list[AddCdcFile] = []
+        for change in changes:
+            rows = [row for s in change.slices for _, row in self._live(s, snapshot.schema)] + [row for b in change.blocks for row in self._rows(b, snapshot.schema)]
+            out += self.files.write_changes(rows, change.type, snapshot)
         return out
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:

@@ -8,7 +8,7 @@ compaction leaves them out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +62,7 @@ def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:
     kept = origin.take(mask)
     if isinstance(block.payload, DriverRows):
         table = block.payload.table.filter(pa.array(mask))
-        return RowBlock(block.kind, block.statement, table.num_rows, table.nbytes, DriverRows(table), kept, block.group)
+        return replace(block, num_rows=table.num_rows, size_bytes=table.nbytes, payload=DriverRows(table), provenance=kept)
     payload: FileRows = block.payload
     dead, at = dict(payload.dead), 0
     for file in payload.files:
@@ -71,7 +71,7 @@ def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:
         at += len(living)
         if len(taken):
             dead[file.path] = dead.get(file.path, BitMap64()) | BitMap64(taken.tolist())
-    return RowBlock(block.kind, block.statement, int(mask.sum()), block.size_bytes, FileRows(payload.files, dead), kept, block.group)
+    return replace(block, num_rows=int(mask.sum()), payload=FileRows(payload.files, dead), provenance=kept)
 
 
 def living_positions(file: AddFile, dead: dict[str, BitMap64]) -> np.ndarray:

@@ -7,6 +7,7 @@ origin of every row follows from the inputs' vectors and nothing need be stored 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from rowlock.spark.blocks import driver_block, file_block
 from rowlock.spark.catalyst import nullable
 from rowlock.spark.physical import names_in_files
 from rowlock.spark.plane import LOCAL_ROWS, Plane
+from rowlock.spark.row_ids import moving_frame
 from rowlock.spark.scan import PATH, POSITION, empty_frame, local_frame, table_schema, wrap_session
 from rowlock.spark.writer import write_native
 from rowlock.transaction.effects import Provenance, RowBlock
@@ -83,11 +85,11 @@ def _moved(plane: Plane, inputs: Sequence[Slice], origin: Provenance, snapshot: 
         found = [plane.rows.read_slice(s, snapshot) for s in inputs]
         if all(f is not None for f in found):
             block = driver_block("derived", index, pa.concat_tables([f[0] for f in found if f is not None]), origin)
-            return RowBlock(block.kind, index, block.num_rows, block.size_bytes, block.payload, origin, number)
+            return replace(block, group=number, moved=True)
     vectors = {s.path: s.without or BitMap64() for s in inputs}
-    frame = plane.scanner.frame(snapshot, [s.file for s in inputs], lambda f: vectors[f.path], address=True)
+    frame = moving_frame(plane.scanner, snapshot, [s.file for s in inputs], lambda f: vectors[f.path])
     place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(plane.scanner.uri(s.file)), F.lit(n))])
     ordered = frame.withColumn("__n", place[F.col(PATH)]).coalesce(1).sortWithinPartitions("__n", POSITION).drop(PATH, POSITION, "__n")
     files = [f for _, f in write_native(ordered, plane.store, snapshot) if f.num_records]
     files.sort(key=lambda f: f.path)
-    return file_block("derived", index, files, number, origin)
+    return replace(file_block("derived", index, files, number, origin), moved=True)

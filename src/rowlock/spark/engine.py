@@ -12,17 +12,21 @@ from pyspark.sql import SparkSession
 
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile
+from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.spark.adoption import adopted
 from rowlock.spark.blocks import DriverRows, FileRows, keep_rows, logical
+from rowlock.spark.change_feed import write_changes
 from rowlock.spark.checks import check_blocks
 from rowlock.spark.comparing import differing_rows
 from rowlock.spark.copying import copy_slices
 from rowlock.spark.passage import Passage
 from rowlock.spark.plane import Plane
+from rowlock.spark.row_ids import with_identities, without_empty
 from rowlock.spark.rows import Rows
+from rowlock.transaction.change_feed import Change
 from rowlock.transaction.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.transaction.notes import Notes
+from rowlock.transaction.row_ids import columns_of, kept_by
 from rowlock.transaction.statements import Program
 from rowlock.transaction.table_state import TableState
 
@@ -57,16 +61,26 @@ class SparkEngine:
         """See Engine.  Rows on the driver become one file for each partition and bin."""
         out: list[StagedFile] = []
         tables: dict[int, list[pa.Table]] = {}
+        columns = columns_of(snapshot)
         for block in blocks:
             if isinstance(block.payload, DriverRows):
-                tables.setdefault(block.group, []).append(logical(block.payload.table, snapshot))
+                tables.setdefault(block.group, []).append(self._as_written(block, snapshot))
             elif isinstance(block.payload, FileRows):
                 out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
         for group, parts in tables.items():
             table = pa.concat_tables(parts)
+            if columns is not None:
+                table = without_empty(table, columns)
             if table.num_rows:
                 out += [replace(s, group=group) for s in self.plane.rows.write(table, snapshot)]
         return out
+
+    def _as_written(self, block: RowBlock, snapshot: Snapshot) -> pa.Table:
+        """The rows of a block on the driver as they go into a file: with the ids that they keep, where the table tracks them."""
+        table = logical(block.payload.table, snapshot)
+        if (columns := columns_of(snapshot)) is None:
+            return table
+        return with_identities(table, kept_by(block, snapshot, self.plane.materialized_ids.at(columns)), columns)
 
     def _staged(self, rows: FileRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
         out: list[StagedFile] = []
@@ -89,6 +103,9 @@ class SparkEngine:
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         return copy_slices(self.plane, slices, snapshot)
+
+    def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
+        return write_changes(self.plane, changes, snapshot)
 
     def count(self, file: AddFile) -> int:
         return self.plane.rows.num_rows(file)

@@ -173,7 +173,7 @@ class MergeRun:
             rows = self.plane.scan(slices, self.plan.target, resolved, self.plan.session, self.snapshot, keys=joined, bounded=True)
             self._take(rows, self.plan.clauses.matched, matched=True)
         except TooMany:
-            child = joined(self.plane.live_frame(self.snapshot, slices, self.plan.target.attributes))
+            child = joined(self.plane.rewriting(self.snapshot, slices, self.plan.target.attributes))
             self._write(child, self.plan.pairs, self.plan.clauses.matched, matched=True)
 
     def _joined(self, target: JavaObject) -> JavaObject:
@@ -217,7 +217,7 @@ class MergeRun:
         try:
             self._take(self.plane.scan(rest, relation, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False)
         except TooMany:
-            child = self.plane.bridge.filter(applies, self.plane.live_frame(self.snapshot, rest, relation.attributes))
+            child = self.plane.bridge.filter(applies, self.plane.rewriting(self.snapshot, rest, relation.attributes))
             self._write(child, alone, clauses, matched=False)
 
     def inserts(self, numbers: Numbers) -> list[RowBlock]:
@@ -251,7 +251,7 @@ class MergeRun:
 
     def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
         """Many rows: written by Spark, one folder for each clause; those of updates are data files already."""
-        frame = self.plane.bridge.dataframe(self.plane.bridge.project(resolved.outputs, child), self.plane.spark, self.plan.session)
+        frame = self.plane.bridge.dataframe(self.plane.rewritten(self.snapshot, resolved.outputs, child), self.plane.spark, self.plan.session)
         written = [(int(a or -1), f) for a, f in write_native(frame, self.plane.store, self.snapshot, group=ACTION) if f.num_records]
         scratch: list[AddFile] = []
         for action in sorted({a for a, _ in written}):

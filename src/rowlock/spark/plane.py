@@ -31,6 +31,7 @@ from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.spark.analysis import Relation, Resolved, Target
 from rowlock.spark.catalyst import JavaObject, arrow_schema, catalyst, nullable, to_arrow
 from rowlock.spark.predicates import attribute_ids
+from rowlock.spark.row_ids import MaterializedIds, changing_frame, outputs_with_ids
 from rowlock.spark.rows import Rows
 from rowlock.spark.scan import ADDRESS, PATH, POSITION, Scanner, table_schema, wrap_session
 from rowlock.spark.settings import cloned_session
@@ -79,6 +80,7 @@ class Plane:
         self.bridge = catalyst(spark)
         self.reading = wrap_session(spark, cloned_session(spark))
         self.scanner = Scanner(self.reading, store.root)
+        self.materialized_ids = MaterializedIds(store.root)
         self._memo: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -146,6 +148,18 @@ class Plane:
         dead = {s.path: self.dead(s) for s in slices}
         frame = self.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path], address=True)
         return self.bound(frame._jdf.queryExecution().analyzed(), attributes)
+
+    def rewriting(self, snapshot: Snapshot, slices: Sequence[Slice], attributes: Sequence[JavaObject]) -> JavaObject:
+        """`live_frame` for rows that Spark is to write anew: beside the attributes, the ids that the rows keep where the table tracks them."""
+        dead = {s.path: self.dead(s) for s in slices}
+        frame = changing_frame(self.scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path])
+        plan = frame._jdf.queryExecution().analyzed()
+        outputs = self.bridge.list(plan.output())
+        return self.bridge.project(self.bridge.seq([*(self.bridge.alias_as(o, a) for o, a in zip(outputs, attributes, strict=False)), *outputs[len(attributes) :]]), plan)
+
+    def rewritten(self, snapshot: Snapshot, outputs: JavaObject, child: JavaObject) -> JavaObject:
+        """A statement's outputs over a plan of `rewriting`, with the ids that the rows keep."""
+        return self.bridge.project(outputs_with_ids(self.bridge, snapshot, outputs, child), child)
 
     def dead(self, piece: Slice) -> BitMap64:
         if piece.only is None:

@@ -7,13 +7,35 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.spark.blocks import DriverRows, FileRows, logical
 from rowlock.spark.catalyst import bare
 from rowlock.spark.plane import Plane
+from rowlock.spark.row_ids import tracked_frame
 from rowlock.spark.scan import local_frame, quote, table_schema
 from rowlock.transaction.effects import Effects
+from rowlock.transaction.row_ids import columns_of
+
+ROW_ID, ROW_COMMIT_VERSION = "_row_id", "_row_commit_version"
+
+
+def read_with_row_ids(plane: Plane, snapshot: Snapshot) -> DataFrame:
+    """The live rows of a snapshot under its logical columns, then their ids and the versions that last changed them.
+
+    Raises InvalidInput where the table does not track rows, or has columns of these names itself.
+    """
+    columns = columns_of(snapshot)
+    if columns is None:
+        raise InvalidInput("The table does not track its rows: set delta.enableRowTracking to true first, from which on every row has an id", table=snapshot.table)
+    if taken := [n for n in snapshot.schema.names if n.lower() in (ROW_ID, ROW_COMMIT_VERSION)]:
+        raise InvalidInput(f"The table has a column {taken[0]!r} itself: read it without row ids", table=snapshot.table)
+    files = sorted(snapshot.files.adds(), key=lambda f: f.path)
+    frame = tracked_frame(plane.scanner, snapshot, files, plane.vectors.of, columns, strict=True)
+    ids = F.col(quote(columns.row_id)).alias(ROW_ID), F.col(quote(columns.commit_version)).alias(ROW_COMMIT_VERSION)
+    frame = frame.select(*(F.col(quote(n)) for n in snapshot.schema.names), *ids)
+    return plane.bridge.dataframe(frame._jdf.queryExecution().analyzed(), plane.spark)
 
 
 def read_frame(plane: Plane, snapshot: Snapshot, staged: Effects | None = None) -> DataFrame:

@@ -206,8 +206,8 @@ def positions_by_bitmap(plane: Plane, frame: DataFrame) -> dict[str, BitMap64]:
 
 def _write_changed(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:
     """Many updated rows: written by Spark where they will live, each with its origin beside it."""
-    child = plane.live_frame(snapshot, slices, plan.relation.attributes)
-    frame = plane.bridge.dataframe(plane.bridge.project(plan.resolved.outputs, plane.bridge.filter(plan.resolved.condition, child)), plane.spark, plan.session)
+    child = plane.bridge.filter(plan.resolved.condition, plane.rewriting(snapshot, slices, plan.relation.attributes))
+    frame = plane.bridge.dataframe(plane.rewritten(snapshot, plan.resolved.outputs, child), plane.spark, plan.session)
     files = [f for _, f in write_native(frame, plane.store, snapshot)]
     files = [f for f in files if f.num_records]
     check_files(plane, files, snapshot)

@@ -170,23 +170,33 @@ class Rows:
         data = relabelled(data.select(schema.names).cast(schema), pa.schema([wanted.field(n) for n in names]))
         return _logical(data, num_rows, file, snapshot, wanted)
 
-    def write(self, table: pa.Table, snapshot: Snapshot) -> list[StagedFile]:
-        """Writes rows (logical columns of the table) into one new file for each partition, with statistics."""
+    def write(self, table: pa.Table, snapshot: Snapshot, *, folder: str | None = None) -> list[StagedFile]:
+        """Writes rows (logical columns of the table, and others that go into the file alone) into one new file for each partition, with statistics.
+
+        With `folder` they are files of changes below it, and no part of the table.
+        """
         out: list[StagedFile] = []
+        place, kind = (f"{folder}/", "cdc") if folder else ("", "part")
         for values, part in split_by_partition(table, snapshot):
-            folder = paths.partition_directory(values)
-            path = (f"{folder}/" if folder else "") + f"part-00000-{clock.new_id()}-c000.snappy.parquet"
+            below = paths.partition_directory(values)
+            path = place + (f"{below}/" if below else "") + f"{kind}-00000-{clock.new_id()}-c000.snappy.parquet"
             data = part.drop_columns(list(snapshot.metadata.partition_columns)) if values else part
             schema = nullable_schema(to_arrow(snapshot.schema))
-            data = data.cast(pa.schema([schema.field(n) for n in data.column_names]))
-            stored = relabelled(data, file_schema(snapshot, data.column_names).with_metadata(_CREATED))
+            own = [n for n in data.column_names if n in schema.names]
+            extra = [n for n in data.column_names if n not in schema.names]
+            own_rows = data.select(own).cast(pa.schema([schema.field(n) for n in own]))
+            stored = relabelled(own_rows, file_schema(snapshot, own).with_metadata(_CREATED))
+            for name in extra:
+                stored = stored.append_column(data.schema.field(name), data.column(name))
+            data = own_rows
             sink = pa.BufferOutputStream()
             pq.write_table(stored, sink, compression="snappy", store_schema=False)
             body = sink.getvalue().to_pybytes()
             self.store.put(path, body)
             stats = statistics.from_arrow(stored, stats_leaves(snapshot))
             add = AddFile(path, values, len(body), clock.now_ms(), True, stats)
-            self.cache.put(_key(path, snapshot), _logical(data, data.num_rows, add, snapshot, schema))  # as it will be read: an empty partition value is null
+            if not folder:
+                self.cache.put(_key(path, snapshot), _logical(data, data.num_rows, add, snapshot, schema))  # as it will be read: an empty partition value is null
             out.append(StagedFile(add))
         return out
 

@@ -89,25 +89,26 @@ class Scanner:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark, self.root = spark, root
 
-    def frame(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, *, address: bool = False, strict: bool = False) -> DataFrame:
+    def frame(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, *, address: bool = False, strict: bool = False, carried: Sequence[str] = ()) -> DataFrame:
         """The rows of `files` under the table's logical columns, plus PATH and POSITION with `address`.
 
         With `vector_of` the rows that it marks are left out; None gives the physical rows.  With `strict`
         columns are as nullable as the table says, which Spark's optimizer then trusts; else all are.
+        `carried` are columns of type bigint that data files may hold beside the table's, null where they do not.
         """
         own = table_schema(snapshot)
         _refuse_reserved(own, self.root)
         schema = own if strict else nullable(own, metadata=True)
         if not files:
-            return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *(ADDRESS.fields if address else [])]))
+            return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *(ADDRESS.fields if address else []), *(StructField(n, LongType()) for n in carried)]))
         groups = self._groups(snapshot, files, vector_of)
         hurt = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
         dead = self._buckets(hurt) if hurt else None  # one for all groups, so that Spark broadcasts it once
         if len(groups) <= _MAX_GROUPS:
-            frames = [self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address) for (values, marked), g in groups.items()]
+            frames = [self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address, carried) for (values, marked), g in groups.items()]
         else:
             sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))
-            frames = [self._joined_frame(snapshot, schema, g, dead if side else None, address) for side, g in sides if g]
+            frames = [self._joined_frame(snapshot, schema, g, dead if side else None, address, carried) for side, g in sides if g]
         return functools.reduce(DataFrame.unionAll, frames)
 
     def _groups(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None) -> dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]]:
@@ -119,30 +120,31 @@ class Scanner:
             groups.setdefault((values, marked), []).append(f)
         return groups
 
-    def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile]) -> DataFrame:
+    def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], carried: Sequence[str]) -> DataFrame:
         mode = column_mapping_mode(snapshot.metadata.configuration)
         data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns])
         names = [paths.join(self.root, f.path) for f in files]
-        return read_parquet(self.spark, physical_schema(data, mode), names, snapshot.version)
+        physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in carried)])
+        return read_parquet(self.spark, physical, names, snapshot.version)
 
     def _group_frame(
-        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], dead: DataFrame | None, address: bool
+        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], dead: DataFrame | None, address: bool, carried: Sequence[str]
     ) -> DataFrame:
-        raw = self._read(snapshot, schema, files)
+        raw = self._read(snapshot, schema, files, carried)
         if address or dead is not None:
             raw = _located(raw, dead)
         columns = [self._column(snapshot, f, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
-        return raw.select(*columns, *(_ADDRESS if address else ()))
+        return raw.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried))
 
-    def _joined_frame(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], dead: DataFrame | None, address: bool) -> DataFrame:
+    def _joined_frame(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], dead: DataFrame | None, address: bool, carried: Sequence[str]) -> DataFrame:
         """For many partitions: the values come from a broadcast table of paths."""
-        raw = _located(self._read(snapshot, schema, files), dead)
+        raw = _located(self._read(snapshot, schema, files, carried), dead)
         names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
         rows = pa.table({_FILE: [self.uri(f) for f in files], **{f"{_VALUE}{n}": pa.array([f.partition_values.get(c) or None for f in files], pa.string()) for n, c in enumerate(names)}})
         values = local_frame(self.spark, rows, StructType([StructField(n, StringType()) for n in rows.column_names]))
         joined = raw.join(F.broadcast(values), F.col(PATH) == F.col(_FILE))
         columns = [self._column(snapshot, f, lambda name: F.col(f"{_VALUE}{names.index(name)}")) for f in schema.fields]
-        return joined.select(*columns, *(_ADDRESS if address else ()))
+        return joined.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried))
 
     def _column(self, snapshot: Snapshot, f: StructField, value_of: Callable[[str], Column]) -> Column:
         mode = column_mapping_mode(snapshot.metadata.configuration)

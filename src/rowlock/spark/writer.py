@@ -37,15 +37,16 @@ def partition_text(name: str, data_type: Any) -> Column:
     return column.cast("string").alias(name)
 
 
-def write_native(frame: DataFrame, store: ObjectStore, snapshot: Snapshot, *, extra: Sequence[str] = (), group: str | None = None) -> list[tuple[str | None, AddFile]]:
+def write_native(frame: DataFrame, store: ObjectStore, snapshot: Snapshot, *, extra: Sequence[str] = (), group: str | None = None, within: str | None = None) -> list[tuple[str | None, AddFile]]:
     """Writes a frame (logical columns, `extra` columns kept in the files) and returns its files.
 
-    With `group` the files are split by that column as well, whose text comes back beside each file.
+    With `group` the files are split by that column as well, whose text comes back beside each file.  `within`: a
+    folder of the table for files that are no part of it.
     One Spark job; runs on executors.
     """
     stored = names_in_files(snapshot)
     partitions = list(snapshot.metadata.partition_columns)
-    folder = f"rl-{clock.new_id()[:13]}"
+    folder = (f"{within}/" if within else "") + f"rl-{clock.new_id()[:13]}"
     types = {f.name: f.dataType for f in frame.schema.fields}
     mapped = is_mapped(snapshot.metadata.configuration)
     columns = [
@@ -56,7 +57,7 @@ def write_native(frame: DataFrame, store: ObjectStore, snapshot: Snapshot, *, ex
     if by:
         writer = writer.partitionBy(*by)
     writer.parquet(paths.join(store.root, folder))
-    return [_file(store, key, size, by, group, snapshot) for key, size in _data_files(store, folder)]
+    return [_file(store, folder, key, size, by, group, snapshot) for key, size in _data_files(store, folder)]
 
 
 def _data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
@@ -64,9 +65,9 @@ def _data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
     return [(k, size) for k, size in found if k.endswith(".parquet") and not k.rsplit("/", 1)[-1].startswith(("_", "."))]
 
 
-def _file(store: ObjectStore, key: str, size_bytes: int, by: Sequence[str], group: str | None, snapshot: Snapshot) -> tuple[str | None, AddFile]:
+def _file(store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequence[str], group: str | None, snapshot: Snapshot) -> tuple[str | None, AddFile]:
     values: dict[str, str | None] = {}
-    for part, name in zip(key.split("/")[1:], by, strict=False):
+    for part, name in zip(key[len(folder) + 1 :].split("/"), by, strict=False):
         text = unquote(part.split("=", 1)[1])
         values[name] = None if text == NULL_FOLDER else text
     of_group = values.pop(group) if group else None

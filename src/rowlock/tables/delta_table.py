@@ -17,7 +17,7 @@ from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
 from rowlock.tables.table_builder import DeltaTableBuilder
 from rowlock.tables.transaction import DeltaTransaction, application
-from rowlock.transaction import creation
+from rowlock.transaction import backfill, creation
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import state_of
 from rowlock.transaction.transaction import Options
@@ -106,8 +106,12 @@ class DeltaTable(Changes, NotYet):
         return DeltaOptimizeBuilder(self._handle, self._receipts)
 
     def setProperties(self, properties: Mapping[str, Any]) -> None:
-        """Sets table properties, Delta's and `rowlock.*`.  Raises InvalidInput, naming what is allowed."""
-        self._receipts.last = creation.set_properties(self._handle.state, {str(k): v if isinstance(v, str) else str(v).lower() for k, v in properties.items()})
+        """Sets table properties, Delta's and `rowlock.*`.
+
+        Enabling delta.enableRowTracking gives every row that is there an id first, in commits of their own,
+        while others go on writing.  Raises InvalidInput, naming what is allowed.
+        """
+        self._receipts.last = backfill.set_properties(self._handle.state, self._handle.table.engine, {str(k): v if isinstance(v, str) else str(v).lower() for k, v in properties.items()})
 
     def unsetProperties(self, keys: Sequence[str]) -> None:
         """Removes table properties."""

@@ -14,7 +14,7 @@ from rowlock.protocol.schema import parse_schema
 from rowlock.spark.append import append_blocks, check_names, conform, merged_schema
 from rowlock.spark.catalyst import nullable
 from rowlock.spark.plane import Plane
-from rowlock.spark.reading import read_frame
+from rowlock.spark.reading import read_frame, read_with_row_ids
 from rowlock.spark.scan import table_schema
 from rowlock.spark.types import Column, DataFrame, SparkSession
 from rowlock.tables.handle import Handle, Planned
@@ -26,16 +26,20 @@ from rowlock.transaction.table_state import TableState
 MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 
 
-def read(spark: SparkSession, path: str, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> DataFrame:
+def read(spark: SparkSession, path: str, version: int | None = None, timestamp: str | datetime.datetime | None = None, *, with_row_ids: bool = False) -> DataFrame:
     """The table at its newest version, at `version`, or as it was at `timestamp`, on `spark`.
 
     `timestamp` is a datetime or ISO text; without a zone it is UTC.  Runs on the driver; the rows are
-    read by executors when the DataFrame is used.  Raises TableNotFound, VersionNotFound, UnsupportedFeature.
+    read by executors when the DataFrame is used.  `with_row_ids` adds two columns of type bigint at the end,
+    for tables with row tracking: `_row_id`, which a row keeps for life, and `_row_commit_version`, the version
+    that inserted or last updated it (delta-spark calls them `_metadata.row_id` and
+    `_metadata.row_commit_version`).  Raises TableNotFound, VersionNotFound, UnsupportedFeature.
     """
     if version is not None and timestamp is not None:
         raise InvalidInput("Give a version or a timestamp, not both", table=path)
     handle = Handle(spark, path)
-    return read_frame(handle.plane, snapshot_of(handle.state, version, timestamp))
+    snapshot = snapshot_of(handle.state, version, timestamp)
+    return read_with_row_ids(handle.plane, snapshot) if with_row_ids else read_frame(handle.plane, snapshot)
 
 
 def snapshot_of(state: TableState, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> Snapshot:

@@ -20,6 +20,7 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.in_commit import stamped
 from rowlock.protocol.properties import DELTA_LEVELS, Isolation
 from rowlock.storage.store import Committed, Unknown
+from rowlock.transaction import row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
 from rowlock.transaction.publish import FileActions, file_actions
@@ -127,8 +128,11 @@ def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parame
         "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version},
     }
     info = stamped(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
+    rewrites_rows = bool(files.rows_copied) or any(b.kind == "derived" for b in txn.effects.blocks)
+    if tags := row_ids.tags(txn.base, rewrites_rows):
+        info["tags"] = tags
     steps = () if txn.app is None else (replace(txn.app, last_updated_ms=info["timestamp"]),)
-    return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=steps)
+    return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=steps, domains=files.domains, cdc=files.cdc)
 
 
 def _after(txn: Transaction) -> None:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, InvalidInput, MetadataChangedException, TableExists
+from rowlock.exceptions import CommitUnknown, InvalidInput, MetadataChangedException, StatementRefused, TableExists
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import column_mapping
+from rowlock.protocol import column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.commits import serialize_commit
@@ -21,6 +21,7 @@ from rowlock.protocol.features import check_writable, protocol_for_new_table, re
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import validate_properties
 from rowlock.storage.store import Committed
+from rowlock.transaction import row_ids
 from rowlock.transaction.metrics import operation_parameters
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
@@ -38,6 +39,7 @@ def new_metadata(
     merged = {**NEW_TABLE_DEFAULTS, **configuration}
     schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
     validate_properties(merged)
+    merged = row_tracking.with_column_names(merged, clock.new_id)
     names = tuple(found.name for c in partition_columns if (found := schema.find(c)) is not None)
     metadata = Metadata(
         id=clock.new_id(),
@@ -98,6 +100,8 @@ def create_from(
     table = state.store.root
     protocol = protocol_for_new_table(metadata.configuration, clustered=bool(cluster_by))
     domains = [clustering_domain(cluster_by)] if cluster_by else []
+    adds, marks = row_ids.assigned_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
+    domains += marks
     txn_id = clock.new_id()
     info = stamped(_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None)
     if not _put(state, 0, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds, txns=() if app is None else (app,)), txn_id):
@@ -113,6 +117,8 @@ def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, clus
     protocol = _widest(head.protocol, protocol_for_new_table(fresh.configuration, clustered=bool(cluster_by)))
     check_writable(protocol, fresh, table)
     domains = [clustering_domain(cluster_by)] if cluster_by else []
+    adds, marks = row_ids.assigned_under(protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, table), version=head.version + 1, count=_uncounted)
+    domains += marks
     txn_id = clock.new_id()
     now = clock.now_ms()
     removes: list[RemoveFile] = [f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()]
@@ -146,6 +152,29 @@ def change_metadata(state: TableState, operation: str, parameters: Mapping[str, 
     raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
 
 
+def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot], Mapping[str, Any] | None]) -> bool:
+    """Commits the actions that `make(head)` gives, by their names; a lost put is made anew from the new head.  False where it gives none."""
+    for _ in range(_TRIES):
+        with state.lane:  # so that the writers of this process do not overtake it again and again
+            head = state.refresh()
+            check_writable(head.protocol, head.metadata, state.store.root)
+            actions = make(head)
+            if actions is None:
+                return False
+            txn_id = clock.new_id()
+            info = _info(operation, {}, txn_id, read_version=head.version, blind=False, metrics={})
+            if tags := row_ids.tags(head, rewrites_rows=False):
+                info["tags"] = tags
+            if _put(state, head.version + 1, serialize_commit(CommitInfo(info), **actions), txn_id):
+                return True
+    raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
+
+
+def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
+    """The protocol with what these properties need."""
+    return _widest(protocol, protocol_for_new_table(configuration))
+
+
 def set_properties(state: TableState, properties: Mapping[str, str]) -> Receipt:
     """Sets table properties.  Raises InvalidInput for a name or value that is not allowed, UnsupportedFeature by name."""
     validate_properties(properties)
@@ -153,9 +182,24 @@ def set_properties(state: TableState, properties: Mapping[str, str]) -> Receipt:
         raise InvalidInput("A CHECK constraint cannot be set as a property: the rows that are there must meet it; use ALTER TABLE ... ADD CONSTRAINT", table=state.store.root)
 
     def change(head: Snapshot) -> Metadata:
-        return column_mapping.changed_mode(head.metadata, replace(head.metadata, configuration={**head.metadata.configuration, **properties}), state.store.root)
+        configuration = row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id)
+        if row_tracking.asks_for_tracking(configuration) and not row_tracking.is_enabled(head.protocol, head.metadata):
+            _check_row_ids(head)
+        return column_mapping.changed_mode(head.metadata, replace(head.metadata, configuration=configuration), state.store.root)
 
     return change_metadata(state, "SET TBLPROPERTIES", {"properties": dict(properties)}, change)
+
+
+def _check_row_ids(head: Snapshot) -> None:
+    """Rows can be asked for their ids from the moment that row tracking is enabled, so all of them have some by then."""
+    if (bare := next((f.path for f in head.files.adds() if f.base_row_id is None), None)) is not None:
+        raise StatementRefused(
+            f"Row tracking can be enabled when every data file has row ids, and {bare} has none: DeltaTable.setProperties gives them first", what=row_tracking.ENABLED, table=head.table
+        )
+
+
+def _uncounted(file: AddFile) -> int:
+    raise InvalidInput(f"Row ids cannot be given to {file.path}: its statistics do not say how many rows it has")
 
 
 def unset_properties(state: TableState, keys: Sequence[str], *, if_exists: bool = True) -> Receipt:

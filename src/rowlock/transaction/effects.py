@@ -62,7 +62,7 @@ class RowBlock:
     target row matched under the ON of MERGE `statement`, so that a rebase need not read the images of
     rows that are gone.  A target row may be one that an earlier MERGE of the transaction inserted.
     `provenance` is None for appended rows; the engine loads it on demand where it lies in files.
-    `group` is the bin that a compaction put the rows into.
+    `group` is the bin that a compaction put the rows into; `moved` rows are the same as before, in another place.
     """
 
     kind: Kind
@@ -72,6 +72,7 @@ class RowBlock:
     payload: Any
     provenance: Provenance | None = None
     group: int = 0
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

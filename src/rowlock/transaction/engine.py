@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile
+from rowlock.protocol.actions import AddCdcFile, AddFile
+from rowlock.transaction.change_feed import Change
 from rowlock.transaction.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.transaction.notes import Notes
 from rowlock.transaction.statements import Program
@@ -64,6 +65,10 @@ class Engine(Protocol):
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         """Writes the rows of each slice unchanged into new files (copy on write). Keyed by the slice's path."""
+        ...
+
+    def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
+        """Writes the changed rows as files of the change data feed, under the table's columns and `_change_type`; synced."""
         ...
 
     def count(self, file: AddFile) -> int:

@@ -15,10 +15,13 @@ from pyroaring import BitMap64
 from rowlock import clock
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile, RemoveFile
+from rowlock.protocol import change_feed as feed
+from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, RemoveFile
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
 from rowlock.protocol.features import vectors_allowed
 from rowlock.protocol.statistics import widened
+from rowlock.transaction import row_ids
+from rowlock.transaction.change_feed import Loss, changes_of, is_told_by_files
 from rowlock.transaction.effects import Effects, RowBlock, StagedFile
 from rowlock.transaction.engine import Engine
 from rowlock.transaction.following import placements
@@ -35,6 +38,7 @@ class Staging:
     blocks: tuple[RowBlock, ...] = ()
     files: Sequence[StagedFile] = ()
     bytes_written: int = 0
+    changes: tuple[Effects, Sequence[AddCdcFile]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class FileActions:
     removes: tuple[RemoveFile, ...]
     rows_copied: int = 0
     vectors_added: int = 0
+    domains: tuple[DomainMetadata, ...] = ()
+    cdc: tuple[AddCdcFile, ...] = ()
 
     @property
     def bytes_added(self) -> int:
@@ -60,6 +66,8 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     if not data_change:
         places = placements(effects.blocks, staged, {t.head.path: t.ours for t in touched if len(t.dead) == t.num_rows})
         removes = [replace(r, tags={**(r.tags or {}), **places[r.path].tags()}) if r.path in places else r for r in removes]
+    losses = [Loss(t.head, len(t.dead) >= t.num_rows) for t in touched]
+    cdc = _changes(effects, losses, staged, head, engine, staging, allowed) if data_change else ()
     copies: list[StagedFile] = []
     if survivors and not allowed:
         copies = _copies(survivors, head, engine, staging)
@@ -70,7 +78,8 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     adds += [replace(s.add, data_change=data_change) for s in [*staged, *copies] if not s.dead]
     for add, (_, dead, _) in zip(adds, marked, strict=False):
         vectors.remember(add, dead)
-    return FileActions(tuple(adds), tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors))
+    tracked, domains = row_ids.assigned(adds, head, engine.count)
+    return FileActions(tracked, tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors), domains, cdc)
 
 
 def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: Engine, staging: Staging, allowed: bool) -> Sequence[StagedFile]:
@@ -80,6 +89,16 @@ def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: Engine, stagi
         staging.blocks, staging.files = rows, engine.write(rows, snapshot=head, vectors_allowed=allowed)
         staging.bytes_written += sum(f.add.size_bytes for f in staging.files)
     return staging.files
+
+
+def _changes(effects: Effects, losses: Sequence[Loss], staged: Sequence[StagedFile], head: Snapshot, engine: Engine, staging: Staging, allowed: bool) -> tuple[AddCdcFile, ...]:
+    """The change data of the commit, written anew whenever a rebase changed the effects; none where files tell it all."""
+    if not feed.is_enabled(head.protocol, head.metadata) or is_told_by_files(effects, losses, staged, vectors_allowed=allowed):
+        return ()
+    if staging.changes is None or staging.changes[0] is not effects:
+        changes = changes_of(effects, {loss.file.path: loss.file for loss in losses}, engine.provenance)
+        staging.changes = effects, engine.write_changes(changes, snapshot=head)
+    return tuple(staging.changes[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,170 @@
+"""The change data feed on Spark: for every version, what delta-spark reads of it is the difference of the two snapshots, row by row and net."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import rowlock
+from rowlock import DeltaTable
+from rowlock.exceptions import UnsupportedFeature
+from rowlock.protocol.actions import Commit
+from rowlock.storage.open import open_store
+from rowlock.transaction.table_state import state_of
+from spark.support import make, take_route, winner
+
+pytestmark = pytest.mark.spark
+FEED = {"delta.enableChangeDataFeed": "true"}
+SCHEMA = "id int, v int, p string"
+COLUMNS = ["id", "v", "p"]
+
+
+def some(start: int, end: int) -> list[tuple[int, int, str]]:
+    return [(n, n * 10, "ab"[n % 2]) for n in range(start, end)]
+
+
+def fed(spark: SparkSession, path: str, *, partition_by: Sequence[str] = (), vectors: bool = True) -> DeltaTable:
+    return make(spark, path, some(0, 10), SCHEMA, files=2, partition_by=partition_by, **FEED, **{"delta.enableDeletionVectors": str(vectors).lower()})
+
+
+def check(spark: SparkSession, path: str) -> list[Commit]:
+    """Every version's feed against its snapshots; the commits, by version.  Keys are unique, and no statement changes one."""
+    state = state_of(open_store(path))
+    commits = state.log.commits(-1, state.refresh().version)
+    feed: dict[int, Counter[Any]] = {c.version: Counter() for c in commits}
+    for row in spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 0).load(path).collect():
+        feed[row["_commit_version"]][(row["_change_type"], *(row[c] for c in COLUMNS))] += 1
+    before: dict[int, Any] = {}
+    for commit in commits:
+        after = {r["id"]: tuple(r[c] for c in COLUMNS) for r in rowlock.read(spark, path, version=commit.version).collect()}
+        wanted: Counter[Any] = Counter(("delete", *r) for k, r in before.items() if k not in after)
+        wanted.update(("insert", *r) for k, r in after.items() if k not in before)
+        changed = [k for k in after if k in before and after[k] != before[k]]
+        wanted.update(("update_preimage", *before[k]) for k in changed)
+        wanted.update(("update_postimage", *after[k]) for k in changed)
+        assert _net(feed[commit.version]) == wanted, f"version {commit.version}, {commit.info.operation if commit.info else ''}"
+        assert all(c.raw["path"].startswith("_change_data/") and c.raw["dataChange"] is False for c in commit.cdc)
+        before = after
+    return commits
+
+
+def _net(found: Counter[Any]) -> Counter[Any]:
+    """Without updates that set what was there."""
+    idle = [row[1:] for row in found if row[0] == "update_preimage" and found[("update_postimage", *row[1:])]]
+    return Counter({row: n for row, n in found.items() if not (row[0].startswith("update") and row[1:] in idle)})
+
+
+@pytest.mark.parametrize(("route", "vectors", "partition_by"), [("driver", True, ("p",)), ("mixed", False, ()), ("large", True, ()), ("large", False, ("p",))])
+def test_every_statement(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str]) -> None:
+    take_route(monkeypatch, route)
+    table = fed(spark, table_path, partition_by=partition_by, vectors=vectors)
+    table.update("id >= 4", {"v": "v + 1", "p": "'c'"})
+    table.delete("id in (1, 5, 8)")
+    source = spark.createDataFrame([(n, n, "a") for n in (0, 2, 3, 4, 6, 20, 21, 22, 23)], SCHEMA).alias("s")
+    merge = table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate("s.id <> 3", set={"v": "s.v"}).whenMatchedDelete().whenNotMatchedInsertAll()
+    merge.whenNotMatchedBySourceUpdate("t.id = 7", set={"v": "-7"}).execute()
+    table.alias("t").merge(source.alias("s"), "t.id = s.id + 100").whenNotMatchedInsert(values={"id": "s.id + 100", "v": "s.v"}).execute()
+    rowlock.write(spark.createDataFrame(some(30, 35), SCHEMA), table_path)
+    table.optimize().executeCompaction()
+    table.delete("id > 30")
+    rowlock.write(spark.createDataFrame(some(50, 55), SCHEMA), table_path, mode="overwrite")
+    table.delete("id >= 50")
+    check(spark, table_path)
+
+
+def test_what_the_files_tell_is_not_said_twice(spark: SparkSession, table_path: str) -> None:
+    table = fed(spark, table_path)
+
+    def last() -> Commit:
+        return check(spark, table_path)[-1]
+
+    table.delete("id = 2")
+    assert not last().cdc, "a file's first vector"
+    table.delete("id = 4")
+    assert last().cdc, "its second one"
+    table.update("id = 3", {"v": "0"})
+    assert last().cdc
+    rowlock.write(spark.createDataFrame(some(30, 35), SCHEMA), table_path)
+    assert not last().cdc, "an append"
+    table.delete("id >= 30")
+    assert not last().cdc, "a whole file without a vector"
+    table.optimize().executeCompaction()
+    assert not last().cdc, "a move"
+    table.delete()
+    assert not last().cdc
+
+
+def test_several_statements_are_net(spark: SparkSession, table_path: str) -> None:
+    table = fed(spark, table_path, partition_by=["p"])
+    with table.transaction() as txn:
+        txn.update("id < 5", {"v": "v + 1"})
+        txn.update("id < 3", {"v": "v + 1", "p": "'z'"})
+        txn.append(spark.createDataFrame(some(20, 25), SCHEMA))
+        txn.delete("id in (2, 21, 9)")
+        txn.update("id >= 20", {"v": "7"})
+    last = check(spark, table_path)[-1]
+    kinds = Counter(r["_change_type"] for r in spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", last.version).load(table_path).collect())
+    assert kinds == {"update_preimage": 4, "update_postimage": 4, "insert": 4, "delete": 2}
+
+
+@pytest.mark.parametrize(("route", "vectors"), [("driver", True), ("large", False)])
+def test_rebased_commits(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool) -> None:
+    """The old images are those of the head, and what a winner took away is no change of ours."""
+    take_route(monkeypatch, route)
+    table, other = fed(spark, table_path, vectors=vectors), DeltaTable.forPath(spark, table_path)
+    with winner(lambda: other.update("id >= 5", {"v": "v + 1"}), lambda: other.delete("id in (3, 6)"), lambda: rowlock.write(spark.createDataFrame(some(50, 53), SCHEMA), table_path)):
+        table.update("id >= 2", {"v": "v + 100"})
+    with winner(lambda: other.update("id = 4", {"v": "-1"}), lambda: other.optimize().executeCompaction()):
+        table.delete("id in (4, 5)")
+    with winner(lambda: rowlock.write(spark.createDataFrame([(60, 0, "a")], SCHEMA), table_path), lambda: other.delete("id = 7")):
+        source = spark.createDataFrame([(n, n, "s") for n in (7, 8, 60, 61)], SCHEMA).alias("s")
+        table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedInsertAll().execute()
+    with winner(lambda: other.delete("id = 51")):
+        table.optimize().executeCompaction()
+    check(spark, table_path)
+
+
+def test_more_rows_than_come_to_the_driver(spark: SparkSession, table_path: str) -> None:
+    frame = spark.range(0, 250_000, 1, 2).selectExpr("cast(id as int) as id", "cast(id % 100 as int) as v", "cast(id % 2 as string) as p")
+    rowlock.write(frame, table_path, properties={**FEED, "delta.enableDeletionVectors": "true"})
+    table = DeltaTable.forPath(spark, table_path)
+    table.update("v < 50", {"v": "v + 1000"})
+    table.delete("v >= 1040")
+    feed = spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 1).load(table_path)
+    counts = {(r["_commit_version"], r["_change_type"]): (r["n"], r["s"]) for r in feed.groupBy("_commit_version", "_change_type").agg(F.count("*").alias("n"), F.sum("v").alias("s")).collect()}
+    old = sum(n % 100 for n in range(250_000) if n % 100 < 50)
+    gone = [n % 100 + 1000 for n in range(250_000) if 40 <= n % 100 < 50]
+    assert counts == {(1, "update_preimage"): (125_000, old), (1, "update_postimage"): (125_000, old + 125_000_000), (2, "delete"): (len(gone), sum(gone))}
+
+
+def test_delta_spark_and_rowlock_in_turns(spark: SparkSession, table_path: str) -> None:
+    """Also with the columns that delta-spark leaves in data files, and with row tracking beside."""
+    spark.sql(f"CREATE TABLE delta.`{table_path}` (id int, v int, p string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true, delta.enableRowTracking = true)")
+    spark.createDataFrame(some(0, 10), SCHEMA).coalesce(1).write.format("delta").mode("append").save(table_path)
+    spark.sql(f"UPDATE delta.`{table_path}` SET v = -1 WHERE id < 5")
+    table = DeltaTable.forPath(spark, table_path)
+    table.update("id in (1, 7)", {"v": "v + 3"})
+    table.delete("id in (2, 8)")
+    spark.sql(f"DELETE FROM delta.`{table_path}` WHERE id = 3")
+    table.optimize().executeCompaction()
+    table.alias("t").merge(spark.createDataFrame([(4, 4, "x"), (40, 4, "x")], SCHEMA).alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    check(spark, table_path)
+
+
+def test_a_feed_that_begins_later(spark: SparkSession, table_path: str) -> None:
+    table, other = make(spark, table_path, some(0, 10), SCHEMA, files=2), DeltaTable.forPath(spark, table_path)
+    with winner(lambda: other.setProperties(FEED)):
+        table.update("id < 3", {"v": "0"})
+    feed = spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 3).load(table_path)
+    assert feed.where("_change_type = 'update_postimage'").count() == 3
+
+
+def test_columns_under_the_names_of_the_feed(spark: SparkSession, table_path: str) -> None:
+    rowlock.write(spark.sql("select 1 as id, 'x' as _change_type"), table_path)
+    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
+        DeltaTable.forPath(spark, table_path).setProperties(FEED)
