@@ -41,8 +41,10 @@ def ids(spark: SparkSession, path: str) -> Ids:
     state = state_of(open_store(path))
     head = state.refresh()
     assert max(given, default=-1) <= high_water_mark(head.domains)
-    for commit in state.log.commits(0, head.version):
-        if commit.info is not None and commit.info.rowlock is not None and commit.domains:
+    enabled = False
+    for commit in state.log.commits(-1, head.version):
+        enabled = enabled or (commit.metadata is not None and commit.metadata.configuration.get("delta.enableRowTracking") == "true")
+        if commit.info is not None and commit.info.rowlock is not None and commit.domains and enabled:
             assert commit.info.raw["tags"] == {"delta.rowTracking.preserved": "true"}, commit.info.raw
             assert sum(d.domain == "delta.rowTracking" for d in commit.domains) <= 1
     return {r[0]: r[1:] for r in ours}

@@ -128,10 +128,10 @@ class Rows:
         if _in_doubt(file, snapshot):
             return None
         keys = {n: f"{file.path}\0{stored}" for n, stored in names_in_files(snapshot).items()}
+        wanted = nullable_schema(to_arrow(snapshot.schema))
         found = {n: self.columns.get(keys[n]) for n in names}
-        missing = [n for n, kept in found.items() if kept is None]
+        missing = [n for n, kept in found.items() if kept is None or kept.schema.field(0).type != wanted.field(n).type]  # a field of a struct may have come or gone
         if missing:
-            wanted = nullable_schema(to_arrow(snapshot.schema))
             table = self._read(file, snapshot, pa.schema([wanted.field(n) for n in missing]), None)
             if table is None:
                 return None
