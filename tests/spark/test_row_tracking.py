@@ -41,10 +41,10 @@ def ids(spark: SparkSession, path: str) -> Ids:
     state = state_of(open_store(path))
     head = state.refresh()
     assert max(given, default=-1) <= high_water_mark(head.domains)
-    enabled = False
+    on = False
     for commit in state.log.commits(-1, head.version):
-        enabled = enabled or (commit.metadata is not None and commit.metadata.configuration.get("delta.enableRowTracking") == "true")
-        if commit.info is not None and commit.info.rowlock is not None and commit.domains and enabled:
+        on = on if commit.metadata is None else commit.metadata.configuration.get("delta.enableRowTracking") == "true"
+        if on and commit.info is not None and commit.info.rowlock is not None and commit.domains and commit.version:
             assert commit.info.raw["tags"] == {"delta.rowTracking.preserved": "true"}, commit.info.raw
             assert sum(d.domain == "delta.rowTracking" for d in commit.domains) <= 1
     return {r[0]: r[1:] for r in ours}

@@ -165,6 +165,7 @@ def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot],
             info = _info(operation, {}, txn_id, read_version=head.version, blind=False, metrics={})
             if tags := row_ids.tags(head, rewrites_rows=False):
                 info["tags"] = tags
+            info = stamped(info, head.metadata.configuration, head.timestamp_ms)
             if _put(state, head.version + 1, serialize_commit(CommitInfo(info), **actions), txn_id):
                 return True
     raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
