@@ -29,9 +29,9 @@ class Reads:
             self.opened += [(file.path, column) for column in wanted.names]
             return by_arrow(rows, file, snapshot, wanted, positions)
 
-        def scan(scanner: Any, snapshot: Any, schema: Any, files: Any) -> Any:
+        def scan(scanner: Any, snapshot: Any, schema: Any, files: Any, *carried: Any) -> Any:
             self.opened += [(file.path, "in Spark") for file in files]
-            return by_spark(scanner, snapshot, schema, files)
+            return by_spark(scanner, snapshot, schema, files, *carried)
 
         monkeypatch.setattr(Rows, "_read", arrow)
         monkeypatch.setattr(Scanner, "_read", scan)
