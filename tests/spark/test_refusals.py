@@ -154,10 +154,10 @@ def test_append_only_tables_take_only_appends(spark, table_path):
 FEATURES = {
     "generatedColumns": "CREATE TABLE delta.`{}` (id INT, twice INT GENERATED ALWAYS AS (id * 2)) USING delta",
     "identityColumns": "CREATE TABLE delta.`{}` (id BIGINT GENERATED ALWAYS AS IDENTITY, v INT) USING delta",
-    "columnMapping": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.columnMapping.mode = 'name')",
     "timestampNtz": "CREATE TABLE delta.`{}` (id INT, at TIMESTAMP_NTZ) USING delta",
     "v2Checkpoint": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.checkpointPolicy = 'v2')",
-    "inCommitTimestamp": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.enableInCommitTimestamps = true)",
+    "row tracking beside column mapping": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.columnMapping.mode = 'name', delta.enableRowTracking = true)",
+    "a change data feed beside column mapping": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.columnMapping.mode = 'name', delta.enableChangeDataFeed = true)",
 }
 
 
@@ -182,14 +182,6 @@ def test_a_table_that_may_not_be_written_is_refused_by_the_features_name(spark, 
 
 def version_of_log(path):
     return len(list(Path(path, "_delta_log").glob("*.json")))
-
-
-def test_a_check_constraint_is_refused_for_writing_and_read(spark, table_path):
-    make(spark, table_path, ROWS, "id int, v int, s string")
-    spark.sql(f"ALTER TABLE delta.`{table_path}` ADD CONSTRAINT positive CHECK (v > 0)")
-    assert read(spark, table_path) == ROWS
-    with unchanged(table_path), pytest.raises(UnsupportedFeature, match="checkConstraints"):
-        DeltaTable.forPath(spark, table_path).delete("id = 1")
 
 
 @pytest.mark.no_peers("no engine may read a table with a feature that it does not know")
@@ -232,7 +224,7 @@ def test_property_values_are_refused_by_name(spark, fixed_path, tmp_path, name):
     assert version(new) == -1
 
 
-@pytest.mark.parametrize("properties", [{"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"}, {"delta.enableTypeWidening": "true"}, {"delta.checkpointPolicy": "v2"}, {"delta.columnMapping.mode": "name"}, {"delta.constraints.positive": "id > 0"}])
+@pytest.mark.parametrize("properties", [{"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"}, {"delta.enableTypeWidening": "true"}, {"delta.checkpointPolicy": "v2"}])
 def test_properties_that_need_what_is_not_supported(spark, fixed_path, tmp_path, properties):
     with unchanged(fixed_path), pytest.raises(UnsupportedFeature):
         DeltaTable.forPath(spark, fixed_path).setProperties(properties)
