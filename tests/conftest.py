@@ -6,6 +6,7 @@ after the test, by Rowlock, delta-spark, deltalake and DuckDB, and all four must
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ if os.environ.get("CI"):
 
 _PASSED = pytest.StashKey[bool]()
 _READ_BY_ALL: list[str] = []
+_READ_BY_WORKERS: list[int] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -98,6 +100,23 @@ def peers(request: pytest.FixtureRequest) -> Iterator[None]:
         _READ_BY_ALL.append(table)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def garbage() -> Iterator[None]:
+    """After each file of tests: frames of Spark that only a cycle of Python objects holds are let go, and with them what they hold in the JVM."""
+    yield
+    gc.collect()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # one of several processes (pytest-xdist)
+        session.config.workeroutput["read_by_all"] = len(_READ_BY_ALL)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _READ_BY_WORKERS.append(getattr(node, "workeroutput", {}).get("read_by_all", 0))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if _READ_BY_ALL:
-        terminalreporter.write_line(f"{len(_READ_BY_ALL)} tables that tests left were read by Rowlock, delta-spark, deltalake and DuckDB, with the same rows.")
+    if tables := len(_READ_BY_ALL) + sum(_READ_BY_WORKERS):
+        terminalreporter.write_line(f"{tables} tables that tests left were read by Rowlock, delta-spark, deltalake and DuckDB, with the same rows.")
