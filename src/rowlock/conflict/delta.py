@@ -76,7 +76,7 @@ def whole(file: AddFile, vector_of: VectorOf) -> Slice:
 
 
 def delta_of(paths: Iterable[str], before: Mapping[str, Slice], after: Mapping[str, Slice]) -> Delta:
-    """The same between two states of which each is given as the live rows of its files (slices without `only`)."""
+    """The delta between two states, each given as the live rows of its files (slices without `only`)."""
     gone: list[Slice] = []
     born: list[Slice] = []
     for path in sorted({*paths, *before}):
@@ -94,24 +94,7 @@ def delta_of(paths: Iterable[str], before: Mapping[str, Slice], after: Mapping[s
 
 
 def delta_between(paths: Iterable[str], before: Mapping[str, AddFile], after: Mapping[str, AddFile], vector_of: VectorOf) -> Delta:
-    """The delta over `paths`, which must hold every path that a commit in between added or removed."""
-    gone: list[Slice] = []
-    born: list[Slice] = []
-    for path in sorted(set(paths)):
-        old, new = before.get(path), after.get(path)
-        if old is None and new is None:
-            continue
-        if old is None or new is None:
-            if old is not None:
-                gone.append(whole(old, vector_of))
-            if new is not None:
-                born.append(whole(new, vector_of))
-            continue
-        if old.deletion_vector == new.deletion_vector:
-            continue
-        dead_before, dead_after = vector_of(old), vector_of(new)
-        if died := dead_after - dead_before:
-            gone.append(Slice(old, only=died))
-        if revived := dead_before - dead_after:
-            born.append(Slice(new, only=revived))
-    return Delta(tuple(gone), tuple(born))
+    """The same between files; `paths` must hold every path that a commit in between added or removed."""
+    differing = [p for p in set(paths) if (old := before.get(p)) is None or (new := after.get(p)) is None or old.deletion_vector != new.deletion_vector]
+    old_slices, new_slices = ({p: whole(files[p], vector_of) for p in differing if p in files} for files in (before, after))
+    return delta_of(differing, old_slices, new_slices)

@@ -181,6 +181,13 @@ def on_disk(uuid: UUID, place: tuple[int, int], cardinality: int, prefix: str = 
     return DeletionVectorDescriptor("u", prefix + z85_encode(uuid.bytes), place[0], place[1], cardinality)
 
 
+def all_but(num_rows: int, dead: BitMap64 | None = None) -> BitMap64:
+    """The positions of a file of `num_rows` physical rows, without those that are dead."""
+    every = BitMap64()
+    every.add_range(0, num_rows)
+    return every - dead if dead else every
+
+
 def bitmap_to_numpy(bitmap: BitMap64) -> np.ndarray:
     """Sorted positions as int64."""
     return np.frombuffer(bitmap.to_array(), dtype=np.uint64).astype(np.int64) if bitmap else np.empty(0, dtype=np.int64)

@@ -20,6 +20,7 @@ from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
 from rowlock.protocol.partition_values import parse
 from rowlock.spark.blocks import driver_block, file_block
 from rowlock.spark.catalyst import nullable
@@ -63,19 +64,13 @@ def run(plane: Plane, groups: Sequence[Sequence[str]], slices: Sequence[Slice], 
     for number, group in enumerate(groups):
         inputs = [pieces[p] for p in group if p in pieces]
         origin = _origin(plane, inputs)
-        for n, piece in enumerate(inputs):
-            tombstones[piece.path] = BitMap64(origin.position[origin.file == n].tolist())
+        tombstones |= origin.bitmaps()
         blocks.append(_moved(plane, inputs, origin, snapshot, index, number))
     return tombstones, blocks
 
 
 def _origin(plane: Plane, inputs: Sequence[Slice]) -> Provenance:
-    living = []
-    for piece in inputs:
-        every = BitMap64()
-        every.add_range(0, plane.num_rows(piece.file))
-        positions = every - piece.without if piece.without else every
-        living.append(np.frombuffer(positions.to_array(), dtype=np.uint64).astype(np.int64) if positions else np.empty(0, np.int64))
+    living = [bitmap_to_numpy(all_but(plane.num_rows(piece.file), piece.without)) for piece in inputs]
     files = np.repeat(np.arange(len(inputs), dtype=np.int32), [len(p) for p in living])
     return Provenance(tuple(s.path for s in inputs), files, np.concatenate(living) if living else np.empty(0, np.int64))
 

@@ -29,10 +29,10 @@ from rowlock.spark.blocks import SOURCE_ROW, driver_block, file_block, stored_or
 from rowlock.spark.catalyst import JavaObject, to_arrow
 from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.merge_plan import ACTION, Clause, MergePlan
-from rowlock.spark.plane import SMALL_ROWS, Addressed, Found, Plane, TooMany, bitmaps
+from rowlock.spark.plane import SMALL_ROWS, Addressed, Found, Plane, TooMany
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.spark.writer import write_native
-from rowlock.transaction.effects import Provenance, RowBlock, fresh_path
+from rowlock.transaction.effects import Provenance, RowBlock, fresh_path, united
 
 _MAX_CROSS = 500_000
 Numbers = npt.NDArray[np.int64]
@@ -47,8 +47,7 @@ class Outcome:
     matches: list[tuple[Provenance, Numbers]] = field(default_factory=list)
 
     def kill(self, more: dict[str, BitMap64]) -> None:
-        for path, positions in more.items():
-            self.tombstones[path] = self.tombstones[path] | positions if path in self.tombstones else positions
+        self.tombstones = united(self.tombstones, more)
 
 
 class MergeRun:
@@ -155,7 +154,7 @@ class MergeRun:
         if matched:
             self.out.matches.append((rows.origin, np.asarray(rows.table.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))
         touched = rows.filter(action >= 0)
-        self.out.kill(bitmaps(touched.origin))
+        self.out.kill(touched.origin.bitmaps())
         updates = np.isin(action, [n for n, c in enumerate(clauses) if c.kind == "update"])
         new = rows.filter(updates)
         if new.num_rows:
@@ -186,7 +185,7 @@ class MergeRun:
             return
         seen: dict[str, BitMap64] = {}
         for origin, _ in self.out.matches:
-            for path, positions in bitmaps(origin).items():
+            for path, positions in origin.bitmaps().items():
                 before = len(seen.get(path, BitMap64()))
                 seen[path] = seen.get(path, BitMap64()) | positions
                 count = int((origin.file == origin.paths.index(path)).sum())
@@ -204,8 +203,7 @@ class MergeRun:
         assert alone is not None and relation is not None
         matched: dict[str, BitMap64] = {}
         for origin, _ in self.out.matches:
-            for path, positions in bitmaps(origin).items():
-                matched[path] = matched.get(path, BitMap64()) | positions
+            matched = united(matched, origin.bitmaps())
         clauses = self.plan.clauses.not_matched_by_source
         for rows in held:
             if (unmatched := _without(rows, matched)).num_rows:
@@ -262,7 +260,7 @@ class MergeRun:
             if action < 0:
                 scratch += files
                 continue
-            self.out.kill(bitmaps(origin))
+            self.out.kill(origin.bitmaps())
             if clauses[action].kind == "update":
                 check_files(self.plane, files, self.snapshot)
                 self.out.blocks.append(file_block("derived", self.index, files, origin=origin))
@@ -274,9 +272,8 @@ class MergeRun:
 
 def _without(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:
     mask = np.ones(rows.num_rows, dtype=np.bool_)
-    for n, path in enumerate(rows.origin.paths):
+    for path, at in rows.origin.by_path():
         if matched.get(path):
-            at = np.flatnonzero(rows.origin.file == n)
             mask[at] = ~np.isin(rows.origin.position[at], bitmap_to_numpy(matched[path]))
     return rows.filter(mask)
 

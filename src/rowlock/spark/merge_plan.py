@@ -26,7 +26,7 @@ from rowlock.spark.catalyst import Catalyst, JavaObject, class_name
 from rowlock.spark.lineage import versions_read
 from rowlock.spark.merge_source import Source, pin
 from rowlock.spark.plane import Plane
-from rowlock.spark.predicates import key_columns, skipping_predicate
+from rowlock.spark.predicates import key_columns, skipping_predicate, tree_of
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.transaction.statements import Statement
 
@@ -202,7 +202,7 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
 def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | None:
     """What the ON condition says of the target alone, and the range of the source's keys."""
     parts: list[ir.Predicate] = []
-    own, names = skipping_predicate(bridge, plan.on, tables.ids), tables.schema.names
+    own, names = skipping_predicate(tree_of(bridge, plan.on), tables.ids), tables.schema.names
     if own is not None:
         parts.append(own)
     table = plan.source.table

@@ -22,7 +22,7 @@ from rowlock.spark import compaction, row_statements
 from rowlock.spark.blocks import DriverRows, FileRows, keep_rows, living_positions, logical
 from rowlock.spark.merge import MergeRun, Outcome
 from rowlock.spark.plane import Found, Plane
-from rowlock.transaction.effects import Counts, Effects, Kind, Provenance, RowBlock, fresh_path
+from rowlock.transaction.effects import Counts, Effects, Kind, Provenance, RowBlock, fresh_path, united
 from rowlock.transaction.notes import Notes
 from rowlock.transaction.statements import Program, Statement
 
@@ -130,8 +130,7 @@ class Passage:
         self.images = kept + new
 
     def _bury(self, tombstones: Mapping[str, BitMap64]) -> None:
-        for path, positions in tombstones.items():
-            self.tombstones[path] = self.tombstones[path] | positions if path in self.tombstones else positions
+        self.tombstones = united(self.tombstones, tombstones)
         self._born = [minus(s, tombstones.get(s.path)) for s in self._born] if len(self.program) > 1 else self._born
 
     def _unstage(self, group: Group, tombstones: Mapping[str, BitMap64], removed: dict[int, npt.NDArray[np.bool_]]) -> None:
@@ -153,8 +152,7 @@ class Passage:
             return found
         names: list[str] = []
         files, positions = np.zeros(len(found.file), np.int32), np.zeros(len(found.file), np.int64)
-        for n, path in enumerate(found.paths):
-            at = np.flatnonzero(found.file == n)
+        for path, at in found.by_path():
             number, living, start = group.places[path]
             before = addresses(self.images[number])
             ordinals = start + np.searchsorted(living, found.position[at])

@@ -27,7 +27,7 @@ from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
 from rowlock.spark.analysis import Relation, Resolved, Target
 from rowlock.spark.catalyst import JavaObject, arrow_schema, catalyst, nullable, to_arrow
 from rowlock.spark.predicates import attribute_ids
@@ -164,9 +164,7 @@ class Plane:
     def dead(self, piece: Slice) -> BitMap64:
         if piece.only is None:
             return piece.without or BitMap64()
-        every = BitMap64()
-        every.add_range(0, self.num_rows(piece.file))
-        return every - piece.only
+        return all_but(self.num_rows(piece.file), piece.only)
 
     def num_rows(self, file: AddFile) -> int:
         known = file.num_records
@@ -318,7 +316,3 @@ def _inside(piece: Slice, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bo
 def _positions(table: pa.Table) -> npt.NDArray[np.int64]:
     return np.asarray(table.column(POSITION).to_numpy(), dtype=np.int64)
 
-
-def bitmaps(origin: Provenance) -> dict[str, BitMap64]:
-    """The addresses of rows as one bitmap for each path."""
-    return {path: BitMap64(origin.position[origin.file == n].tolist()) for n, path in enumerate(origin.paths) if (origin.file == n).any()}

@@ -23,16 +23,16 @@ MIRROR = {"EqualTo": "EqualTo", "EqualNullSafe": "EqualNullSafe", "LessThan": "G
 INTEGERS = {"byte", "short", "integer", "long"}
 
 
-def skipping_predicate(bridge: Catalyst, condition: JavaObject | None, columns: Mapping[int, str]) -> ir.Predicate | None:
+def skipping_predicate(tree: Node | None, columns: Mapping[int, str]) -> ir.Predicate | None:
     """The predicate of a condition; `columns` maps attribute ids to the table's column names.  None keeps every file."""
-    if condition is None:
-        return None
-    predicate = _convert(tree_of(bridge, condition), columns)
+    predicate = ir.Unknown() if tree is None else _convert(tree, columns)
     return None if isinstance(predicate, ir.Unknown) else predicate
 
 
-def tree_of(bridge: Catalyst, condition: JavaObject) -> Node:
+def tree_of(bridge: Catalyst, condition: JavaObject | None) -> Node | None:
     """A condition as Catalyst's optimizer simplifies it: constants folded, casts of columns undone where they can be."""
+    if condition is None:
+        return None
     relation = bridge.filter_node(condition, bridge.one_row())
     folded = bridge.unwrap_casts.apply(bridge.constant_folding.apply(relation))
     tree, _ = _tree(orjson.loads(folded.condition().toJSON()), 0)

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowlock.spark.catalyst import Catalyst, JavaObject
-from rowlock.spark.predicates import INTEGERS, MIRROR, Node, column_name, literal, tree_of
+from rowlock.spark.predicates import INTEGERS, MIRROR, Node, column_name, literal
 
 Mask = npt.NDArray[np.bool_]
 _COMPARE: dict[str, Callable[..., Mask]] = {
@@ -51,12 +50,10 @@ class _Operand:
         return (np.fmod(numbers, self.divisor) if self.divisor else numbers), there
 
 
-def row_mask(bridge: Catalyst, condition: JavaObject | None, columns: Mapping[int, str]) -> RowMask | None:
+def row_mask(tree: Node | None, columns: Mapping[int, str]) -> RowMask | None:
     """The mask of a resolved condition; None where it restricts nothing that is understood here."""
-    if condition is None:
-        return None
     names: set[str] = set()
-    of = _mask(tree_of(bridge, condition), columns, names)
+    of = None if tree is None else _mask(tree, columns, names)
     return None if of is None else RowMask(tuple(sorted(names)), of)
 
 

@@ -18,13 +18,14 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol import skipping as ir
 from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.deletion_vector import all_but
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.spark.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
 from rowlock.spark.blocks import SOURCE_ROW, driver_block, file_block, stored_origin
 from rowlock.spark.catalyst import JavaObject
 from rowlock.spark.checks import check_files, check_table
-from rowlock.spark.plane import Addressed, Found, Plane, TooMany, bitmaps
-from rowlock.spark.predicates import skipping_predicate
+from rowlock.spark.plane import Addressed, Found, Plane, TooMany
+from rowlock.spark.predicates import skipping_predicate, tree_of
 from rowlock.spark.row_masks import RowMask, row_mask
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.spark.writer import write_native
@@ -94,10 +95,10 @@ def _refuse_on_append_only(snapshot: Snapshot) -> None:
 
 
 def _statement(kind: Any, plane: Plane, target: Target, resolved: Resolved, session: JavaObject, condition: Expression | None, **more: Any) -> Statement:
-    reads = skipping_predicate(plane.bridge, resolved.condition, target.ids)
+    tree = tree_of(plane.bridge, resolved.condition)
+    reads, mask = skipping_predicate(tree, target.ids), row_mask(tree, target.ids)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = [] if resolved.condition is None else [str(resolved.condition.sql())]
-    mask = row_mask(plane.bridge, resolved.condition, target.ids)
     return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, mask, **more), reads, parameters={"predicate": text})
 
 
@@ -127,9 +128,9 @@ def run(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot
                 block = _write_changed(plane, plan, scanned, snapshot, index)
                 assert block.provenance is not None
                 large.append(block)
-                tombstones.update(bitmaps(block.provenance))
+                tombstones.update(block.provenance.bitmaps())
     for part in found:
-        tombstones.update(bitmaps(part.origin))
+        tombstones.update(part.origin.bitmaps())
     small = [driver_block("derived", index, part.table, part.origin) for part in found if plan.kind == "update" and part.num_rows]
     for block in small:
         check_table(plane, block.payload.table, snapshot)
@@ -177,11 +178,7 @@ def _scanned(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Sna
 
 
 def _all_positions(plane: Plane, piece: Slice) -> BitMap64:
-    if piece.only is not None:
-        return piece.only
-    every = BitMap64()
-    every.add_range(0, plane.num_rows(piece.file))
-    return every - piece.without if piece.without else every
+    return all_but(plane.num_rows(piece.file), piece.without) if piece.only is None else piece.only
 
 
 def _matching_positions(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, BitMap64]:

@@ -26,6 +26,7 @@ from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.features import column_mapping_mode
 from rowlock.spark.catalyst import arrow_schema, bare, catalyst, nullable
 
@@ -219,7 +220,7 @@ def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
         prefix = _prefix(uri)
         if prefixes.setdefault(prefix, uri) != uri:
             raise UnsupportedFeature(f"Two data files share a hash, {uri} and {prefixes[prefix]}: compact the table with optimize().executeCompaction()", feature="deletionVectors", access="read")
-        positions = np.frombuffer(vector.to_array(), dtype=np.uint64).astype(np.int64) if vector else np.empty(0, np.int64)
+        positions = bitmap_to_numpy(vector)
         buckets = positions >> _BUCKET_BITS
         starts = np.flatnonzero(np.r_[True, buckets[1:] != buckets[:-1]]) if len(positions) else np.empty(0, np.int64)
         for start, end in zip(starts, np.r_[starts[1:], len(positions)], strict=True):

@@ -77,7 +77,7 @@ def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
     with txn.watch.time("rebase"):
         _check_table(txn, winners, head)
         _check_application(txn, winners, head)
-        if txn.options.on_conflict in ("fail", "rerun") and txn.options.granularity == "file":
+        if txn.options.raises_by_file:
             fail_policy.check_files(txn, winners)
         txn.passed += winners
         _rebase_to(txn, attempt, winners, head, rewritten)
@@ -99,8 +99,7 @@ def refuse_removal(txn: Transaction, head: Snapshot) -> None:
 
 def _check_table(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
     state = fail_policy.table_state(txn.read)
-    by_file = txn.options.on_conflict in ("fail", "rerun") and txn.options.granularity == "file"
-    asked = rules.TABLE_RULES if by_file or txn.metadata is not None else definition.OTHER_RULES
+    asked = rules.TABLE_RULES if txn.options.raises_by_file or txn.metadata is not None else definition.OTHER_RULES
     if found := rules.first_conflict(asked, fail_policy.reads_of(txn), winners, state):
         raise fail_policy.error_of(txn, found)
     if asked is definition.OTHER_RULES:
@@ -141,7 +140,7 @@ def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: 
         _check_reads(txn, delta, head)
     if not txn.touches:
         return
-    if txn.options.on_conflict in ("fail", "rerun") and txn.options.granularity == "row" and txn.data_change:
+    if txn.options.raises_by_row and txn.data_change:
         fail_policy.check_rows(txn, txn.passed, delta, head)
     if level == "snapshot" and not rewritten:
         moved = _moves(txn, delta, head)

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from rowlock.conflict.delta import Slice
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.change_feed import ChangeType
-from rowlock.transaction.effects import Effects, Provenance, RowBlock, StagedFile, fresh_statement
+from rowlock.transaction.effects import Effects, Provenance, RowBlock, StagedFile, united
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,7 @@ def changes_of(effects: Effects, live: Mapping[str, AddFile], provenance: Callab
     derived = tuple(b for b in blocks if b.kind == "derived")
     updated: dict[str, BitMap64] = {}
     for block in derived:
-        origin = provenance(block)
-        for n, path in enumerate(origin.paths):
-            if fresh_statement(path) is None:
-                updated[path] = updated.get(path, BitMap64()) | BitMap64(origin.position[origin.file == n].tolist())
+        updated = united(updated, provenance(block).bitmaps())
     old, deleted = [], []
     for path, positions in sorted(effects.tombstones.items()):
         if both := positions & updated.get(path, BitMap64()):

@@ -6,7 +6,7 @@ transaction layer must know of each row, where it came from, is in plain arrays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,8 +38,28 @@ class Provenance:
     def __post_init__(self) -> None:
         assert len(self.file) == len(self.position)
 
-    def take(self, mask: Mask) -> Provenance:
-        return Provenance(self.paths, self.file[mask], self.position[mask])
+    def take(self, rows: Mask | npt.NDArray[np.int64]) -> Provenance:
+        """The origin of some of the rows: those where a mask is True, or those with these numbers."""
+        return Provenance(self.paths, self.file[rows], self.position[rows])
+
+    def by_path(self) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+        """Each path that rows came from, with the numbers of these rows."""
+        for n, path in enumerate(self.paths):
+            rows = np.flatnonzero(self.file == n)
+            if len(rows):
+                yield path, rows
+
+    def bitmaps(self) -> dict[str, BitMap64]:
+        """The addresses, as one bitmap for each path."""
+        return {path: BitMap64(self.position[rows].tolist()) for path, rows in self.by_path()}
+
+
+def united(before: Mapping[str, BitMap64], more: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
+    """All positions of both, by path."""
+    out = dict(before)
+    for path, positions in more.items():
+        out[path] = out[path] | positions if path in out else positions
+    return out
 
 
 def fresh_path(statement: int) -> str:

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, whole
 from rowlock.protocol.actions import AddFile, Commit, RemoveFile
-from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
 from rowlock.protocol.placement import Placement, placement_of
 from rowlock.transaction.effects import Effects, Provenance, RowBlock, StagedFile
 
@@ -90,9 +90,7 @@ def _moves(winner: Commit, group: Sequence[tuple[RemoveFile, Placement]], seen: 
         file = seen[remove.path].file if remove.path in seen else AddFile(remove.path, {}, 0, 0, True, remove.stats)
         if file.num_records is None:
             return None
-        every = BitMap64()
-        every.add_range(0, file.num_records)
-        living = bitmap_to_numpy(every - _dead(remove, vector_of))
+        living = bitmap_to_numpy(all_but(file.num_records, _dead(remove, vector_of)))
         if len(living) != place.rows:
             return None
         moves.append(_Move(remove.path, living, into, place.offset))
@@ -170,9 +168,8 @@ def placements(blocks: Sequence[RowBlock], staged: Sequence[StagedFile], taken: 
         if len(files) != 1 or len(same) != 1 or files[0].dead or files[0].add.num_records != block.num_rows or block.provenance is None:
             continue
         origin = block.provenance
-        for n, path in enumerate(origin.paths):
-            at = np.flatnonzero(origin.file == n)
-            in_a_row = len(at) and at[-1] - at[0] + 1 == len(at)
+        for path, at in origin.by_path():
+            in_a_row = at[-1] - at[0] + 1 == len(at)
             if in_a_row and path in taken and np.array_equal(origin.position[at], bitmap_to_numpy(taken[path])):
                 out[path] = Placement(files[0].add.path, int(at[0]), len(at))
     return out

@@ -31,6 +31,19 @@ class Options:
     def __post_init__(self) -> None:
         validate_properties({_PROPERTY[k]: v for k in _PROPERTY if (v := getattr(self, k)) is not None})
 
+    @property
+    def raises(self) -> bool:
+        """Whether a conflict is raised and not repaired: for the caller (`fail`), or for whoever runs the statement again (`rerun`)."""
+        return self.on_conflict in ("fail", "rerun")
+
+    @property
+    def raises_by_file(self) -> bool:
+        return self.raises and self.granularity == "file"
+
+    @property
+    def raises_by_row(self) -> bool:
+        return self.raises and self.granularity == "row"
+
     def resolved(self, properties: Mapping[str, str]) -> Options:
         """The same with every None filled from the table's properties, else the default.
 

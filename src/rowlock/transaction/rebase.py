@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from rowlock.conflict.delta import Delta, Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.transaction.effects import Effects, RowBlock
+from rowlock.transaction.effects import Effects, RowBlock, united
 from rowlock.transaction.engine import Engine
 from rowlock.transaction.notes import Notes, survivors
 from rowlock.transaction.statements import Program
@@ -39,7 +39,7 @@ def stage(program: Program, first: int, effects: Effects, candidates: Sequence[S
     done = engine.propagate(program, effects, (), candidates, snapshot=snapshot, notes=notes, first=first)
     kept = [b for b in effects.blocks if b.kind == "matched"]
     blocks = (*kept, *(b for b in done.blocks if b.num_rows))
-    return Effects(_united(effects.tombstones, done.tombstones), blocks, {**effects.counts, **done.counts}), done.metrics
+    return Effects(united(effects.tombstones, done.tombstones), blocks, {**effects.counts, **done.counts}), done.metrics
 
 
 def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, snapshot: Snapshot) -> Rebased:
@@ -50,7 +50,7 @@ def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, 
     gone = delta.gone_by_path()
     notes = Notes(effects, gone, engine.provenance)
     fresh = engine.propagate(program, effects, delta.gone, delta.born, snapshot=snapshot, notes=notes)
-    tombstones = _united(_without_gone(effects.tombstones, gone), fresh.tombstones)
+    tombstones = united(_without_gone(effects.tombstones, gone), fresh.tombstones)
     kept: list[RowBlock] = []
     dropped = 0
     for block in effects.blocks:
@@ -64,13 +64,6 @@ def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, 
     blocks = (*kept, *(b for b in fresh.blocks if b.num_rows))
     merged = Effects({p: t for p, t in tombstones.items() if t}, blocks, {**effects.counts, **fresh.counts})
     return Rebased(merged, fresh.rows_read, fresh.bytes_read, dropped)
-
-
-def _united(before: Mapping[str, BitMap64], more: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
-    out = dict(before)
-    for path, positions in more.items():
-        out[path] = out[path] | positions if path in out else positions
-    return out
 
 
 def _without_gone(tombstones: Mapping[str, BitMap64], gone: Mapping[str, Slice]) -> dict[str, BitMap64]:

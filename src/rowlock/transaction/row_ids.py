@@ -52,9 +52,8 @@ def joined(parts: Sequence[Identities | None]) -> Identities | None:
 def identities(origin: Provenance, files: Mapping[str, AddFile], materialized: Materialized) -> Identities:
     """Who the rows at these addresses are.  `files` has every file that an address names."""
     out = no_identities(len(origin.file))
-    for n, path in enumerate(origin.paths):
-        at = np.flatnonzero(origin.file == n)
-        if not len(at) or fresh_statement(path) is not None:
+    for path, at in origin.by_path():
+        if fresh_statement(path) is not None:
             continue
         file, positions = files[path], origin.position[at]
         ids, versions = materialized(file, positions)
