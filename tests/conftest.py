@@ -65,6 +65,8 @@ def spark() -> Iterator[SparkSession]:
         builder = builder.config(name, value)
     session = configure_spark_with_delta_pip(builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    gc.collect()
+    gc.freeze()  # what is there now stays; `garbage` need not look through it again and again
     yield session
     session.stop()
 
@@ -100,11 +102,12 @@ def peers(request: pytest.FixtureRequest) -> Iterator[None]:
         _READ_BY_ALL.append(table)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def garbage() -> Iterator[None]:
-    """After each file of tests: frames of Spark that only a cycle of Python objects holds are let go, and with them what they hold in the JVM."""
+@pytest.fixture(autouse=True)
+def garbage(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a Spark test: frames that only a cycle of Python objects holds are let go, and with them what they hold in the JVM."""
     yield
-    gc.collect()
+    if "spark" in request.fixturenames:
+        gc.collect()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

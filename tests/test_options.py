@@ -46,7 +46,7 @@ ARGUMENTS = {"rowlock.onConflict": "on_conflict", "rowlock.isolation": "isolatio
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in SUPPORTED_KNOBS.items() for v in values])
 def test_values_that_are_carried_out(name: str, value: str) -> None:
     made = InMemory()
-    made.create(SCHEMA, (), {name: value})
+    made.create(SCHEMA, (), {name: value, "delta.enableRowTracking": "true"})
     creation.set_properties(made.state, {name: value})
     argument = {ARGUMENTS[name]: value} if name in ARGUMENTS else {}
     assert run(made.table, Append(((1,),)), Options(**argument)).version == 1
@@ -73,9 +73,9 @@ def test_values_that_are_refused_when_they_are_set(name: str, value: str) -> Non
 
 
 def test_a_value_that_another_writer_set_is_refused_when_it_would_count() -> None:
-    with pytest.raises(InvalidInput, match="lockless"):
-        Options().resolved({"rowlock.onConflict": "lockless"})
-    assert Options(on_conflict="fail").resolved({"rowlock.onConflict": "lockless"}).on_conflict == "fail"
+    with pytest.raises(InvalidInput, match="unheard of"):
+        Options().resolved({"rowlock.onConflict": "unheard of"})
+    assert Options(on_conflict="fail").resolved({"rowlock.onConflict": "unheard of"}).on_conflict == "fail"
 
 
 @pytest.mark.parametrize(("level", "said"), [("serializable", "Serializable"), ("write_serializable", "WriteSerializable"), ("snapshot", "SnapshotIsolation")])
@@ -85,3 +85,29 @@ def test_the_commit_says_its_level_by_deltas_name(level: str, said: str) -> None
     run(made.table, Append(((1,),)), Options(isolation=level))
     info = made.state.log.commits(0, 1)[0].info
     assert info is not None and info.raw["isolationLevel"] == said
+
+
+TRACKED = {"delta.enableRowTracking": "true"}
+
+
+def test_lockless_knows_rows_by_their_ids_and_takes_no_isolation_beside_it() -> None:
+    bare, tracked = InMemory(), InMemory()
+    with pytest.raises(InvalidInput, match="enableRowTracking"):
+        bare.create(SCHEMA, (), {"rowlock.onConflict": "lockless"})
+    bare.create(SCHEMA, (), {})
+    with pytest.raises(InvalidInput, match="enableRowTracking"):
+        creation.set_properties(bare.state, {"rowlock.onConflict": "lockless"})
+    with pytest.raises(InvalidInput, match="enableRowTracking"):
+        run(bare.table, Append(((1,),)), Options(on_conflict="lockless"))
+    tracked.create(SCHEMA, (), TRACKED | {"rowlock.onConflict": "lockless"})
+    with pytest.raises(InvalidInput, match=r"rowlock\.isolation"):
+        creation.set_properties(tracked.state, {"rowlock.isolation": "snapshot"})
+    with pytest.raises(InvalidInput, match="isolation"):
+        Options(on_conflict="lockless", isolation="serializable")
+    with pytest.raises(InvalidInput, match="isolation"):
+        run(tracked.table, Append(((1,),)), Options(isolation="serializable"))
+    with pytest.raises(InvalidInput, match="enableRowTracking"):
+        creation.unset_properties(tracked.state, ["delta.enableRowTracking"])
+    assert tracked.state.refresh().version == 0, "what is refused writes nothing"
+    run(tracked.table, Append(((1,),)))
+    assert run(tracked.table, Append(((1,),)), Options(on_conflict="repair", isolation="snapshot")).version == 2

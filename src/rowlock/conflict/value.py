@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from rowlock import exceptions
 from rowlock.exceptions import DeltaConcurrentModificationException
@@ -70,6 +70,23 @@ class Work:
 
     def __str__(self) -> str:
         return f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}, {_size(self.size_bytes)}, {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Overwritten:
+    """One row in which a lockless commit and a winner met, as the later of the two tells it.
+
+    outcome   `cells`: our cells stand where the winner had set the same; `row`: we deleted a row that the winner
+              had changed; `dropped`: what we meant for the row was dropped, for the reason `why`
+    columns   the columns concerned: cells that stand, cells of the winner that are gone, or our cells that were dropped
+    version   of the winner
+    """
+
+    row_id: int
+    outcome: Literal["cells", "row", "dropped"]
+    columns: tuple[str, ...]
+    version: int | None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "rowlock.lock": ("none", "writes", "table", "partition", "auto"),
 }
 SUPPORTED_KNOBS: dict[str, tuple[str, ...]] = {
-    "rowlock.onConflict": ("repair", "rerun", "fail"),
+    "rowlock.onConflict": ("repair", "rerun", "fail", "lockless"),
     "rowlock.isolation": ("serializable", "write_serializable", "snapshot"),
     "rowlock.granularity": ("row", "file"),
     "rowlock.lock": ("none",),
@@ -34,6 +34,8 @@ SUPPORTED_KNOBS: dict[str, tuple[str, ...]] = {
 
 DELTA_LEVELS: dict[Isolation, str] = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
 """Delta's names of the isolation levels, for the property `delta.isolationLevel` and for commitInfo."""
+
+LOCKLESS_ALONE = "lockless is a level of its own: it takes no isolation beside it (choose repair, rerun or fail for isolation)"
 
 _BOOLEAN_NAMES = """
     appendOnly autoOptimize autoOptimize.optimizeWrite checkpoint.writeStatsAsJson checkpoint.writeStatsAsStruct enableChangeDataFeed
@@ -103,6 +105,16 @@ def validate_properties(properties: Mapping[str, str], table: str | None = None)
     for name, value in properties.items():
         if allowed := _problem(name, str(value)):
             raise InvalidInput(f"property {name} = {value!r} is not possible: {allowed}", table=table)
+
+
+def validate_together(configuration: Mapping[str, str], table: str | None = None) -> None:
+    """Raises InvalidInput where properties that are each possible are not so beside each other."""
+    if configuration.get("rowlock.onConflict") != "lockless":
+        return
+    if "rowlock.isolation" in configuration:
+        raise InvalidInput(f"rowlock.onConflict = 'lockless' and rowlock.isolation = {configuration['rowlock.isolation']!r} are not possible together: {LOCKLESS_ALONE}", table=table)
+    if configuration.get("delta.enableRowTracking", "").strip().lower() != "true":
+        raise InvalidInput("rowlock.onConflict = 'lockless' needs delta.enableRowTracking = 'true' beside it: it knows rows by their ids", table=table)
 
 
 def _problem(name: str, value: str) -> str | None:

@@ -27,7 +27,7 @@ from rowlock.simulation.passage import Address, Passage
 from rowlock.simulation.rules import MergeRule, NewRows
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.change_feed import Change
-from rowlock.transaction.effects import Effects, Kind, Mask, Propagated, Provenance, RowBlock, StagedFile, fresh_path, fresh_statement
+from rowlock.transaction.effects import Assigned, Effects, Kind, Mask, Propagated, Provenance, RowBlock, StagedFile, fresh_path, fresh_statement
 from rowlock.transaction.notes import Notes
 from rowlock.transaction.row_ids import Identities, columns_of, identities, joined, kept_by
 from rowlock.transaction.statements import Program
@@ -73,7 +73,7 @@ class MemoryEngine:
         passage.run(old, new, self._images(staged.blocks, schema) if first is not None else {})
         blocks = self._blocks(program, passage, snapshot)
         sliced = (*(gone if old else ()), *born)
-        return Propagated(passage.tombstones(), blocks, passage.counts, rows_read=len(old) + len(new), bytes_read=sum(s.file.size_bytes for s in sliced))
+        return Propagated(passage.tombstones(), blocks, passage.counts, rows_read=len(old) + len(new), bytes_read=sum(s.file.size_bytes for s in sliced), assigned=_assigned(passage))
 
     def _images(self, blocks: Sequence[RowBlock], schema: StructType) -> dict[Address, Row]:
         """The rows that are staged, by the addresses that they stand for."""
@@ -259,6 +259,31 @@ class MemoryEngine:
         a, b = (Counter(tuple(sorted(row.items())) for row in self.sample(s, None, snapshot=at)) for s, at in ((old, before), (new, after)))
         return [dict(row) for row in ((a - b) + (b - a)).elements()][:limit]
 
+    def identities(self, origin: Provenance, *, snapshot: Snapshot) -> Identities:
+        """See Engine."""
+        columns = columns_of(snapshot)
+        assert columns is not None, "the table does not track its rows"
+        return identities(origin, snapshot.files.get(origin.paths), self.files.materialized(columns))
+
+    def rows_at(self, origin: Provenance, *, snapshot: Snapshot) -> RowBlock:
+        """See Engine."""
+        files = snapshot.files.get(origin.paths)
+        held = {p: self.files.rows(f, snapshot.schema) for p, f in files.items()}
+        rows = tuple(held[origin.paths[f]][p] for f, p in zip(origin.file, origin.position, strict=True))
+        return RowBlock("derived", 0, len(rows), 0, Loose(rows), origin)
+
+    def merged(self, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], *, snapshot: Snapshot) -> RowBlock:
+        """See Engine."""
+        pairs = zip(self._rows(under, snapshot.schema), self._rows(over, snapshot.schema), strict=True)
+        rows = tuple({c: (mine if c in cells and cells[c][n] else theirs)[c] for c in theirs} for n, (theirs, mine) in enumerate(pairs))
+        return replace(under, payload=Loose(rows))
+
+    def differing(self, a: RowBlock, b: RowBlock, *, snapshot: Snapshot) -> Mapping[str, Mask]:
+        """See Engine."""
+        pairs = list(zip(self._rows(a, snapshot.schema), self._rows(b, snapshot.schema), strict=True))
+        found = {c: np.array([x[c] != y[c] for x, y in pairs], dtype=np.bool_) for c in snapshot.schema.names}
+        return {c: mask for c, mask in found.items() if mask.any()}
+
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         """See Engine."""
         rows = (dict(row) for s in slices for _, row in self._live(s, snapshot.schema))
@@ -283,6 +308,15 @@ def check_image(row: Row, schema: StructType, checks: Checks = ()) -> None:
     for check, evaluate in checks:
         if not is_true(evaluate, (row,)):
             raise ConstraintViolated(f"CHECK constraint {check.name} ({check.expression}) is not true of {dict(row)}", constraint=check.name, expression=check.expression, row=dict(row))
+
+
+def _assigned(passage: Passage) -> tuple[Assigned, ...]:
+    """Which columns were set of rows of the table."""
+    rows: dict[frozenset[str], list[Address]] = {}
+    for address, image in passage.touched():
+        if isinstance(address[0], str) and image.sets:
+            rows.setdefault(image.sets, []).append(address)
+    return tuple(Assigned(tuple(sorted(columns)), _origin(addresses)) for columns, addresses in rows.items())
 
 
 def _origin(addresses: Sequence[Address]) -> Provenance:

@@ -24,10 +24,11 @@ Address = tuple[str | int, int]
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A born row as the statements so far have left it."""
+    """A born row as the statements so far have left it, and the columns that they set."""
 
     row: Row
     touched: bool
+    sets: frozenset[str] = frozenset()
 
 
 class Passage:
@@ -99,13 +100,13 @@ class Passage:
     def _apply(self, rule: RowRule | MergeRule) -> None:
         images: dict[Address, Image] = {}
         for address, image in self._born.items():
-            touched, row = rule.apply(image.row)
+            touched, row, columns = rule.apply(image.row)
             if row is None:
                 self._deleted.append(address)
                 continue
             if touched:
                 self._check(row)
-            images[address] = Image(row, touched or image.touched)
+            images[address] = Image(row, touched or image.touched, image.sets.union(columns))
         self._born = images
         left = {address: rule.apply(row)[1] for address, row in self._gone.items()}
         self._gone = {address: row for address, row in left.items() if row is not None}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from rowlock.exceptions import MultipleMatches
 from rowlock.simulation.expressions import Evaluate, Row, Rows, Value, is_true
 
-Outcome = tuple[bool, Row | None]
-"""(touched, image): the row after a statement, None where it is deleted."""
+Outcome = tuple[bool, Row | None, tuple[str, ...]]
+"""(touched, image, columns that were set): the row after a statement, None where it is deleted."""
 
 
 def _holds(condition: Evaluate | None, rows: Rows) -> bool:
@@ -25,6 +25,9 @@ class Change:
     """What happens to a row: new values for some columns, or (None) its end."""
 
     assignments: tuple[tuple[str, Evaluate], ...] | None
+
+    def outcome(self, rows: Rows) -> Outcome:
+        return True, self.image(rows), tuple(column for column, _ in self.assignments or ())
 
     def image(self, rows: Rows) -> Row | None:
         """The new image of the first of `rows`; every right side sees the old one."""
@@ -44,7 +47,7 @@ class RowRule:
     change: Change
 
     def apply(self, row: Row) -> Outcome:
-        return (True, self.change.image((row,))) if _holds(self.condition, (row,)) else (False, row)
+        return self.change.outcome((row,)) if _holds(self.condition, (row,)) else (False, row, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +109,8 @@ def _first(rules: Sequence[MatchedRule], rows: Rows) -> Outcome:
     """The first clause that holds decides."""
     for rule in rules:
         if _holds(rule.condition, rows):
-            return True, rule.change.image(rows)
-    return False, rows[0]
+            return rule.change.outcome(rows)
+    return False, rows[0], ()
 
 
 @dataclass(frozen=True, slots=True)

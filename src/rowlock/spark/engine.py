@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.spark.adoption import adopted
-from rowlock.spark.blocks import DriverRows, FileRows, keep_rows, logical
+from rowlock.spark.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
+from rowlock.spark.cells import differing, merged
 from rowlock.spark.change_feed import write_changes
 from rowlock.spark.checks import check_blocks
 from rowlock.spark.comparing import differing_rows
@@ -26,7 +28,7 @@ from rowlock.spark.rows import Rows
 from rowlock.transaction.change_feed import Change
 from rowlock.transaction.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.transaction.notes import Notes
-from rowlock.transaction.row_ids import columns_of, kept_by
+from rowlock.transaction.row_ids import Identities, columns_of, identities, kept_by
 from rowlock.transaction.statements import Program
 from rowlock.transaction.table_state import TableState
 
@@ -35,7 +37,6 @@ class SparkEngine:
     """Rows in Parquet files, evaluated by Spark.  Driver only; safe from several threads."""
 
     def __init__(self, spark: SparkSession, state: TableState) -> None:
-        self.state = state
         rows = state.shared("rows", lambda: Rows(state.store))
         self.plane = Plane(spark, state.store, rows, state.vectors)
 
@@ -45,7 +46,7 @@ class SparkEngine:
         passage.run(born)
         blocks = (*passage.images, *passage.matched)
         read = [] if first is not None or any(s.kind == "move" for s in program) else list(born)
-        return Propagated(passage.tombstones, blocks, passage.counts, passage.rows, rows_read=sum(s.num_rows or 0 for s in read), bytes_read=sum(s.file.size_bytes for s in read if s.only is None))
+        return Propagated(passage.tombstones, blocks, passage.counts, passage.rows, rows_read=sum(s.num_rows or 0 for s in read), bytes_read=sum(s.file.size_bytes for s in read if s.only is None), assigned=tuple(passage.assigned))
 
     def provenance(self, block: RowBlock) -> Provenance:
         assert block.provenance is not None, "appended rows have no provenance"
@@ -117,16 +118,27 @@ class SparkEngine:
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
         for piece in slices:
-            found = self.plane.rows.read_slice(piece, snapshot)
-            if found is None:
-                found = (self._scanned(piece, snapshot), np.empty(0, np.int64))
-            out += found[0].slice(0, None if limit is None else limit - len(out)).to_pylist()
+            out += self.plane.rows_of(piece, snapshot).slice(0, None if limit is None else limit - len(out)).to_pylist()
             if limit is not None and len(out) >= limit:
                 break
         return out
 
+    def identities(self, origin: Provenance, *, snapshot: Snapshot) -> Identities:
+        columns = columns_of(snapshot)
+        assert columns is not None, "the table does not track its rows"
+        return identities(origin, snapshot.files.get(origin.paths), self.plane.materialized_ids.at(columns))
 
-    def _scanned(self, piece: Slice, snapshot: Snapshot) -> pa.Table:
-        dead = self.plane.dead(piece)
-        return self.plane.scanner.frame(snapshot, [piece.file], lambda _: dead).toArrow()
+    def rows_at(self, origin: Provenance, *, snapshot: Snapshot) -> RowBlock:
+        files, parts, numbers = snapshot.files.get(origin.paths), [], []
+        for path, rows in origin.by_path():
+            order = np.argsort(origin.position[rows], kind="stable")
+            parts.append(self.plane.rows_of(Slice(files[path], only=BitMap64(origin.position[rows].tolist())), snapshot))
+            numbers.append(rows[order])
+        table = pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(numbers))))
+        return driver_block("derived", 0, table, origin)
 
+    def merged(self, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], *, snapshot: Snapshot) -> RowBlock:
+        return merged(self.plane, under, over, cells, snapshot)
+
+    def differing(self, a: RowBlock, b: RowBlock, *, snapshot: Snapshot) -> Mapping[str, Mask]:
+        return differing(self.plane, a, b, snapshot)

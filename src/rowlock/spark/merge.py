@@ -32,7 +32,7 @@ from rowlock.spark.merge_plan import ACTION, Clause, MergePlan
 from rowlock.spark.plane import SMALL_ROWS, Addressed, Found, Plane, TooMany
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.spark.writer import write_native
-from rowlock.transaction.effects import Provenance, RowBlock, fresh_path, united
+from rowlock.transaction.effects import Assigned, Provenance, RowBlock, fresh_path, united
 
 _MAX_CROSS = 500_000
 Numbers = npt.NDArray[np.int64]
@@ -45,6 +45,7 @@ class Outcome:
     tombstones: dict[str, BitMap64] = field(default_factory=dict)
     blocks: list[RowBlock] = field(default_factory=list)
     matches: list[tuple[Provenance, Numbers]] = field(default_factory=list)
+    assigned: list[Assigned] = field(default_factory=list)
 
     def kill(self, more: dict[str, BitMap64]) -> None:
         self.tombstones = united(self.tombstones, more)
@@ -155,8 +156,9 @@ class MergeRun:
             self.out.matches.append((rows.origin, np.asarray(rows.table.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))
         touched = rows.filter(action >= 0)
         self.out.kill(touched.origin.bitmaps())
-        updates = np.isin(action, [n for n, c in enumerate(clauses) if c.kind == "update"])
-        new = rows.filter(updates)
+        updating = [n for n, c in enumerate(clauses) if c.kind == "update"]
+        self.out.assigned += [Assigned(clauses[n].sets, rows.origin.take(action == n)) for n in updating]
+        new = rows.filter(np.isin(action, updating))
         if new.num_rows:
             table = new.table.select(self._columns())
             check_table(self.plane, table, self.snapshot)
@@ -263,6 +265,7 @@ class MergeRun:
             self.out.kill(origin.bitmaps())
             if clauses[action].kind == "update":
                 check_files(self.plane, files, self.snapshot)
+                self.out.assigned.append(Assigned(clauses[action].sets, origin))
                 self.out.blocks.append(file_block("derived", self.index, files, origin=origin))
             else:
                 scratch += files

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -20,7 +20,19 @@ from pyspark.sql.types import StructField, StructType
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import skipping as ir
-from rowlock.spark.analysis import Expression, Relation, Resolved, Resolver, Target, analyzed, as_column, assigned_columns, at_one_time, outcome_frame
+from rowlock.spark.analysis import (
+    Expression,
+    Relation,
+    Resolved,
+    Resolver,
+    Target,
+    analyzed,
+    as_column,
+    assigned_columns,
+    at_one_time,
+    outcome_frame,
+    target_path,
+)
 from rowlock.spark.blocks import SOURCE_ROW
 from rowlock.spark.catalyst import Catalyst, JavaObject, class_name
 from rowlock.spark.lineage import versions_read
@@ -35,12 +47,17 @@ ACTION = "__rowlock_action"
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One WHEN clause as the user gave it.  assignments None: the All form; kind delete has none."""
+    """One WHEN clause as the user gave it.  assignments None: the All form; kind delete has none.  `sets`: the columns that it sets, once it is resolved."""
 
     kind: str
     condition: Expression | None
     assignments: Mapping[Any, Expression] | None = None
     all_columns: bool = False
+    sets: tuple[str, ...] = ()
+
+    def resolved(self, tables: Target, alias: str | None, table: str) -> Clause:
+        names = tables.schema.names if self.all_columns else {target_path(k, tables.schema, alias, table)[0]: None for k in self.assignments or {}}
+        return replace(self, sets=tuple(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +124,9 @@ def merge_statement(plane: Plane, snapshot: Snapshot, source: DataFrame, on: Exp
     rest = iter(plans[1:])
     alone = target_resolver.resolved(next(rest)) if clauses.not_matched_by_source else None
     inserts = source_resolver.resolved(next(rest)) if clauses.not_matched else None
+    matched, by_source = ([c.resolved(tables, alias, root) for c in group] for group in (clauses.matched, clauses.not_matched_by_source))
     plan = MergePlan(
-        clauses=clauses,
+        clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
         session=session,
         source=pinned,
         on=condition,
@@ -123,7 +141,8 @@ def merge_statement(plane: Plane, snapshot: Snapshot, source: DataFrame, on: Exp
         keys=key_columns(condition, left, right),
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
-    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read)
+    sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
+    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets)
 
 
 def _positional(fields: Sequence[StructField]) -> StructType:

@@ -22,7 +22,7 @@ from rowlock.spark import compaction, row_statements
 from rowlock.spark.blocks import DriverRows, FileRows, keep_rows, living_positions, logical
 from rowlock.spark.merge import MergeRun, Outcome
 from rowlock.spark.plane import Found, Plane
-from rowlock.transaction.effects import Counts, Effects, Kind, Provenance, RowBlock, fresh_path, united
+from rowlock.transaction.effects import Assigned, Counts, Effects, Kind, Provenance, RowBlock, fresh_path, united
 from rowlock.transaction.notes import Notes
 from rowlock.transaction.statements import Program, Statement
 
@@ -49,6 +49,7 @@ class Passage:
         self.images: list[RowBlock] = [] if first is None else [b for b in staged.blocks if b.kind != "matched"]
         self.matched: list[RowBlock] = []
         self.counts: dict[int, Counts] = {}
+        self.assigned: list[Assigned] = []
         self.rows = {"updated": 0, "deleted": 0, "inserted": 0}
         self._born: list[Slice] = []
 
@@ -76,7 +77,7 @@ class Passage:
         done = []
         for group in self._groups():
             tombstones, blocks = row_statements.run(self.plane, statement.payload, group.slices, self.snapshot, index, group.local)
-            done.append((group, Outcome(tombstones, blocks)))
+            done.append((group, Outcome(tombstones, blocks, assigned=[Assigned(statement.sets, b.provenance) for b in blocks if b.provenance is not None])))
         self._settle(index, done)
 
     def _merge(self, index: int, statement: Statement) -> None:
@@ -119,6 +120,8 @@ class Passage:
             updated = sum(b.num_rows for b in outcome.blocks)
             self.rows["updated"] += updated
             self.rows["deleted"] += sum(len(t) for t in outcome.tombstones.values()) - updated
+            if group.kind in (None, "derived"):
+                self.assigned += [Assigned(a.columns, self._origin(a.origin, group)) for a in outcome.assigned if len(a.origin.file)]
             if group.kind != "appended":
                 self.matched += [RowBlock("matched", index, len(n), n.nbytes, n, self._origin(o, group)) for o, n in outcome.matches if len(n)]
         kept = []

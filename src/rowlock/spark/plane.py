@@ -172,6 +172,15 @@ class Plane:
 
     # ---- rows to the driver ----------------------------------------------------------------
 
+    def rows_of(self, piece: Slice, snapshot: Snapshot) -> pa.Table:
+        """The rows that a slice means, in the order of its file, brought to the driver by whichever way can read them."""
+        found = self.rows.read_slice(piece, snapshot)
+        if found is not None:
+            return found[0]
+        dead = self.dead(piece)
+        frame = self.scanner.frame(snapshot, [piece.file], lambda _: dead, address=True)
+        return frame.toArrow().sort_by(POSITION).drop_columns([PATH, POSITION])
+
     def split(self, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[tuple[Slice, pa.Table, npt.NDArray[np.int64]]], list[Slice]]:
         """(slices whose rows are on the driver now, slices to scan).  Small files first, up to LOCAL_ROWS in all."""
         local: list[tuple[Slice, pa.Table, npt.NDArray[np.int64]]] = []

@@ -76,7 +76,7 @@ def update_statement(plane: Plane, snapshot: Snapshot, condition: Expression | N
     size = len(target.schema.names)
     narrow = Resolved(plane.bridge.seq(resolved.outputs.apply(n) for n in (*chosen, size, size + 1)), resolved.condition)
     passed = tuple(n for n in target.schema.names if n not in keys)
-    return _statement("update", plane, target, resolved, session, condition, narrow=narrow, passed=passed)
+    return _statement("update", plane, target, resolved, session, condition, tuple(n for n in target.schema.names if n in keys), narrow=narrow, passed=passed)
 
 
 def delete_statement(plane: Plane, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
@@ -94,12 +94,12 @@ def _refuse_on_append_only(snapshot: Snapshot) -> None:
         raise StatementRefused("The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=snapshot.table)
 
 
-def _statement(kind: Any, plane: Plane, target: Target, resolved: Resolved, session: JavaObject, condition: Expression | None, **more: Any) -> Statement:
+def _statement(kind: Any, plane: Plane, target: Target, resolved: Resolved, session: JavaObject, condition: Expression | None, sets: tuple[str, ...] = (), **more: Any) -> Statement:
     tree = tree_of(plane.bridge, resolved.condition)
     reads, mask = skipping_predicate(tree, target.ids), row_mask(tree, target.ids)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = [] if resolved.condition is None else [str(resolved.condition.sql())]
-    return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, mask, **more), reads, parameters={"predicate": text})
+    return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, mask, **more), reads, parameters={"predicate": text}, sets=sets)
 
 
 def run(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int, held: Sequence[Found] = ()) -> tuple[dict[str, BitMap64], list[RowBlock]]:

@@ -16,12 +16,12 @@ from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.features import check_writable
-from rowlock.transaction import definition, fail_policy
+from rowlock.transaction import definition, fail_policy, lockless
 from rowlock.transaction.compaction import drop_overlapping_bins
 from rowlock.transaction.effects import Effects
 from rowlock.transaction.following import follow
 from rowlock.transaction.rebase import rebase
-from rowlock.transaction.receipt import Conflict, Receipt
+from rowlock.transaction.receipt import Conflict, Overwritten, Receipt
 
 if TYPE_CHECKING:
     from rowlock.transaction.transaction import Transaction
@@ -40,6 +40,7 @@ class Attempt:
         self.operation = operation
         self.attempts = self.rounds = self.rows_rebased = self.bytes_rebased = self.rows_dropped = self.rows_followed = 0
         self.conflicts: list[Conflict] = []
+        self.overwritten: list[Overwritten] = []
 
     def receipt(self, txn: Transaction, version: int | None, metrics: Mapping[str, int]) -> Receipt:
         return Receipt(
@@ -54,6 +55,7 @@ class Attempt:
             rows_dropped=self.rows_dropped,
             rows_followed=self.rows_followed,
             already_committed=txn.already_committed,
+            overwritten=tuple(self.overwritten),
             conflicts=tuple(self.conflicts),
             metrics=dict(metrics),
             seconds=dict(txn.watch.seconds),
@@ -80,8 +82,12 @@ def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
         if txn.options.raises_by_file:
             fail_policy.check_files(txn, winners)
         txn.passed += winners
-        _rebase_to(txn, attempt, winners, head, rewritten)
-        definition.settle(txn, head)
+        if txn.is_lockless:
+            definition.settle(txn, head)
+            _merge_into(txn, attempt, winners, head, rewritten)
+        else:
+            _rebase_to(txn, attempt, winners, head, rewritten)
+            definition.settle(txn, head)
         if not txn.unseen:
             txn.passed = []
     txn.read = head
@@ -120,8 +126,25 @@ def _check_application(txn: Transaction, winners: list[Commit], head: Snapshot) 
     raise fail_policy.error_of(txn, conflict_with(rival, "application", what=text, remedy=remedy))
 
 
+def _merge_into(txn: Transaction, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
+    """Lockless: nothing is evaluated again; what is staged is merged, by row id, with what winners made of the same rows."""
+    paths = frozenset(f.path for s in (txn.base, head) for f in s.files.adds()) if rewritten else isolation.paths_of(winners)
+    delta = delta_between(paths, txn.base.files.get(paths), head.files.get(paths), txn.table.state.vectors.of)
+    try:
+        done = lockless.merge(txn.effects, delta, winners, engine=txn.table.engine, base=txn.base, head=head, vector_of=txn.table.state.vectors.of)
+    except lockless.RewrittenWithoutIds as e:
+        raise fail_policy.error_of(txn, e.conflict) from None
+    if done.hit is not None:
+        attempt.conflicts += _conflicts(winners, Delta(tuple(s for s in delta.gone if s.path in done.hit), ()), txn.effects)
+    txn.effects = done.effects
+    attempt.overwritten += done.overwritten
+    attempt.rows_rebased += done.rows_merged
+    attempt.rows_followed += done.rows_followed
+    attempt.rows_dropped += done.rows_dropped
+
+
 def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
-    level = "serializable" if txn.metadata is not None else txn.options.isolation or "serializable"
+    level = "serializable" if txn.metadata is not None or txn.options.isolation is None else txn.options.isolation
     seen = isolation.view(level, winners, txn.unseen)
     paths = frozenset(f.path for s in (txn.base, head) for f in s.files.adds()) if rewritten else seen.paths
     known, after = known_files(txn, paths), head.files.get(paths)

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.in_commit import stamped
-from rowlock.protocol.properties import DELTA_LEVELS, Isolation
 from rowlock.storage.store import Committed, Unknown
 from rowlock.transaction import row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
@@ -120,7 +119,7 @@ def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parame
         "operation": attempt.operation,
         "operationParameters": operation_parameters(parameters),
         "readVersion": txn.base.version,
-        "isolationLevel": "SnapshotIsolation" if not txn.data_change else DELTA_LEVELS[cast(Isolation, txn.options.isolation)],
+        "isolationLevel": "SnapshotIsolation" if not txn.data_change else txn.options.delta_level,
         "isBlindAppend": txn.is_blind and only_adds and txn.metadata is None,
         "operationMetrics": {k: str(v) for k, v in metrics.items()},
         "engineInfo": ENGINE_INFO,

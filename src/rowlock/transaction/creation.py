@@ -19,7 +19,7 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.features import check_writable, protocol_for_new_table, reader_features, writer_features
 from rowlock.protocol.in_commit import enabled, stamped
-from rowlock.protocol.properties import validate_properties
+from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.storage.store import Committed
 from rowlock.transaction import row_ids
 from rowlock.transaction.metrics import operation_parameters
@@ -39,6 +39,7 @@ def new_metadata(
     merged = {**NEW_TABLE_DEFAULTS, **configuration}
     schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
     validate_properties(merged)
+    validate_together(merged, table)
     merged = row_tracking.with_column_names(merged, clock.new_id)
     names = tuple(found.name for c in partition_columns if (found := schema.find(c)) is not None)
     metadata = Metadata(
@@ -184,6 +185,7 @@ def set_properties(state: TableState, properties: Mapping[str, str]) -> Receipt:
 
     def change(head: Snapshot) -> Metadata:
         configuration = row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id)
+        validate_together(configuration, state.store.root)
         if row_tracking.asks_for_tracking(configuration) and not row_tracking.is_enabled(head.protocol, head.metadata):
             _check_row_ids(head)
         return column_mapping.changed_mode(head.metadata, replace(head.metadata, configuration=configuration), state.store.root)
@@ -210,6 +212,7 @@ def unset_properties(state: TableState, keys: Sequence[str], *, if_exists: bool 
         if not if_exists and (missing := [k for k in keys if k not in head.metadata.configuration]):
             raise InvalidInput(f"Property {missing[0]!r} is not set", table=state.store.root)
         after = replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k not in keys})
+        validate_together(after.configuration, state.store.root)
         return column_mapping.changed_mode(head.metadata, after, state.store.root)
 
     return change_metadata(state, "UNSET TBLPROPERTIES", {"properties": list(keys), "ifExists": if_exists}, change)

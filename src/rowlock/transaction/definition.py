@@ -6,6 +6,8 @@ whose plan might mean something else now is staged again from the head, by raisi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowlock.conflict import rules
@@ -14,7 +16,7 @@ from rowlock.conflict.value import conflict_with
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
 from rowlock.transaction import fail_policy
-from rowlock.transaction.effects import Effects
+from rowlock.transaction.effects import Assigned
 from rowlock.transaction.statements import Program
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def _stands(txn: Transaction, change: TableChange) -> bool:
         return False
     if change.checked and _hides_images(txn.program):
         return False
-    if change.same_columns:
+    if change.same_columns or (txn.is_lockless and not change.retyped):
         return True
     if txn.reads_table:
         return False
@@ -67,6 +69,13 @@ def settle(txn: Transaction, head: Snapshot) -> None:
     engine, blocks = txn.table.engine, txn.effects.blocks
     if not change.same_columns:
         blocks = tuple(engine.adopt(b, before=txn.read, after=head) for b in blocks)
-        txn.effects = Effects(txn.effects.tombstones, blocks, txn.effects.counts)
+        txn.effects = replace(txn.effects, blocks=blocks, assigned=_renamed(txn.effects.assigned, txn.read, head))
     if change.checked and txn.data_change:
         engine.check([b for b in blocks if b.kind != "matched"], snapshot=head)
+
+
+def _renamed(assigned: Sequence[Assigned], before: Snapshot, after: Snapshot) -> tuple[Assigned, ...]:
+    """Cells under the names that their columns have now; those of dropped columns are no more."""
+    stored = {f.name: f.physical_name for f in before.schema.fields}
+    names = {f.physical_name: f.name for f in after.schema.fields}
+    return tuple(replace(a, columns=tuple(names[s] for c in a.columns if (s := stored[c]) in names)) for a in assigned)

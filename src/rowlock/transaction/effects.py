@@ -96,6 +96,14 @@ class RowBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class Assigned:
+    """Rows of the table of which a statement set these columns: the cells that a lockless transaction means."""
+
+    columns: tuple[str, ...]
+    origin: Provenance
+
+
+@dataclass(frozen=True, slots=True)
 class StagedFile:
     """A data file that has been written and that no commit names yet.
 
@@ -116,6 +124,7 @@ class Propagated:
                 staged before, as the new statements leave it
     counts      for each statement that is a MERGE, the matches of each source row after the delta
     metrics     at staging: rows that the new statements `updated`, `deleted`, `inserted`
+    assigned    at staging: which cells of rows of the table the new statements set
     """
 
     tombstones: Mapping[str, BitMap64]
@@ -124,6 +133,7 @@ class Propagated:
     metrics: Mapping[str, int] = field(default_factory=dict)
     rows_read: int = 0
     bytes_read: int = 0
+    assigned: tuple[Assigned, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +143,7 @@ class Effects:
     tombstones: Mapping[str, BitMap64] = field(default_factory=dict)
     blocks: tuple[RowBlock, ...] = ()
     counts: Mapping[int, Counts] = field(default_factory=dict)
+    assigned: tuple[Assigned, ...] = ()
 
     @property
     def is_empty(self) -> bool:

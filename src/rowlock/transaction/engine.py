@@ -16,6 +16,7 @@ from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.transaction.change_feed import Change
 from rowlock.transaction.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.transaction.notes import Notes
+from rowlock.transaction.row_ids import Identities
 from rowlock.transaction.statements import Program
 
 
@@ -80,6 +81,22 @@ class Engine(Protocol):
 
         Empty where the rows are the same and only lie elsewhere.
         """
+        ...
+
+    def identities(self, origin: Provenance, *, snapshot: Snapshot) -> Identities:
+        """The ids and commit versions of rows of `snapshot`, a version of a table that tracks rows."""
+        ...
+
+    def rows_at(self, origin: Provenance, *, snapshot: Snapshot) -> RowBlock:
+        """The rows of `snapshot` at these addresses, in this order, as derived rows that are the same as before."""
+        ...
+
+    def merged(self, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], *, snapshot: Snapshot) -> RowBlock:
+        """The rows of `under`, with the cells of `over` in each column where its mask is True; row by row, and all else as in `under`."""
+        ...
+
+    def differing(self, a: RowBlock, b: RowBlock, *, snapshot: Snapshot) -> Mapping[str, Mask]:
+        """For each column in which the blocks differ, in which rows they do; a null is like a null."""
         ...
 
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:

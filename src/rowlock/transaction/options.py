@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
-from rowlock.protocol.properties import TableProperties, validate_properties
+from rowlock.exceptions import InvalidInput
+from rowlock.protocol.properties import DELTA_LEVELS, LOCKLESS_ALONE, Isolation, TableProperties, validate_properties
 
 _PROPERTY = {"on_conflict": "rowlock.onConflict", "isolation": "rowlock.isolation", "granularity": "rowlock.granularity"}
 
@@ -29,7 +31,10 @@ class Options:
     lane: bool = True
 
     def __post_init__(self) -> None:
-        validate_properties({_PROPERTY[k]: v for k in _PROPERTY if (v := getattr(self, k)) is not None})
+        given = {_PROPERTY[k]: v for k in _PROPERTY if (v := getattr(self, k)) is not None}
+        validate_properties(given)
+        if self.on_conflict == "lockless" and self.isolation is not None:
+            raise InvalidInput(LOCKLESS_ALONE)
 
     @property
     def raises(self) -> bool:
@@ -50,9 +55,13 @@ class Options:
         Raises InvalidInput where the table's property has a value that this version does not carry out.
         """
         table = TableProperties(properties)
-        return Options(
-            on_conflict=self.on_conflict or table.on_conflict,
-            isolation=self.isolation or table.isolation,
-            granularity=self.granularity or table.granularity,
-            lane=self.lane,
-        )
+        policy = self.on_conflict or table.on_conflict
+        if policy == "lockless" and self.isolation is not None:
+            raise InvalidInput(LOCKLESS_ALONE)
+        level = None if policy == "lockless" else self.isolation or table.isolation
+        return Options(on_conflict=policy, isolation=level, granularity=self.granularity or table.granularity, lane=self.lane)
+
+    @property
+    def delta_level(self) -> str:
+        """What a commit calls its isolation, by Delta's names: who merges cells has read one version, and promises no more."""
+        return DELTA_LEVELS[cast(Isolation, self.isolation or "snapshot")]

@@ -39,7 +39,7 @@ def stage(program: Program, first: int, effects: Effects, candidates: Sequence[S
     done = engine.propagate(program, effects, (), candidates, snapshot=snapshot, notes=notes, first=first)
     kept = [b for b in effects.blocks if b.kind == "matched"]
     blocks = (*kept, *(b for b in done.blocks if b.num_rows))
-    return Effects(united(effects.tombstones, done.tombstones), blocks, {**effects.counts, **done.counts}), done.metrics
+    return Effects(united(effects.tombstones, done.tombstones), blocks, {**effects.counts, **done.counts}, (*effects.assigned, *done.assigned)), done.metrics
 
 
 def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, snapshot: Snapshot) -> Rebased:

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rowlock.conflict.value import Conflict
+from rowlock.conflict.value import Conflict, Overwritten
 
-__all__ = ["Conflict", "Receipt", "Stopwatch"]
+__all__ = ["Conflict", "Overwritten", "Receipt", "Stopwatch"]
+
+_RECORDED = 100
+"""Rows that a commit names one by one; a receipt holds them all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """`rows_followed` were carried to where a compaction had put them, without being read.  version is None when nothing was changed; `already_committed` says that the application's step was in the log before.
+    """`rows_followed` were carried to where a compaction had put them, without being read.  version is None when nothing was changed;
+    `already_committed` says that the application's step was in the log before; `overwritten` are rows in which a lockless commit met a winner.
 
     seconds has the phases plan, stage, wait, rebase, write, put."""
 
@@ -27,7 +32,7 @@ class Receipt:
     rows_dropped: int = 0
     rows_followed: int = 0
     already_committed: bool = False
-    overwritten: tuple[Any, ...] = ()
+    overwritten: tuple[Overwritten, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -38,7 +43,8 @@ class Receipt:
         for name in ("version", "operation", "txn_id", "metrics", "read_version"):  # these are commitInfo's own fields
             out.pop(name)
         out["conflicts"] = [c.record() for c in self.conflicts[:20]]
-        out["overwritten"] = list(out["overwritten"])
+        out["overwritten"] = [{k: v for k, v in row.items() if v} for row in out["overwritten"][:_RECORDED]]
+        out["rows_overwritten"] = len(self.overwritten)
         out["seconds"] = {k: round(v, 4) for k, v in self.seconds.items()}
         return out
 

@@ -16,6 +16,7 @@ from rowlock.conflict.isolation import Unseen
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
+from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import Commit, Metadata, SetTransaction
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.schema import parse_schema
@@ -76,6 +77,8 @@ class Transaction:
         self.table = table
         self.base, self.read_version = self.view(snapshot), snapshot.version
         self.options = options.resolved(snapshot.metadata.configuration)
+        if self.options.on_conflict == "lockless" and not row_tracking.is_enabled(snapshot.protocol, snapshot.metadata):
+            raise InvalidInput(f"on_conflict='lockless' knows rows by their ids: set {row_tracking.ENABLED}=true on the table first", table=table.path)
         self.read = snapshot
         self.epoch = table.state.epoch
         self.txn_id = clock.new_id()
@@ -108,6 +111,11 @@ class Transaction:
     def touches(self) -> bool:
         """Whether a statement can read or change rows that are there."""
         return any(s.touches for s in self.program)
+
+    @property
+    def is_lockless(self) -> bool:
+        """Whether what is staged are intents by row id.  A compaction means no cells, and new metadata means the whole table: they are rebased."""
+        return self.options.on_conflict == "lockless" and self.metadata is None and not any(s.kind == "move" for s in self.program)
 
     @property
     def is_blind(self) -> bool:

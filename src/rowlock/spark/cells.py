@@ -1,0 +1,49 @@
+"""Rows on the driver, cell by cell: what a lockless commit merges, and where two images of the same rows differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from rowlock.conflict.delta import Slice
+from rowlock.log.snapshot import Snapshot
+from rowlock.spark.blocks import DriverRows, logical
+from rowlock.spark.plane import Plane
+from rowlock.transaction.effects import Mask, RowBlock
+
+
+def table_of(plane: Plane, block: RowBlock, snapshot: Snapshot) -> pa.Table:
+    """The rows of a block, in its order, wherever they are held."""
+    if isinstance(block.payload, DriverRows):
+        return logical(block.payload.table, snapshot)
+    files, dead = block.payload.files, block.payload.dead
+    return pa.concat_tables([logical(plane.rows_of(Slice(f, without=dead.get(f.path)), snapshot), snapshot) for f in files])
+
+
+def merged(plane: Plane, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], snapshot: Snapshot) -> RowBlock:
+    """See Engine."""
+    theirs, ours = table_of(plane, under, snapshot), table_of(plane, over, snapshot)
+    columns = [_chosen(theirs.column(n), ours.column(n), cells[n]) if n in cells else theirs.column(n) for n in theirs.column_names]
+    table = pa.Table.from_arrays(columns, schema=theirs.schema)
+    return RowBlock("derived", over.statement, table.num_rows, table.nbytes, DriverRows(table), under.provenance)
+
+
+def _chosen(theirs: pa.ChunkedArray, ours: pa.ChunkedArray, mask: Mask) -> pa.ChunkedArray:
+    """By number out of one after the other: that works for values of any type."""
+    both = pa.chunked_array([*theirs.chunks, *ours.chunks], theirs.type)
+    size = len(mask)
+    return both.take(pa.array(np.where(mask, np.arange(size) + size, np.arange(size))))
+
+
+def differing(plane: Plane, a: RowBlock, b: RowBlock, snapshot: Snapshot) -> dict[str, Mask]:
+    """See Engine.  Values are compared as they are written down, so that NaN is like NaN."""
+    one, other = table_of(plane, a, snapshot), table_of(plane, b, snapshot)
+    out: dict[str, Mask] = {}
+    for name in one.column_names:
+        pairs = zip(one.column(name).to_pylist(), other.column(name).to_pylist(), strict=True)
+        mask = np.array([x is not y and repr(x) != repr(y) for x, y in pairs], dtype=np.bool_)
+        if mask.any():
+            out[name] = mask
+    return out
