@@ -55,11 +55,11 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # else VACUUM is a job of 10,000 tasks
         "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.delta.log.cacheSize": "20",  # else delta-spark keeps the snapshot of every test's table
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.sql.ui.retainedExecutions": "20",
         "spark.app.name": "rowlock tests",
     }
-    settings["spark.driver.extraJavaOptions"] += " -Ddelta.log.cacheSize=20"  # else delta-spark keeps the snapshot of every test's table
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -38,17 +38,12 @@ WRITABLE = [
     (features("rowTracking", "domainMetadata"), metadata()),
     (features("rowTracking", "domainMetadata"), metadata(rowTrackingSuspended="true")),
 ]
-TRACKED_AND_MAPPED = metadata(
-    columnMapping__mode="name", enableRowTracking="true", rowTracking__materializedRowIdColumnName="_row-id", rowTracking__materializedRowCommitVersionColumnName="_row-version"
-)
 ONLY_READABLE = [
     ("generatedColumns", Protocol(1, 4), metadata('{"delta.generationExpression":"1"}')),
     ("identityColumns", Protocol(1, 6), metadata('{"delta.identity.start":1}')),
     ("allowColumnDefaults", features("allowColumnDefaults"), metadata('{"CURRENT_DEFAULT":"1"}')),
     ("invariants", Protocol(1, 2), metadata('{"delta.invariants":"{}"}')),
     ("inCommitTimestamp-preview", features("inCommitTimestamp-preview"), Metadata("id", metadata().schema_string, (), {"delta.enableInCommitTimestamps-preview": "true"})),
-    ("row tracking beside column mapping", features("rowTracking", "domainMetadata", reader=("columnMapping",)), TRACKED_AND_MAPPED),
-    ("a change data feed beside column mapping", features("changeDataFeed", reader=("columnMapping",)), metadata(columnMapping__mode="name", enableChangeDataFeed="true")),
     ("rowTracking", features("domainMetadata"), metadata(enableRowTracking="true")),
     ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true")),
     ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true", rowTrackingSuspended="true")),
@@ -100,7 +95,6 @@ def test_new_tables() -> None:
     ("name", "value"),
     [
         ("rowlock.onConflict", "maybe"),
-        ("rowlock.onConflict", "lockless"),
         ("rowlock.isolation", "WriteSerializable"),
         ("delta.isolationLevel", "write_serializable"),
         ("rowlock.lock", "table"),

@@ -15,6 +15,7 @@ from rowlock.simulation.engine import MemoryEngine
 from rowlock.simulation.script import Script
 from rowlock.simulation.statements import run
 from rowlock.storage.memory import MemoryStore
+from rowlock.storage.store import ObjectStore
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
 from rowlock.transaction.transaction import Options, Table
@@ -23,10 +24,10 @@ NO_LANE = Options(lane=False)
 
 
 class InMemory:
-    """One table in memory. Other keyword arguments are the engine's; `engine` stands in for it."""
+    """One table, in memory or in `store`. Other keyword arguments are the engine's; `engine` stands in for it."""
 
-    def __init__(self, *, override: Mapping[str, str] | None = None, engine: type[MemoryEngine] = MemoryEngine, **options: Any) -> None:
-        store = MemoryStore(f"memory://{clock.new_id()}")
+    def __init__(self, *, override: Mapping[str, str] | None = None, engine: type[MemoryEngine] = MemoryEngine, store: ObjectStore | None = None, **options: Any) -> None:
+        store = store or MemoryStore(f"memory://{clock.new_id()}")
         log = TableLog(store)
         self.state = TableState(log, store)
         self.table = Table(log, engine(store, **options), state=self.state)
@@ -61,7 +62,9 @@ class InMemory:
         slices += [("delete", Slice(added[p], only=dead(added[p]) - dead(r)) if p in added else whole(r, dead)) for p, r in removed.items()]
         return [(change, row) for change, piece in slices for row in engine.sample([piece], None, snapshot=snapshot)]
 
-    def rows(self) -> list[dict[str, Any]]:
-        snapshot = TableLog(self.state.store).latest()
+    def rows(self, version: int | None = None) -> list[dict[str, Any]]:
+        """Of the newest version, or of another, in the order in which they lie."""
+        log = TableLog(self.state.store)
+        snapshot = log.latest() if version is None else log.at(version)
         slices = [whole(f, self.state.vectors.of) for f in snapshot.files.adds()]
         return MemoryEngine(self.state.store).sample(slices, None, snapshot=snapshot)

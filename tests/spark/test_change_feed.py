@@ -28,8 +28,9 @@ def some(start: int, end: int) -> list[tuple[int, int, str]]:
     return [(n, n * 10, "ab"[n % 2]) for n in range(start, end)]
 
 
-def fed(spark: SparkSession, path: str, *, partition_by: Sequence[str] = (), vectors: bool = True) -> DeltaTable:
-    return make(spark, path, some(0, 10), SCHEMA, files=2, partition_by=partition_by, **FEED, **{"delta.enableDeletionVectors": str(vectors).lower()})
+def fed(spark: SparkSession, path: str, *, partition_by: Sequence[str] = (), vectors: bool = True, mapping: str = "none") -> DeltaTable:
+    properties = FEED | {"delta.enableDeletionVectors": str(vectors).lower(), "delta.columnMapping.mode": mapping}
+    return make(spark, path, some(0, 10), SCHEMA, files=2, partition_by=partition_by, **properties)
 
 
 def check(spark: SparkSession, path: str) -> list[Commit]:
@@ -59,10 +60,13 @@ def _net(found: Counter[Any]) -> Counter[Any]:
     return Counter({row: n for row, n in found.items() if not (row[0].startswith("update") and row[1:] in idle)})
 
 
-@pytest.mark.parametrize(("route", "vectors", "partition_by"), [("driver", True, ("p",)), ("mixed", False, ()), ("large", True, ()), ("large", False, ("p",))])
-def test_every_statement(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str]) -> None:
+WAYS = [("driver", True, ("p",), "none"), ("mixed", False, (), "id"), ("large", True, (), "name"), ("large", False, ("p",), "none"), ("driver", True, ("p",), "name")]
+
+
+@pytest.mark.parametrize(("route", "vectors", "partition_by", "mapping"), WAYS)
+def test_every_statement(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str) -> None:
     take_route(monkeypatch, route)
-    table = fed(spark, table_path, partition_by=partition_by, vectors=vectors)
+    table = fed(spark, table_path, partition_by=partition_by, vectors=vectors, mapping=mapping)
     table.update("id >= 4", {"v": "v + 1", "p": "'c'"})
     table.delete("id in (1, 5, 8)")
     source = spark.createDataFrame([(n, n, "a") for n in (0, 2, 3, 4, 6, 20, 21, 22, 23)], SCHEMA).alias("s")

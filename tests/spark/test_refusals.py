@@ -156,8 +156,6 @@ FEATURES = {
     "identityColumns": "CREATE TABLE delta.`{}` (id BIGINT GENERATED ALWAYS AS IDENTITY, v INT) USING delta",
     "timestampNtz": "CREATE TABLE delta.`{}` (id INT, at TIMESTAMP_NTZ) USING delta",
     "v2Checkpoint": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.checkpointPolicy = 'v2')",
-    "row tracking beside column mapping": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.columnMapping.mode = 'name', delta.enableRowTracking = true)",
-    "a change data feed beside column mapping": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.columnMapping.mode = 'name', delta.enableChangeDataFeed = true)",
 }
 
 

@@ -27,8 +27,9 @@ def some(start: int, end: int) -> list[tuple[int, int, str]]:
     return [(n, n * 10, "ab"[n % 2]) for n in range(start, end)]
 
 
-def tracked(spark: SparkSession, path: str, *, files: int = 2, partition_by: Sequence[str] = (), vectors: bool = True, rows: int = 10) -> DeltaTable:
-    return make(spark, path, some(0, rows), SCHEMA, files=files, partition_by=partition_by, **TRACKED, **{"delta.enableDeletionVectors": str(vectors).lower()})
+def tracked(spark: SparkSession, path: str, *, files: int = 2, partition_by: Sequence[str] = (), vectors: bool = True, rows: int = 10, mapping: str = "none") -> DeltaTable:
+    properties = TRACKED | {"delta.enableDeletionVectors": str(vectors).lower(), "delta.columnMapping.mode": mapping}
+    return make(spark, path, some(0, rows), SCHEMA, files=files, partition_by=partition_by, **properties)
 
 
 def ids(spark: SparkSession, path: str) -> Ids:
@@ -68,10 +69,13 @@ def version_of(table: DeltaTable) -> int:
     return table.lastReceipt.version
 
 
-@pytest.mark.parametrize(("route", "vectors", "partition_by"), [("driver", True, ()), ("mixed", False, ()), ("large", True, ("p",)), ("large", False, ())])
-def test_ids_through_every_statement(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str]) -> None:
+WAYS = [("driver", True, (), "none"), ("mixed", False, (), "name"), ("large", True, ("p",), "id"), ("large", False, (), "none"), ("driver", True, ("p",), "id")]
+
+
+@pytest.mark.parametrize(("route", "vectors", "partition_by", "mapping"), WAYS)
+def test_ids_through_every_statement(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str) -> None:
     take_route(monkeypatch, route)
-    table = tracked(spark, table_path, partition_by=partition_by, vectors=vectors)
+    table = tracked(spark, table_path, partition_by=partition_by, vectors=vectors, mapping=mapping)
     a = ids(spark, table_path)
     table.update("id >= 4", {"v": "v + 1"})
     b = ids(spark, table_path)

@@ -50,10 +50,6 @@ _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
 }
-_NOT_TOGETHER: Mapping[str, ActiveTest] = {
-    "row tracking beside column mapping": lambda metadata, schema: _mapped_beside("delta.enableRowTracking")(metadata, schema),
-    "a change data feed beside column mapping": lambda metadata, schema: _mapped_beside("delta.enableChangeDataFeed")(metadata, schema),
-}
 _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
     "typeWidening": _property_on("delta.enableTypeWidening"),
     "icebergCompatV1": _property_on("delta.enableIcebergCompatV1"),
@@ -115,15 +111,10 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
             raise _refusal(name, "write", table)
     if problem := _row_tracking_problem(protocol, metadata):
         raise _refusal(f"rowTracking ({problem})", "write", table)
-    for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items(), *_NOT_TOGETHER.items()):
+    for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)
     checks_of(metadata, schema, table)
-
-
-def _mapped_beside(name: str) -> ActiveTest:
-    """A property on a table that maps columns: each is written alone, and not yet both together."""
-    return lambda metadata, schema: column_mapping_mode(metadata.configuration) != "none" and _property_on(name)(metadata, schema)
 
 
 def _row_tracking_problem(protocol: Protocol, metadata: Metadata) -> str | None:

@@ -1,0 +1,79 @@
+"""Lockless commits of real processes on a local disk: C1 to C12 (I1, I2, I5, I6, I10)."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lockless.conformance import CASES, Scale, case_ids
+from lockless.host import MemoryHost
+from lockless.model import as_table, replayed
+from lockless.process import Remote
+from lockless.test_in_memory import check_against_model, start
+from rowlock.storage.local import LocalStore
+
+WRITERS, COMMITS = 10, int(os.environ.get("ROWLOCK_LOCKLESS_COMMITS", "250"))
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[], Remote]]:
+    """Starts processes on one table."""
+    processes: list[Remote] = []
+
+    def open_() -> Remote:
+        processes.append(Remote(str(tmp_path / "table")))
+        return processes[-1]
+
+    yield open_
+    for process in processes:
+        process.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_ids())
+def test_conformance(case: Callable[..., None], opened: Callable[[], Remote]) -> None:
+    case(opened, Scale())
+
+
+@pytest.mark.parametrize("compacting", [False, True])
+def test_c12_random_commits(opened: Callable[[], Remote], tmp_path: Path, compacting: bool) -> None:
+    """10 processes, 250 commits each: every version is what the model says."""
+    host = MemoryHost(LocalStore(str(tmp_path / "table")))
+    start(host)
+    writers = [opened() for _ in range(WRITERS)]
+    for n, writer in enumerate(writers):
+        writer.send("mixed", n, COMMITS, compacting, 12)
+    done = [one for writer in writers for one in writer.reply()]
+    assert len(done) == WRITERS * COMMITS
+    check_against_model(host, done, every=100)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_c11_kill_9(opened: Callable[[], Remote], tmp_path: Path, seed: int) -> None:
+    """Writers are killed at random points; what the log has is what the model says, and the next writer commits."""
+    host = MemoryHost(LocalStore(str(tmp_path / "table")))
+    start(host)
+    rng = random.Random(seed)
+    writers = [opened() for _ in range(3)]
+    for n, writer in enumerate(writers):
+        writer.send("mixed", n, 10_000, True, seed)
+    while host.version() < 20:
+        time.sleep(0.02)
+    for writer in writers:
+        time.sleep(rng.random() * 0.3)
+        writer.kill()
+    done = [(str(c.info.raw["operationParameters"].get("statement") or _append(host, c.version)), c.version, c.info.raw["readVersion"]) for c in host.commits() if c.info and c.version > 1]
+    assert host.do("UPDATE SET a = 77 WHERE k IN (0, 1, 2)")["version"] == done[-1][1] + 1
+    first = as_table([(k, 0, 0, 0) for k in range(60)])
+    states = replayed(first, done)
+    assert as_table(host.rows(done[-1][1])) == states[-1]
+
+
+def _append(host: MemoryHost, version: int) -> str:
+    """What an append brought, out of its file: its commit does not say."""
+    before = {next(iter(r)) for r in host.rows(version - 1)}
+    return "APPEND " + ", ".join(str(tuple(r)) for r in host.rows(version) if r[0] not in before)
