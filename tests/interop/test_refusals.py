@@ -53,11 +53,8 @@ WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
     "column_default": ("allowColumnDefaults", with_default),
     "v2_checkpoint": ("v2Checkpoint", made(checkpointPolicy="v2")),
     "timestamp_without_zone": ("timestampNtz", created("id bigint, v bigint, t timestamp_ntz")),
-    "lengths": ("char and varchar columns", created("id bigint, v bigint, c char(3), w varchar(3)")),
-}
-READING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
-    "type_widening": ("typeWidening", made(enableTypeWidening=True)),
     "variant": ("variantType", created("id bigint, v bigint, x variant")),
+    "lengths": ("char and varchar columns", created("id bigint, v bigint, c char(3), w varchar(3)")),
 }
 
 
@@ -102,15 +99,6 @@ def test_what_is_replaced_is_no_longer_in_the_way(spark: SparkSession, table_pat
     rowlock.write(spark.sql("select 1L as id, -5L as v"), table_path)
     sql(spark, table_path, "INSERT INTO T VALUES (2, 7)", "UPDATE T SET v = 8 WHERE id = 2")
     assert rows_by_all(spark, table_path) == [(1, -5), (2, 8)]
-
-
-@pytest.mark.parametrize("name", READING)
-def test_reading(spark: SparkSession, table_path: str, name: str) -> None:
-    feature, maker = READING[name]
-    maker(spark, table_path)
-    with pytest.raises(UnsupportedFeature) as refused:
-        rowlock.read(spark, table_path)
-    assert (refused.value.access, refused.value.feature.removesuffix("-preview")) == ("read", feature)
 
 
 def test_features_that_are_listed_but_not_in_use_hinder_nobody(spark: SparkSession, table_path: str) -> None:

@@ -285,13 +285,13 @@ def test_time_travel_and_history() -> None:
 
 def test_an_unreadable_table_is_refused_by_name() -> None:
     log = TableLog(MemoryStore())
-    features = frozenset({"typeWidening"})
+    features = frozenset({"catalogManaged"})
     assert log.put(0, serialize_commit(info(0), protocol=Protocol(3, 7, features, features), metadata=Metadata("id", schema_json(SCHEMA)))) == Committed()
-    with pytest.raises(UnsupportedFeature, match="typeWidening"):
+    with pytest.raises(UnsupportedFeature, match="catalogManaged"):
         log.latest()
     other = TableLog(MemoryStore())
     create(other)
     before = other.latest()
     assert other.put(1, serialize_commit(info(1), protocol=Protocol(3, 7, features, features))) == Committed()
-    with pytest.raises(UnsupportedFeature, match="typeWidening"):
+    with pytest.raises(UnsupportedFeature, match="catalogManaged"):
         other.latest(before)

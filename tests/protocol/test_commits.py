@@ -77,7 +77,7 @@ LINE = b'{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"
         b'{"add":{"path":"a"}}',
         LINE + b"\n" + LINE,
         b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n' * 2,
-        b'{"metaData":{"id":"x"}}',
+        b'{"metaData":{"schemaString":"{}"}}',
         LINE.replace(b"}}", b',"deletionVector":{"storageType":"z","pathOrInlineDv":"x","sizeInBytes":1,"cardinality":1}}}').replace(b"{},", b"{},"),
         b"\x00\x00",
     ],

@@ -35,6 +35,7 @@ WRITABLE = [
     (Protocol(1, 4), metadata(enableChangeDataFeed="true")),
     (features(reader=("columnMapping",)), metadata(columnMapping__mode="none")),
     (features(reader=("vacuumProtocolCheck",)), metadata()),
+    (features(reader=("typeWidening",)), metadata(enableTypeWidening="true")),
     (features("rowTracking", "domainMetadata"), metadata()),
     (features("rowTracking", "domainMetadata"), metadata(rowTrackingSuspended="true")),
 ]
@@ -50,12 +51,11 @@ ONLY_READABLE = [
     ("icebergCompatV2", features("icebergCompatV2"), metadata()),
     ("timestampNtz", features(reader=("timestampNtz",)), metadata()),
     ("v2Checkpoint", features(reader=("v2Checkpoint",)), metadata()),
+    ("variantType", features(reader=("variantType",)), metadata()),
     ("somethingNew", features("somethingNew"), metadata()),
     ("writer version 8", Protocol(1, 8), metadata()),
 ]
 UNREADABLE = [
-    ("typeWidening", features(reader=("typeWidening",))),
-    ("variantType", features(reader=("variantType",))),
     ("catalogManaged", features(reader=("catalogManaged",))),
     ("somethingNew", features(reader=("somethingNew",))),
     ("reader version 4", Protocol(4, 7)),

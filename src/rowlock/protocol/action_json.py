@@ -16,6 +16,7 @@ from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor, StorageType
 
 Json = dict[str, Any]
+NO_COLUMNS = '{"type":"struct","fields":[]}'
 
 
 def vector_from(raw: Mapping[str, Any] | None) -> DeletionVectorDescriptor | None:
@@ -121,7 +122,7 @@ def metadata_from(raw: Json) -> Metadata:
     form, created = raw.get("format") or {}, raw.get("createdTime")
     return Metadata(
         id=raw["id"],
-        schema_string=raw["schemaString"],
+        schema_string=raw.get("schemaString") or NO_COLUMNS,  # a table that was made without columns, to get them later
         partition_columns=tuple(raw.get("partitionColumns") or ()),
         configuration=raw.get("configuration") or {},
         name=raw.get("name"),

@@ -24,6 +24,8 @@ _TO_ARROW: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+    "variant": pa.null(),  # only Spark reads it
+    "void": pa.null(),
 }
 _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_int64, "long"),

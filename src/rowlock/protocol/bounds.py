@@ -11,14 +11,14 @@ import decimal
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from rowlock.exceptions import CorruptLog
 from rowlock.protocol import partition_values as partition_text
-from rowlock.protocol.schema import ColumnPath, DataType, DecimalType, PrimitiveType, StructType
+from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, DataType, DecimalType, PrimitiveType, StructType
 
 _ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 _MILLISECOND = dt.timedelta(milliseconds=1)
@@ -107,7 +107,12 @@ def bounds_of(column: ColumnPath, partition_values: Mapping[str, Any], stats: Ma
             if name.lower() == column[0].lower():
                 return _of_constant(value, found.type)
     path = schema.physical_path(column)
-    return None if path is None else _of_stats(path, found.type, stats)
+    if path is None:
+        return None
+    known = _of_stats(path, found.type, stats)
+    if TYPE_CHANGES in found.metadata and not (isinstance(found.type, PrimitiveType) and found.type.name in _INTEGERS):
+        return replace(known, low=None, high=None)  # a file's own type may have been another: a float's 1.1 is no double's
+    return known
 
 
 def _of_constant(value: Any, type_: DataType) -> Bounds | None:

@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import checks_of, has_constraints
-from rowlock.protocol.schema import StructType, parse_schema
+from rowlock.protocol.schema import StructType, only_read_types, parse_schema
 
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
 
-READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"})
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"})
+_WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
+_VARIANT = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
+READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING | _VARIANT
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"}) | _WIDENING
 
 _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("appendOnly", "invariants")),
@@ -48,10 +50,10 @@ _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
     "identityColumns": _field_key("delta.identity."),
     "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
+    "columns of type void": lambda metadata, schema: "void" in only_read_types(schema),
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
 }
 _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
-    "typeWidening": _property_on("delta.enableTypeWidening"),
     "icebergCompatV1": _property_on("delta.enableIcebergCompatV1"),
     "icebergCompatV2": _property_on("delta.enableIcebergCompatV2"),
     "icebergCompatV3": _property_on("delta.enableIcebergCompatV3"),
@@ -143,6 +145,9 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if column_mapping_mode(configuration) != "none":
         reader.add("columnMapping")
         writer.add("columnMapping")
+    if configuration.get("delta.enableTypeWidening", "").strip().lower() == "true":
+        reader.add("typeWidening")
+        writer.add("typeWidening")
     if configuration.get("delta.enableInCommitTimestamps", "").strip().lower() == "true":
         writer.add("inCommitTimestamp")
     if has_constraints(configuration):

@@ -9,16 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import orjson
 
 from rowlock.exceptions import CorruptLog, SchemaMismatch, UnsupportedFeature
 
-PRIMITIVES = frozenset(("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp", "timestamp_ntz"))
+PRIMITIVES = frozenset(("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp", "timestamp_ntz", "variant", "void"))
+ONLY_READ = frozenset(("variant", "void"))
+"""Types that tables of others have, and that this version does not write."""
 ColumnPath = tuple[str, ...]
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
+TYPE_CHANGES = "delta.typeChanges"
+"""In a column's metadata: the types that it had before."""
 
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
 _INVALID_CHARACTERS = frozenset(" ,;{}()\n\t=")
@@ -180,9 +184,20 @@ def _primitive_from(name: str, table: str | None) -> DataType:
     raise unsupported_type(name, table)
 
 
-def unsupported_type(name: str, table: str | None = None) -> UnsupportedFeature:
+def unsupported_type(name: str, table: str | None = None, access: Literal["read", "write"] = "read") -> UnsupportedFeature:
     """The error for a column type that this version lacks."""
-    return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access="read", table=table)
+    return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access=access, table=table)
+
+
+def only_read_types(type_: DataType) -> frozenset[str]:
+    """The types inside a type that this version reads and does not write."""
+    if isinstance(type_, StructType):
+        return frozenset(name for f in type_.fields for name in only_read_types(f.type))
+    if isinstance(type_, ArrayType):
+        return only_read_types(type_.element)
+    if isinstance(type_, MapType):
+        return only_read_types(type_.key) | only_read_types(type_.value)
+    return frozenset({type_.name}) & ONLY_READ
 
 
 def schema_json(schema: StructType) -> str:
@@ -217,6 +232,8 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
     if not schema.fields:
         raise SchemaMismatch("a table needs at least one column", table=table)
     _check_duplicates(schema, "", table)
+    for name in sorted(only_read_types(schema)):
+        raise unsupported_type(name, table, "write")
     if not column_mapping:
         for path, _ in schema.all_fields():
             if bad := sorted(set(path[-1]) & _INVALID_CHARACTERS):

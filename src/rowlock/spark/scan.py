@@ -20,7 +20,7 @@ import xxhash
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, StringType, StructField, StructType
 
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
@@ -50,10 +50,15 @@ VectorOf = Callable[[AddFile], BitMap64]
 
 
 def table_schema(snapshot: Snapshot) -> StructType:
-    """The table's schema as Spark's type, under logical names."""
+    """The table's schema as Spark's type, under logical names, without the columns that no file can hold (void), as delta-spark reads it."""
     import orjson
 
-    return StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
+    return _without_void(StructType.fromJson(orjson.loads(snapshot.metadata.schema_string)))
+
+
+def _without_void(schema: StructType) -> StructType:
+    kept = [f for f in schema.fields if not isinstance(f.dataType, NullType)]
+    return StructType([StructField(f.name, _without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in kept])
 
 
 def physical_schema(schema: StructType, mode: str) -> StructType:
