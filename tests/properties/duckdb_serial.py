@@ -61,8 +61,8 @@ class DuckdbTable:
                 self._db.execute(f"DELETE FROM t {_where(where)}")
             case Append(rows):
                 self._insert(rows)
-            case Overwrite(rows):
-                self._db.execute("DELETE FROM t")
+            case Overwrite(rows, where):
+                self._db.execute(f"DELETE FROM t {_where(where)}")
                 self._insert(rows)
             case Merge():
                 self._merge(script)

@@ -16,6 +16,7 @@ from rowlock.simulation.script import Script
 from rowlock.simulation.statements import run
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore
+from rowlock.transaction.engine import Engine
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
 from rowlock.transaction.transaction import Options, Table
@@ -35,6 +36,10 @@ class InMemory:
 
     def create(self, schema_string: str, partition: tuple[str, ...], properties: dict[str, str]) -> None:
         self.table.create(schema_string, partition, {**properties, **self._override})
+
+    @property
+    def engine(self) -> Engine:
+        return self.table.engine
 
     def run(self, script: Script) -> Receipt:
         return run(self.table, script, NO_LANE)

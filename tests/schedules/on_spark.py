@@ -14,6 +14,8 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.simulation.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 from rowlock.storage.open import open_store
+from rowlock.tables.handle import Handle
+from rowlock.transaction.engine import Engine
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import state_of
 from rowlock.transaction.transaction import Table
@@ -31,6 +33,10 @@ class OnSpark:
     def create(self, schema_string: str, partition: tuple[str, ...], properties: dict[str, str]) -> None:
         Table(TableLog(self.state.store), None, state=self.state).create(schema_string, partition, properties)  # type: ignore[arg-type]
 
+    @property
+    def engine(self) -> Engine:
+        return Handle(self._spark, self._path).table.engine
+
     def rows(self) -> list[dict[str, Any]]:
         return [row.asDict() for row in rowlock.read(self._spark, self._path).collect()]
 
@@ -38,8 +44,8 @@ class OnSpark:
         match script:
             case Append(rows):
                 return rowlock.write(self._frame(None, rows), self._path, mode="append")
-            case Overwrite(rows):
-                return rowlock.write(self._frame(None, rows), self._path, mode="overwrite")
+            case Overwrite(rows, where):
+                return rowlock.write(self._frame(None, rows), self._path, mode="overwrite", replace_where=where)
         table = rowlock.DeltaTable.forPath(self._spark, self._path)
         if isinstance(script, Optimize):
             table.optimize().executeCompaction()
@@ -83,8 +89,8 @@ def change(target: Any, script: Script, frame: Callable[[tuple[str, ...] | None,
             builder.execute()
         case Append(rows):
             target.append(frame(None, rows))
-        case Overwrite(rows):
-            target.overwrite(frame(None, rows))
+        case Overwrite(rows, where):
+            target.overwrite(frame(None, rows), replace_where=where)
 
 
 def _add(builder: Any, clause: Clause) -> Any:

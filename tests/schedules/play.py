@@ -20,9 +20,11 @@ from rowlock.protocol.actions import CommitInfo, Metadata
 from rowlock.protocol.actions import Protocol as Protocol_
 from rowlock.protocol.column_mapping import mapped
 from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.simulation.script import Append, Script
 from rowlock.storage.store import Committed
-from rowlock.transaction import creation
+from rowlock.transaction import alteration, creation
+from rowlock.transaction.engine import Engine
 from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
@@ -34,6 +36,9 @@ class World(Protocol):
     """A table on some engine."""
 
     state: TableState
+
+    @property
+    def engine(self) -> Engine: ...
 
     def create(self, schema_string: str, partition: tuple[str, ...], properties: dict[str, str]) -> None: ...
 
@@ -145,11 +150,11 @@ class Play:
             case SetProperty(name, value):
                 return creation.set_properties(state, {name: value})
             case AddColumn():
-                return creation.change_metadata(state, "ADD COLUMNS", {}, lambda head: with_column(head.metadata, action))
+                return alteration.add_columns(state, self._world.engine, [StructField(action.name, PrimitiveType({"int": "integer"}.get(action.type, action.type)))])
             case DropColumn(name):
-                return creation.change_metadata(state, "DROP COLUMNS", {}, lambda head: without_column(head.metadata, name))
+                return alteration.drop_columns(state, self._world.engine, [name])
             case AddCheck(name, expression):
-                return creation.change_metadata(state, "ADD CONSTRAINT", {}, lambda head: replace(head.metadata, configuration={**head.metadata.configuration, f"delta.constraints.{name}": expression}))
+                return alteration.add_constraint(state, self._world.engine, name, expression)
             case AddFeature(name):
                 return _put(state, "UPGRADE PROTOCOL", lambda head: {"protocol": with_feature(head.protocol, name)})
             case Restore(version):

@@ -52,9 +52,11 @@ class SerialTable:
                 return [row for row in self.rows if not (self._true(where, row) and self._changed(row, None))]
             case Append(rows):
                 return self.rows + [self._new(dict.fromkeys(self.columns) | dict(zip(self.columns, r, strict=False))) for r in rows]  # columns that came since are null
-            case Overwrite(rows):
-                self._changes += [(row, None) for row in self.rows]
-                return [self._new(dict(zip(self.columns, r, strict=True))) for r in rows]
+            case Overwrite(rows, where):
+                kept = [row for row in self.rows if where and not (self._true(where, row) and self._changed(row, None))]
+                if where is None:
+                    self._changes += [(row, None) for row in self.rows]
+                return kept + [self._new(dict.fromkeys(self.columns) | dict(zip(self.columns, r, strict=False))) for r in rows]
             case Merge():
                 return self._merge(script)
             case Optimize():

@@ -16,7 +16,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from rowlock.conflict.delta import Slice
-from rowlock.exceptions import ConstraintViolated
+from rowlock.exceptions import ConstraintViolated, InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.constraints import Check, checks_of
@@ -249,6 +249,16 @@ class MemoryEngine:
         checks = compiled(snapshot)
         for row in self._images(blocks, snapshot.schema).values():
             check_image(row, snapshot.schema, checks)
+
+    def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
+        """See Engine."""
+        try:
+            checks = compiled(snapshot)
+        except InvalidInput as e:
+            raise StatementRefused(f"A constraint cannot be asked of this table's rows: {e}", what="CHECK constraint") from e
+        for piece in slices:
+            for _, row in self._live(piece, snapshot.schema):
+                check_image(row, snapshot.schema, checks)
 
     def count(self, file: AddFile) -> int:
         """See Engine."""

@@ -11,7 +11,7 @@ a serial interpreter:
       WHEN NOT MATCHED THEN INSERT *
       WHEN NOT MATCHED BY SOURCE AND t.v = 0 THEN UPDATE SET v = t.v + 1
     APPEND (1, 10), (2, NULL)          values in the order of the table's columns
-    OVERWRITE (1, 10)
+    OVERWRITE (1, 10) WHERE k < 3      without a condition all rows are replaced
     OPTIMIZE
 
 In a MERGE the target goes by `t` and the source by `s`; columns of the target that `UPDATE SET *`
@@ -73,7 +73,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
+    """All rows, or those for which `where` is true (replaceWhere), in exchange for these."""
+
     rows: tuple[Literals, ...]
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +106,8 @@ def render(script: Script) -> str:
             return "DELETE" + (f" WHERE {where}" if where else "")
         case Append(rows):
             return f"APPEND {_render_rows(rows)}".strip()
-        case Overwrite(rows):
-            return f"OVERWRITE {_render_rows(rows)}".strip()
+        case Overwrite(rows, where):
+            return f"OVERWRITE {_render_rows(rows)}".strip() + (f" WHERE {where}" if where else "")
         case Merge(columns, rows, on, clauses):
             head = f"MERGE USING ({', '.join(columns)}: {_render_rows(rows)}) ON {on}"
             return " ".join([head, *map(_render_clause, clauses)])
@@ -211,6 +214,13 @@ def _delete(text: str) -> Delete:
     return Delete(where[0] if where else None)
 
 
+def _overwrite(text: str) -> Overwrite:
+    head, *where = _split(text, r"\bWHERE\b")
+    if len(where) > 1:
+        raise InvalidInput(f"OVERWRITE {text!r}: (rows) [WHERE ...] is expected")
+    return Overwrite(parse_rows(head), where[0] if where else None)
+
+
 def _merge(text: str) -> Merge:
     head, *clauses = _split(text, r"\bWHEN\b(?=\s+(NOT\s+)?MATCHED)")
     found = re.fullmatch(r"USING \((.*)\) ON (.*)", head, re.IGNORECASE)
@@ -255,6 +265,6 @@ _READERS: dict[str, Callable[[str], Script]] = {
     "DELETE": _delete,
     "MERGE": _merge,
     "APPEND": lambda text: Append(parse_rows(text)),
-    "OVERWRITE": lambda text: Overwrite(parse_rows(text)),
+    "OVERWRITE": _overwrite,
     "OPTIMIZE": _optimize,
 }

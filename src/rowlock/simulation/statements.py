@@ -6,11 +6,11 @@ of an append are pinned in the payload.  `run` is the whole way of one script th
 
 from __future__ import annotations
 
-from rowlock.exceptions import InvalidInput, SchemaMismatch
+from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.simulation import script as scripts
-from rowlock.simulation.expressions import Evaluate, Relation, Row, Scope, compile_expression
+from rowlock.simulation.expressions import Evaluate, Relation, Row, Scope, compile_expression, is_true
 from rowlock.simulation.rules import Change, InsertRule, MatchedRule, MergeRule, NewRows, RowRule
 from rowlock.simulation.script import Append, Assignments, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 from rowlock.simulation.skipping import predicate_of, predicate_of_merge
@@ -55,9 +55,13 @@ def statements_of(script: Script, snapshot: Snapshot) -> tuple[Statement, ...]:
             return (_merge(script, target),)
         case Append(rows):
             return (Statement("append", NewRows(_rows(rows, columns)), sets=columns),)
-        case Overwrite(rows):
-            every = RowRule(None, Change(None))
-            return (Statement("delete", every), Statement("append", NewRows(_rows(rows, columns)), sets=columns))
+        case Overwrite(rows, where):
+            condition = _condition(where, (target,))
+            new = _rows(rows, columns)
+            if outside := next((row for row in new if condition is not None and not is_true(condition, (row,))), None):
+                raise ConstraintViolated(f"a row is outside of what is replaced ({where}): {outside}")
+            replaced = Statement("delete", RowRule(condition, Change(None)), predicate_of(where, target))
+            return (replaced, Statement("append", NewRows(new), sets=columns))
         case Optimize():
             return (Statement("move", None, only=bins(snapshot)),)
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rowlock.exceptions import ConstraintViolated
+from rowlock.conflict.delta import Slice
+from rowlock.exceptions import ConstraintViolated, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.constraints import Check, checks_of
@@ -68,6 +70,18 @@ def check_blocks(plane: Plane, blocks: Sequence[RowBlock], snapshot: Snapshot) -
             check_table(plane, block.payload.table, snapshot)
         elif isinstance(block.payload, FileRows):
             check_files(plane, block.payload.files, snapshot, block.payload.dead)
+
+
+def check_slices(plane: Plane, slices: Sequence[Slice], snapshot: Snapshot) -> None:
+    """The same of rows of the table under a definition that it does not have yet.  Raises StatementRefused for a condition that cannot be one."""
+    try:
+        resolved = _resolved(plane, snapshot)
+    except AnalysisException as e:
+        raise StatementRefused(f"A constraint cannot be asked of this table's rows: {e.getMessage() or e}", what="CHECK constraint", table=plane.store.root) from e
+    condition = None if resolved is None else resolved.violated.condition
+    if condition is not None and (not condition.deterministic() or plane.bridge.subquery.hasSubquery(condition)):
+        raise StatementRefused("A CHECK constraint must be a deterministic condition on the row's own columns, without a subquery", what="CHECK constraint", table=plane.store.root)
+    check_files(plane, [s.file for s in slices], snapshot, {s.path: plane.dead(s) for s in slices})
 
 
 def _resolved(plane: Plane, snapshot: Snapshot) -> _Checks | None:

@@ -18,7 +18,7 @@ from rowlock.spark.adoption import adopted
 from rowlock.spark.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
 from rowlock.spark.cells import differing, merged
 from rowlock.spark.change_feed import write_changes
-from rowlock.spark.checks import check_blocks
+from rowlock.spark.checks import check_blocks, check_slices
 from rowlock.spark.comparing import differing_rows
 from rowlock.spark.copying import copy_slices
 from rowlock.spark.passage import Passage
@@ -101,6 +101,9 @@ class SparkEngine:
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
         check_blocks(self.plane, blocks, snapshot)
+
+    def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
+        check_slices(self.plane, slices, snapshot)
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         return copy_slices(self.plane, slices, snapshot)

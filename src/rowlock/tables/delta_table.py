@@ -12,6 +12,7 @@ from rowlock.spark.types import DataFrame, SparkSession
 from rowlock.storage.open import open_store
 from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
+from rowlock.tables.definitions import Definitions
 from rowlock.tables.handle import Handle, Receipts
 from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
@@ -23,7 +24,7 @@ from rowlock.transaction.table_state import state_of
 from rowlock.transaction.transaction import Options
 
 
-class DeltaTable(Changes, NotYet):
+class DeltaTable(Changes, Definitions, NotYet):
     """A handle on a Delta table, for one SparkSession.  Make it with `forPath` or a builder."""
 
     def __init__(self, handle: Handle, *, alias: str | None = None, receipts: Receipts | None = None) -> None:

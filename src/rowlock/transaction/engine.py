@@ -48,6 +48,12 @@ class Engine(Protocol):
         """Raises ConstraintViolated where a row of the blocks breaks what `snapshot` demands of its rows."""
         ...
 
+    def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
+        """Raises ConstraintViolated where a row of data files breaks what `snapshot` demands, which need not be committed yet;
+        StatementRefused where a constraint cannot be asked, because it names what is not there.
+        """
+        ...
+
     def provenance(self, block: RowBlock) -> Provenance:
         """The origin of each row of a derived or inserted block, in the order of the block."""
         ...
