@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from rowlock.log.table_log import TableLog
+from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol import names
 from rowlock.simulation.engine import MemoryEngine
 from rowlock.simulation.script import Append, parse
@@ -249,6 +250,21 @@ def test_by_name() -> None:
 
 
 # 13
+
+
+def test_vacuum_eats_vectors(tmp_path: Path) -> None:
+    """Vacuum keeps the vector files of live entries, and of those that were removed within the retention (12)."""
+    store = LocalStore(tmp_path)
+    world = InMemory(store=store)
+    world.create(SCHEMA, (), {"delta.enableDeletionVectors": "true"})
+    world.run(Append(tuple((k, k) for k in range(9000))))
+    world.run(parse("DELETE WHERE k % 2 = 1"))
+    vectors = {m.key for m in store.list() if m.key.startswith("deletion_vector_")}
+    assert len(vectors) == 1, "the vector lies in a file"
+    before = world.rows()
+    vacuum(TableLog(store), retention_hours=0, check_retention=False)
+    assert {m.key for m in store.list()} >= vectors
+    assert InMemory(store=store).rows() == before and len(before) == 4500
 
 
 def test_after_publishing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`rowlock history` and `rowlock show`: looking at a table."""
+"""`rowlock history`, `rowlock show` and `rowlock vacuum`: looking at a table's folder, and tidying it up."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.log.table_log import TableLog
+from rowlock.maintenance.vacuum import vacuum
+from rowlock.storage.open import open_store
 
 SEEN_COLUMNS = 12
 
@@ -45,6 +49,18 @@ def show_table(path: str, limit: int, version: int | None, console: Console) -> 
     console.print(rows)
     if len(frame.columns) > SEEN_COLUMNS:
         console.print(f"and {len(frame.columns) - SEEN_COLUMNS} more columns: {', '.join(frame.columns[SEEN_COLUMNS:])}")
+
+
+def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console) -> None:
+    """Needs no Spark."""
+    log = TableLog(open_store(path))
+    with Progress(TextColumn("deleting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
+        bar = progress.add_task("", total=None)
+        done = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run, tell=lambda n, total: progress.update(bar, completed=n, total=total))
+    for key in done.files if dry_run else ():
+        console.print(key, highlight=False, markup=False, soft_wrap=True)
+    files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"
+    console.print(f"{files} with {done.size_bytes:,} bytes {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted", highlight=False)
 
 
 def _metrics(metrics: Mapping[str, Any] | None) -> str:

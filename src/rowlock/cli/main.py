@@ -106,6 +106,20 @@ def show(
 
 
 @app.command()
+def vacuum(
+    path: Annotated[str, typer.Argument(help="A Delta table.")],
+    retention_hours: Annotated[float | None, typer.Option(help="Keep what was removed within so many hours; by default as the table says.", min=0)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Allow a retention shorter than the table's: what a reader or a writer still needs may go.")] = False,
+) -> None:
+    """Deletes the files in a table's folder that no version within the retention names."""
+    with plain_errors():
+        from rowlock.cli.look import vacuum_table
+
+        vacuum_table(path, retention_hours, dry_run, unsafe, _console())
+
+
+@app.command()
 def version() -> None:
     """The version of Rowlock, and of what it runs on."""
     import platform

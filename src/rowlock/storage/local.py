@@ -125,7 +125,7 @@ class LocalStore:
         for entry in entries:
             key = f"{prefix}/{entry.name}" if prefix else entry.name
             if entry.is_dir():
-                if recursive:
+                if recursive and not entry.is_symlink():  # what a link leads to may lie outside of the table
                     yield from self._walk(key, True, start_after)
             elif not _is_ours_or_hadoops(entry.name) and (start_after is None or key > start_after):
                 with contextlib.suppress(FileNotFoundError):

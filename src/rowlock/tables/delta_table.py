@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock.exceptions import TableNotFound, UnsupportedFeature, WrongType
+from rowlock.maintenance import vacuum
 from rowlock.spark.descriptions import detail_frame, history_frame
 from rowlock.spark.reading import read_frame
 from rowlock.spark.types import DataFrame, SparkSession
@@ -105,6 +106,18 @@ class DeltaTable(Changes, Definitions, NotYet):
     def optimize(self) -> DeltaOptimizeBuilder:
         """Compaction: `optimize().executeCompaction()`."""
         return DeltaOptimizeBuilder(self._handle, self._receipts)
+
+    def vacuum(self, retentionHours: float | None = None) -> DataFrame:
+        """Deletes files in the table's folder that no version within the retention names, by default a week; live deletion vectors stay.
+
+        Returns an empty DataFrame, as delta-spark does.  Raises InvalidInput for a retention shorter than the table's
+        (delta.deletedFileRetentionDuration), unless spark.databricks.delta.retentionDurationCheck.enabled is false.
+        """
+        if retentionHours is not None and (isinstance(retentionHours, bool) or not isinstance(retentionHours, (int, float))):
+            raise WrongType(f"retentionHours must be a number, not {type(retentionHours).__name__}")
+        checks = self._handle.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true")
+        vacuum.vacuum(self._handle.state.log, retention_hours=retentionHours, check_retention=str(checks).lower() != "false")
+        return self._handle.spark.createDataFrame([], "path string").select()
 
     def setProperties(self, properties: Mapping[str, Any]) -> None:
         """Sets table properties, Delta's and `rowlock.*`.

@@ -18,9 +18,6 @@ class NotYet:
     def convertToDelta(cls, sparkSession: Any, identifier: str, partitionSchema: Any = None) -> Any:
         _refuse("conversion of Parquet folders", "read the folder and write it with rowlock.write")
 
-    def vacuum(self, retentionHours: float | None = None) -> Any:
-        _refuse("vacuum")
-
     def generate(self, mode: str) -> None:
         _refuse("manifests")
 
