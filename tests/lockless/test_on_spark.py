@@ -80,6 +80,21 @@ def test_the_receipt_is_in_the_log_and_ids_are_kept(spark: SparkSession, table_p
     assert commit.info.rowlock["rows_overwritten"] == 1
 
 
+def test_what_was_read_is_not_looked_at_again(spark: SparkSession, table_path: str) -> None:
+    """A source that reads the table, and toDF(), are as of the version that was read; a MERGE inserts what it decided to insert."""
+    table = make(spark, table_path, [(n, n) for n in range(4)], "id int, v int", **LOCKLESS)
+    old = table.toDF()
+    DeltaTable.forPath(spark, table_path).update("id = 1", {"v": "100"})
+    table.alias("t").merge(old.alias("s"), "t.id = s.id + 2").whenMatchedUpdate(set={"v": "s.v"}).execute()
+    assert read(spark, table_path) == [(0, 0), (1, 100), (2, 0), (3, 1)]
+    source = spark.createDataFrame([(9, 9)], "id int, v int")
+    with winner(lambda: DeltaTable.forPath(spark, table_path).alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()):
+        with table.transaction() as txn:
+            assert txn.toDF().count() == 4
+            txn.alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
+    assert read(spark, table_path) == [(0, 0), (1, 100), (2, 0), (3, 1), (9, 9), (9, 9)]
+
+
 def test_a_change_feed_of_merged_rows(spark: SparkSession, table_path: str) -> None:
     """The pre-images are the rows at the head, the post-images what was merged."""
     table = make(spark, table_path, [(n, 0, 0) for n in range(4)], "id int, a int, b int", **LOCKLESS | {"delta.enableChangeDataFeed": "true"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
@@ -19,6 +20,7 @@ from rowlock.simulation.engine import MemoryEngine
 from rowlock.simulation.script import Append, parse
 from rowlock.simulation.statements import commit, run, stage
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, Unknown
+from rowlock.storage.store import ObjectMeta, PutOutcome
 from rowlock.transaction.options import Options
 from rowlock.transaction.table_state import TableState
 from rowlock.transaction.transaction import Table
@@ -118,6 +120,39 @@ def test_retry_with_spent_state() -> None:
 
 
 # 6
+
+
+class OldListing(MemoryStore):
+    """Shows, as a catalog under its own isolation does, only what was there when `freeze` was called; single objects are read as they are."""
+
+    shown: frozenset[str] | None = None
+    puts = 0
+
+    def freeze(self) -> None:
+        self.shown = frozenset(m.key for m in super().list(recursive=True))
+
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
+        return (m for m in super().list(prefix, start_after=start_after, recursive=recursive) if self.shown is None or m.key in self.shown)
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        self.puts += 1
+        assert self.puts < 30, "the winner is not found, and the put is tried again and again"
+        return super().put_if_absent(key, data)
+
+
+def test_hidden_winner() -> None:
+    """A listing that hides the winner's commit does not hide the winner (5)."""
+    store = OldListing("memory://hidden-winner")
+    world = InMemory(store=store)
+    world.create(SCHEMA, (), {})
+    world.run(Append(((1, 10), (2, 20))))
+    store.freeze()
+    ours = stage(world.table, parse("UPDATE SET v = v + 1 WHERE k = 1"), NO_LANE)
+    assert run(InMemory(store=store).table, parse("UPDATE SET v = v + 100 WHERE k = 1"), NO_LANE).version == 2
+    receipt = commit(ours, parse("UPDATE SET v = v + 1 WHERE k = 1"))
+    assert (receipt.version, receipt.rows_rebased) == (3, 1)
+    store.shown = None
+    assert sorted((r["k"], r["v"]) for r in world.rows()) == [(1, 111), (2, 20)]
 
 
 def test_dropped_payload() -> None:

@@ -156,7 +156,7 @@ class Transaction:
         change of it from now on is a conflict.  Raises one where the table at `version` holds other rows than at the base.
         """
         self.reads_table = True
-        if version is not None and version != self.base.version:
+        if version is not None and version != self.base.version and self.options.on_conflict != "lockless":
             check_source(self, version)
 
     def _untouched(self, piece: Slice) -> Slice | None:
