@@ -88,10 +88,10 @@ def test_what_was_read_is_not_looked_at_again(spark: SparkSession, table_path: s
     table.alias("t").merge(old.alias("s"), "t.id = s.id + 2").whenMatchedUpdate(set={"v": "s.v"}).execute()
     assert read(spark, table_path) == [(0, 0), (1, 100), (2, 0), (3, 1)]
     source = spark.createDataFrame([(9, 9)], "id int, v int")
-    with winner(lambda: DeltaTable.forPath(spark, table_path).alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()):
-        with table.transaction() as txn:
-            assert txn.toDF().count() == 4
-            txn.alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
+    other = DeltaTable.forPath(spark, table_path).alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll()
+    with winner(other.execute), table.transaction() as txn:
+        assert txn.toDF().count() == 4
+        txn.alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
     assert read(spark, table_path) == [(0, 0), (1, 100), (2, 0), (3, 1), (9, 9), (9, 9)]
 
 
