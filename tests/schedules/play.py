@@ -213,7 +213,8 @@ def without_column(metadata: Metadata, name: str) -> Metadata:
 def with_feature(protocol: Protocol_, name: str) -> Protocol_:
     """The protocol with one writer feature more."""
     features = protocol.writer_features or frozenset({"appendOnly", "invariants"})
-    return replace(protocol, min_writer_version=7, writer_features=features | {name})
+    needed = {"domainMetadata"} if name == "rowTracking" else set()  # where the ids that were given are counted
+    return replace(protocol, min_writer_version=7, writer_features=features | {name} | needed)
 
 
 def restored(old: Snapshot, head: Snapshot) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def test_an_unknown_feature_is_refused_for_reading_too(spark, tmp_path):
 
 PROPERTIES = {
     "a level that never was": ({"rowlock.isolation": "dirty"}, "rowlock.isolation = 'dirty'.*serializable, write_serializable, snapshot"),
-    "a policy that is not there yet": ({"rowlock.onConflict": "lockless"}, "rowlock.onConflict = 'lockless'.*repair, rerun, fail"),
+    "a policy that needs row ids": ({"rowlock.onConflict": "lockless"}, "rowlock.onConflict = 'lockless'.*delta.enableRowTracking"),
     "a policy that never was": ({"rowlock.onConflict": "hope"}, "rowlock.onConflict = 'hope'.*repair"),
     "a lock": ({"rowlock.lock": "table"}, "rowlock.lock = 'table'.*none"),
     "an unknown knob": ({"rowlock.speed": "high"}, "rowlock.speed"),
