@@ -53,7 +53,6 @@ WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
     "column_default": ("allowColumnDefaults", with_default),
     "v2_checkpoint": ("v2Checkpoint", made(checkpointPolicy="v2")),
     "timestamp_without_zone": ("timestampNtz", created("id bigint, v bigint, t timestamp_ntz")),
-    "variant": ("variantType", created("id bigint, v bigint, x variant")),
     "lengths": ("char and varchar columns", created("id bigint, v bigint, c char(3), w varchar(3)")),
 }
 
@@ -89,6 +88,21 @@ def refusal(run: Callable[[], object]) -> UnsupportedFeature | None:
     except UnsupportedFeature as e:
         return e
     return None
+
+
+@pytest.mark.no_peers("deltalake and DuckDB do not read variants")
+def test_variants_are_read_and_not_written(spark: SparkSession, table_path: str) -> None:
+    sql(spark, table_path, "CREATE TABLE T (id bigint, x variant) USING delta", """INSERT INTO T SELECT id, parse_json('{"a": ' || id || ', "b": [null]}') FROM range(5)""", "INSERT INTO T VALUES (9, null)")
+    ours, theirs = (sorted(map(tuple, f.selectExpr("id", "to_json(x)").collect())) for f in (rowlock.read(spark, table_path), spark.read.format("delta").load(table_path)))
+    assert ours == theirs and ours[1] == (1, '{"a":1,"b":[null]}') and ours[-1] == (9, None)
+    assert rowlock.read(spark, table_path).where("variant_get(x, '$.a', 'int') = 3").count() == 1
+    before = commit_files(table_path)
+    for run in (lambda: rowlock.DeltaTable.forPath(spark, table_path).delete("id = 1"), lambda: rowlock.write(rowlock.read(spark, table_path), table_path)):
+        refused = refusal(run)
+        assert refused is not None and (refused.access, refused.feature) == ("write", "variantType")
+    with pytest.raises(UnsupportedFeature, match="variant"):
+        rowlock.write(rowlock.read(spark, table_path), table_path + "_new")
+    assert commit_files(table_path) == before
 
 
 @pytest.mark.parametrize("name", ["generated_column"])
