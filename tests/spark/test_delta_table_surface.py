@@ -153,7 +153,6 @@ def test_what_is_not_there_yet_is_refused_by_name(spark, table_path):
     with unchanged(table_path):
         for name, call in {
             "vacuum": lambda: table.vacuum(0.0),
-            "restore": lambda: table.restoreToVersion(0),
             "clones": lambda: table.clone("/elsewhere"),
             "manifests": lambda: table.generate("symlink_format_manifest"),
             "protocol": lambda: table.addFeatureSupport("appendOnly"),
