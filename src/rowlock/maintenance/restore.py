@@ -16,7 +16,7 @@ from rowlock import clock
 from rowlock.conflict.delta import delta_between
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import change_feed, paths, row_tracking
+from rowlock.protocol import change_feed, clustering, paths, row_tracking
 from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, Metadata, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
 from rowlock.storage.open import open_store
@@ -29,7 +29,6 @@ from rowlock.transaction.options import Options
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.transaction import Table
 
-CLUSTERING = "delta.clustering"
 _NAMED = 10
 """How many missing files a message names."""
 
@@ -104,7 +103,7 @@ def _definition(target: Snapshot, head: Snapshot) -> Metadata:
 
 
 def _clustering(target: Snapshot, head: Snapshot) -> tuple[DomainMetadata, ...]:
-    old, now = target.domains.get(CLUSTERING), head.domains.get(CLUSTERING)
+    old, now = target.domains.get(clustering.DOMAIN), head.domains.get(clustering.DOMAIN)
     if old == now:
         return ()
     return (old,) if old is not None else (replace(now, removed=True),) if now is not None else ()

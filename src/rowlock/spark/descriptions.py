@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, Map
 
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
+from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.spark.scan import local_frame
 
@@ -108,9 +109,7 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
 def detail_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     """One row about the table as it is at the snapshot."""
     m = snapshot.metadata
-    clustering: list[str] = []
-    if (domain := snapshot.domains.get("delta.clustering")) is not None:
-        clustering = [".".join(c) for c in orjson.loads(domain.configuration).get("clusteringColumns", [])]
+    clustering = [".".join(c) for c in logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
     features = sorted(reader_features(snapshot.protocol) | writer_features(snapshot.protocol))
     location = snapshot.table if "://" in snapshot.table else "file:" + snapshot.table
     row = (

@@ -13,5 +13,6 @@ def restored(handle: Handle, receipts: Receipts, target: Snapshot, *, version: i
     """Brings `target` back, which was asked for by `version` or by `timestamp`.  One row: delta-spark's metrics."""
     ignore_missing = str(handle.spark.conf.get("spark.sql.files.ignoreMissingFiles", "false")).lower() == "true"
     receipts.last = None
-    receipts.last = restore(handle.table, target, {"version": version, "timestamp": timestamp}, ignore_missing=ignore_missing)
+    asked = {"version": version} if timestamp is None else {"timestamp": timestamp}
+    receipts.last = restore(handle.table, target, asked, ignore_missing=ignore_missing)
     return restore_frame(handle.spark, receipts.last.metrics)

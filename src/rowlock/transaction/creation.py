@@ -12,7 +12,7 @@ from typing import Any
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown, InvalidInput, MetadataChangedException, StatementRefused, TableExists
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import column_mapping, row_tracking
+from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.commits import serialize_commit
@@ -56,12 +56,11 @@ def new_metadata(
     return column_mapping.mapped(metadata, clock.new_id)
 
 
-def clustering_domain(columns: Sequence[str]) -> DomainMetadata:
-    """The domain that records clustering columns."""
-    import orjson
-
-    body = {"clusteringColumns": [[c] for c in columns], "domainName": "delta.clustering"}
-    return DomainMetadata("delta.clustering", orjson.dumps(body).decode(), False)
+def _clustering(metadata: Metadata, columns: Sequence[str]) -> list[DomainMetadata]:
+    """The domain that records clustering columns, where there are some."""
+    schema = schemas.parse_schema(metadata.schema_string)
+    stored = [path for c in columns if (path := schema.physical_path((c,))) is not None]
+    return [clustering.clustering_domain(stored)] if stored else []
 
 
 def create(
@@ -100,7 +99,7 @@ def create_from(
     """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
     table = state.store.root
     protocol = protocol_for_new_table(metadata.configuration, clustered=bool(cluster_by))
-    domains = [clustering_domain(cluster_by)] if cluster_by else []
+    domains = _clustering(metadata, cluster_by)
     adds, marks = row_ids.assigned_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
     domains += marks
     txn_id = clock.new_id()
@@ -117,7 +116,7 @@ def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, clus
     fresh = replace(metadata, id=head.metadata.id)
     protocol = widest(head.protocol, protocol_for_new_table(fresh.configuration, clustered=bool(cluster_by)))
     check_writable(protocol, fresh, table)
-    domains = [clustering_domain(cluster_by)] if cluster_by else []
+    domains = _clustering(fresh, cluster_by) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
     adds, marks = row_ids.assigned_under(protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, table), version=head.version + 1, count=_uncounted)
     domains += marks
     txn_id = clock.new_id()

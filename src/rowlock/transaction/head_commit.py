@@ -22,6 +22,7 @@ from rowlock.protocol.features import check_writable
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import Isolation
 from rowlock.transaction import creation, fail_policy, row_ids
+from rowlock.transaction.commit import after_commit
 from rowlock.transaction.options import Options
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.transaction import Table
@@ -64,23 +65,24 @@ class HeadCommit:
         check_writable(after[1], after[0], self.table.path)
         self.read, self._epoch = head, self.table.state.epoch
 
-    def _phase(self, name: str) -> None:
+    def phase(self, name: str) -> None:
         self.table.observer.phase(name, self)
 
     def run(self) -> Receipt:
         """Commits.  Raises what `make` raises, UnsupportedFeature, CommitUnknown, and under `fail` DeltaConcurrentModificationException."""
-        self._phase("staged")
+        self.phase("staged")
         state = self.table.state
         while True:
             self._catch_up()
             with state.lane if self.options.lane else nullcontext():
                 self._catch_up()
-                self._phase("before_put")
+                self.phase("before_put")
                 self.attempts += 1
                 if creation.put(state, self.read.version + 1, self._bytes(), self.txn_id):
                     break
-        self._phase("committed")
-        return self._receipt(self.read.version + 1)
+        receipt = self._receipt(self.read.version + 1)
+        after_commit(self)
+        return receipt
 
     def _catch_up(self) -> None:
         """Makes the actions anew where others have committed."""
@@ -89,12 +91,12 @@ class HeadCommit:
         rewritten = state.epoch != self._epoch
         if head.version == self.read.version and not rewritten:
             return
-        self._phase("before_rebase")
+        self.phase("before_rebase")
         if self.options.on_conflict == "fail":
             self._judge([] if rewritten else state.log.commits(self.read.version, head.version))
         self._set(head)
         self.rounds += 1
-        self._phase("rebased")
+        self.phase("rebased")
 
     def _judge(self, winners: list[Commit]) -> None:
         """Raises the conflict that the winners are to a commit that has read, and may replace, the whole table."""
