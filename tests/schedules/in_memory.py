@@ -9,6 +9,7 @@ from rowlock import clock
 from rowlock.conflict.delta import Slice, whole
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
+from rowlock.maintenance.restore import restore
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.simulation.engine import MemoryEngine
@@ -43,6 +44,9 @@ class InMemory:
 
     def run(self, script: Script) -> Receipt:
         return run(self.table, script, NO_LANE)
+
+    def restore(self, version: int) -> Receipt:
+        return restore(self.table, self.state.log.at(version), {"version": version}, options=NO_LANE)
 
     def identified(self, version: int) -> tuple[Snapshot, list[dict[str, Any]]]:
         """A version, and its rows with who they are."""

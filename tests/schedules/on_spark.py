@@ -54,6 +54,12 @@ class OnSpark:
         assert table.lastReceipt is not None
         return table.lastReceipt
 
+    def restore(self, version: int) -> Receipt:
+        table = rowlock.DeltaTable.forPath(self._spark, self._path)
+        table.restoreToVersion(version)
+        assert table.lastReceipt is not None
+        return table.lastReceipt
+
     def run_together(self, scripts: Sequence[Script], **knobs: str) -> Receipt:
         """Several statements in one transaction."""
         with rowlock.DeltaTable.forPath(self._spark, self._path).transaction(**knobs) as txn:

@@ -46,6 +46,10 @@ class World(Protocol):
         """Runs one statement from begin to commit, under the observer in force."""
         ...
 
+    def restore(self, version: int) -> Receipt:
+        """Brings a version back, under the observer in force."""
+        ...
+
     def rows(self) -> list[dict[str, Any]]: ...
 
 
@@ -115,7 +119,7 @@ class Play:
         receipt, error = None, None
         try:
             with use_observer(stop):
-                receipt = self._do(begins.what)
+                receipt = self._world.restore(begins.what.version) if isinstance(begins.what, Restore) else self._do(begins.what)
         except AssertionError:
             raise
         except Exception as e:
@@ -175,7 +179,7 @@ class Play:
     def serial(self, versions: Iterable[int]) -> list[dict[str, Any]]:
         """The rows after the actions of these commits, one after another."""
         table = SerialTable(self._schedule.names, self._schedule.not_null)
-        states = [list(table.rows)]
+        states = [table.state()]
         for version in versions:
             match self._done[version]:
                 case SetProperty() | AddFeature():
@@ -189,10 +193,10 @@ class Play:
                     table.columns += (name,)
                     table.rows = [{**row, name: None} for row in table.rows]
                 case Restore(to):
-                    table.rows = states[to]
+                    table.bring_back(states[to])
                 case script:
                     table.run(script)
-            states.append(list(table.rows))
+            states.append(table.state())
         return table.rows
 
 
@@ -224,6 +228,7 @@ def restored(old: Snapshot, head: Snapshot) -> dict[str, Any]:
     return {
         "removes": [f.removed(deletion_timestamp_ms=at, data_change=True) for p, f in now.items() if p not in before or before[p].key != f.key],
         "adds": [f for p, f in before.items() if p not in now or now[p].key != f.key],
+        "metadata": old.metadata if old.metadata != head.metadata else None,
     }
 
 

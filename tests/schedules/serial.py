@@ -16,6 +16,7 @@ from rowlock.simulation.expressions import Relation, compile_expression
 from rowlock.simulation.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update
 
 Row = dict[str, Any]
+State = tuple[list[Row], tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass
@@ -37,6 +38,14 @@ class SerialTable:
         except Exception:
             self.rows = before
             raise
+
+    def state(self) -> State:
+        """What there is, to be brought back."""
+        return list(self.rows), self.columns, self.checks
+
+    def bring_back(self, state: State) -> None:
+        """Rows, columns and conditions as they were."""
+        self.rows, self.columns, self.checks = list(state[0]), state[1], state[2]
 
     def changes(self, script: Script) -> Counter[str]:
         """What a statement would do here, without doing it: (old image, new image) of each row that it touches."""

@@ -15,6 +15,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "blocks written at once": {"spill_rows": 1},
     "matches noted": {"notes_matches": True},
     "one row for each file": {"rows_per_file": 1},
+    "compactions that reorder": {"reorders": True},
+    "compactions that reorder, one row for each file": {"reorders": True, "rows_per_file": 1, "spill_rows": 1},
     "with vectors": {"override": {"delta.enableDeletionVectors": "true"}},
     "copy on write": {"override": {"delta.enableDeletionVectors": "false"}},
     "copy on write, blocks written at once": {"override": {"delta.enableDeletionVectors": "false"}, "spill_rows": 1},

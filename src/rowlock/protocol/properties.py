@@ -88,6 +88,7 @@ _FREE = frozenset(
 _FREE_PREFIXES = ("delta.constraints.", "delta.feature.")
 
 _MS = {"microsecond": 0.001, "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
+_BYTES, _SHIFTS = re.compile(r"(\d+)\s*([kmgt]?)b?"), {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _INTERVAL_PART = re.compile(r"(-?\d+)\s+([a-z]+?)s?(?=\s|$)")
 
 
@@ -197,6 +198,12 @@ class TableProperties:
         if value is None:
             return None
         return tuple(part.strip().strip("`") for part in value.split(",") if part.strip())
+
+    @property
+    def target_file_bytes(self) -> int | None:
+        """How large files are to become, in bytes; None where the table does not say (in words like `128mb`, or as a number)."""
+        found = _BYTES.fullmatch(self.configuration.get("delta.targetFileSize", "").strip().lower())
+        return int(found[1]) << _SHIFTS[found[2]] or None if found else None
 
     @property
     def log_retention_ms(self) -> int:

@@ -53,11 +53,12 @@ class MemoryEngine:
 
     spill_rows     blocks of at least so many rows are written when they are made
     notes_matches  a MERGE notes which rows it matched, and a rebase does not read the images of gone rows
+    reorders       a compaction puts rows in another order than that of its inputs
     """
 
-    def __init__(self, store: ObjectStore, *, rows_per_file: int = 1_000_000, spill_rows: int | None = None, notes_matches: bool = False) -> None:
+    def __init__(self, store: ObjectStore, *, rows_per_file: int = 1_000_000, spill_rows: int | None = None, notes_matches: bool = False, reorders: bool = False) -> None:
         self.files = DataFiles(store, rows_per_file=rows_per_file)
-        self._spill_rows, self._notes_matches = spill_rows, notes_matches
+        self._spill_rows, self._notes_matches, self._reorders = spill_rows, notes_matches, reorders
 
     def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, notes: Notes, first: int | None = None) -> Propagated:
         """See Engine."""
@@ -111,6 +112,8 @@ class MemoryEngine:
         for index, statement in enumerate(program):
             for group, members in enumerate(statement.only):
                 rows = {(p, position): row for p in members if p in by_path for position, row in self._live(by_path[p], snapshot.schema)}
+                if self._reorders:
+                    rows = dict(sorted(rows.items(), key=lambda found: (found[0][1], found[0][0]), reverse=True))
                 for path, position in rows:
                     tombstones.setdefault(path, BitMap64()).add(position)
                 read += len(rows)

@@ -21,6 +21,7 @@ from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.schema import ColumnPath
 from rowlock.spark.rows import nullable_schema
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.transaction.effects import Kind, Mask, Provenance, RowBlock
@@ -30,9 +31,10 @@ SOURCE_ROW = "__rowlock_source"
 
 @dataclass(frozen=True, slots=True)
 class DriverRows:
-    """Rows on the driver, under the table's logical columns."""
+    """Rows on the driver, under the table's logical columns; `clustered_by`: the columns in whose order they lie, by their names in files."""
 
     table: pa.Table
+    clustered_by: tuple[ColumnPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:
     kept = origin.take(mask)
     if isinstance(block.payload, DriverRows):
         table = block.payload.table.filter(pa.array(mask))
-        return replace(block, num_rows=table.num_rows, size_bytes=table.nbytes, payload=DriverRows(table), provenance=kept)
+        return replace(block, num_rows=table.num_rows, size_bytes=table.nbytes, payload=replace(block.payload, table=table), provenance=kept)
     payload: FileRows = block.payload
     dead, at = dict(payload.dead), 0
     for file in payload.files:

@@ -1,7 +1,8 @@
-"""Compaction: small files, and files with many dead rows, into few; every output row knows its origin by order.
+"""Compaction: small files, and files with many dead rows, into few, as they lie or in the order of some columns.
 
-An output holds its inputs one after the other, each in its own order without the dead rows, so the
-origin of every row follows from the inputs' vectors and nothing need be stored beside the data.
+As they lie, an output holds its inputs one after the other, each in its own order without the dead rows,
+so the origin of every row follows from the inputs' vectors and nothing need be stored beside the data.
+Rows that Spark has put in order bring their origin along, in the columns for it of their new files.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -20,10 +22,12 @@ from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.clustering import marked
 from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
 from rowlock.protocol.partition_values import parse
-from rowlock.spark.blocks import driver_block, file_block
+from rowlock.spark.blocks import driver_block, file_block, stored_origin
 from rowlock.spark.catalyst import nullable
+from rowlock.spark.ordering import Order, local_order, ordered_frame
 from rowlock.spark.physical import names_in_files
 from rowlock.spark.plane import LOCAL_ROWS, Plane
 from rowlock.spark.row_ids import moving_frame
@@ -56,7 +60,7 @@ def files_where(plane: Plane, snapshot: Snapshot, condition: str | None) -> list
     return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
 
 
-def run(plane: Plane, groups: Sequence[Sequence[str]], slices: Sequence[Slice], snapshot: Snapshot, index: int) -> tuple[dict[str, BitMap64], list[RowBlock]]:
+def run(plane: Plane, groups: Sequence[Sequence[str]], order: Order | None, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> tuple[dict[str, BitMap64], list[RowBlock]]:
     """Tombstones for every live row of the groups' files, and one block of moved rows for each group."""
     pieces = {s.path: s for s in slices}
     tombstones: dict[str, BitMap64] = {}
@@ -65,7 +69,8 @@ def run(plane: Plane, groups: Sequence[Sequence[str]], slices: Sequence[Slice], 
         inputs = [pieces[p] for p in group if p in pieces]
         origin = _origin(plane, inputs)
         tombstones |= origin.bitmaps()
-        blocks.append(_moved(plane, inputs, origin, snapshot, index, number))
+        moved = _moved(plane, inputs, origin, snapshot) if order is None else _ordered(plane, inputs, origin, order, snapshot)
+        blocks.append(replace(moved, statement=index, group=number, moved=True))
     return tombstones, blocks
 
 
@@ -75,16 +80,52 @@ def _origin(plane: Plane, inputs: Sequence[Slice]) -> Provenance:
     return Provenance(tuple(s.path for s in inputs), files, np.concatenate(living) if living else np.empty(0, np.int64))
 
 
-def _moved(plane: Plane, inputs: Sequence[Slice], origin: Provenance, snapshot: Snapshot, index: int, number: int) -> RowBlock:
-    if sum(plane.num_rows(s.file) for s in inputs) <= LOCAL_ROWS:
-        found = [plane.rows.read_slice(s, snapshot) for s in inputs]
-        if all(f is not None for f in found):
-            block = driver_block("derived", index, pa.concat_tables([f[0] for f in found if f is not None]), origin)
-            return replace(block, group=number, moved=True)
+def _read(plane: Plane, inputs: Sequence[Slice], snapshot: Snapshot) -> pa.Table | None:
+    """All rows of the inputs, where they are few and Arrow reads them as Spark would."""
+    if sum(plane.num_rows(s.file) for s in inputs) > LOCAL_ROWS:
+        return None
+    found = [plane.rows.read_slice(s, snapshot) for s in inputs]
+    return pa.concat_tables([f[0] for f in found if f is not None]) if inputs and all(f is not None for f in found) else None
+
+
+def _frame(plane: Plane, inputs: Sequence[Slice], snapshot: Snapshot) -> tuple[DataFrame, Column]:
+    """The rows of the inputs, with all that they keep and their address; and the number of a row's input."""
     vectors = {s.path: s.without or BitMap64() for s in inputs}
     frame = moving_frame(plane.scanner, snapshot, [s.file for s in inputs], lambda f: vectors[f.path])
     place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(plane.scanner.uri(s.file)), F.lit(n))])
-    ordered = frame.withColumn("__n", place[F.col(PATH)]).coalesce(1).sortWithinPartitions("__n", POSITION).drop(PATH, POSITION, "__n")
-    files = [f for _, f in write_native(ordered, plane.store, snapshot) if f.num_records]
-    files.sort(key=lambda f: f.path)
-    return replace(file_block("derived", index, files, number, origin), moved=True)
+    return frame, place[F.col(PATH)]
+
+
+def _written(plane: Plane, frame: DataFrame, snapshot: Snapshot) -> list[AddFile]:
+    files = [f for _, f in write_native(frame, plane.store, snapshot) if f.num_records]
+    return sorted(files, key=lambda f: f.path)
+
+
+def _moved(plane: Plane, inputs: Sequence[Slice], origin: Provenance, snapshot: Snapshot) -> RowBlock:
+    """One output, the inputs as they lie."""
+    if (table := _read(plane, inputs, snapshot)) is not None:
+        return driver_block("derived", 0, table, origin)
+    frame, number = _frame(plane, inputs, snapshot)
+    rows = frame.withColumn("__n", number).coalesce(1).sortWithinPartitions("__n", POSITION).drop(PATH, POSITION, "__n")
+    return file_block("derived", 0, _written(plane, rows, snapshot), origin=origin)
+
+
+def _ordered(plane: Plane, inputs: Sequence[Slice], origin: Provenance, order: Order, snapshot: Snapshot) -> RowBlock:
+    """Outputs of about the wanted size, in order of one another and each in itself."""
+    num_rows = len(origin.position)
+    num_files = min(max(1, num_rows), -(-sum(map(_live_bytes, inputs)) // order.target_bytes))
+    if num_files <= 1 and (table := _read(plane, inputs, snapshot)) is not None:
+        along = local_order(table, order.columns)
+        block = driver_block("derived", 0, table.take(pa.array(along)), origin.take(along))
+        return replace(block, payload=replace(block.payload, clustered_by=order.clustered_by))
+    frame, number = _frame(plane, inputs, snapshot)
+    files = _written(plane, ordered_frame(frame, order.columns, max(1, num_files), num_rows, [number, F.col(POSITION)]), snapshot)
+    files = [marked(f, order.clustered_by) if order.clustered_by else f for f in files]
+    block = file_block("derived", 0, files, origin=stored_origin(files, plane.store.root))
+    assert block.num_rows == num_rows, f"{num_rows} rows were to be put in order, {block.num_rows} were written"
+    return block
+
+
+def _live_bytes(piece: Slice) -> int:
+    rows, live = piece.file.num_records, piece.num_rows
+    return piece.file.size_bytes if not rows or live is None else piece.file.size_bytes * live // rows

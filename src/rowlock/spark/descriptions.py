@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, Map
 
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
+from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.spark.scan import local_frame
 
@@ -57,6 +58,14 @@ _DETAIL = StructType(
     ]
 )
 _MERGE = StructType([StructField(n, LongType()) for n in ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")])
+_RESTORE = {
+    "table_size_after_restore": "tableSizeAfterRestore",
+    "num_of_files_after_restore": "numOfFilesAfterRestore",
+    "num_removed_files": "numRemovedFiles",
+    "num_restored_files": "numRestoredFiles",
+    "removed_files_size": "removedFilesSize",
+    "restored_files_size": "restoredFilesSize",
+}
 _OPTIMIZE = StructType([StructField("path", _TEXT), StructField("metrics", StructType([StructField(n, LongType()) for n in ("numFilesAdded", "numFilesRemoved", "numFilesAddedBytes", "numFilesRemovedBytes", "totalConsideredFiles", "partitionsOptimized")]))])
 
 
@@ -100,9 +109,7 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
 def detail_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     """One row about the table as it is at the snapshot."""
     m = snapshot.metadata
-    clustering: list[str] = []
-    if (domain := snapshot.domains.get("delta.clustering")) is not None:
-        clustering = [".".join(c) for c in orjson.loads(domain.configuration).get("clusteringColumns", [])]
+    clustering = [".".join(c) for c in logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
     features = sorted(reader_features(snapshot.protocol) | writer_features(snapshot.protocol))
     location = snapshot.table if "://" in snapshot.table else "file:" + snapshot.table
     row = (
@@ -123,3 +130,9 @@ def optimize_frame(spark: SparkSession, table: str, metrics: Mapping[str, int], 
     """What OPTIMIZE answers: the table's path and what was rewritten."""
     values = tuple(metrics.get(n, 0) for n in ("numAddedFiles", "numRemovedFiles", "numAddedBytes", "numRemovedBytes"))
     return spark.createDataFrame([("file:" + table if "://" not in table else table, (*values, considered, partitions))], _OPTIMIZE)
+
+
+def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
+    """What RESTORE answers: files and bytes, in the table now, removed and restored."""
+    schema = StructType([StructField(n, LongType()) for n in _RESTORE])
+    return local_frame(spark, pa.table({n: pa.array([metrics[m]], pa.int64()) for n, m in _RESTORE.items()}), schema)

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile
+from rowlock.protocol.clustering import marked
+from rowlock.protocol.schema import ColumnPath
 from rowlock.spark.adoption import adopted
 from rowlock.spark.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
 from rowlock.spark.cells import differing, merged
@@ -62,10 +64,12 @@ class SparkEngine:
         """See Engine.  Rows on the driver become one file for each partition and bin."""
         out: list[StagedFile] = []
         tables: dict[int, list[pa.Table]] = {}
+        order: dict[int, tuple[ColumnPath, ...]] = {}
         columns = columns_of(snapshot)
         for block in blocks:
             if isinstance(block.payload, DriverRows):
                 tables.setdefault(block.group, []).append(self._as_written(block, snapshot))
+                order[block.group] = block.payload.clustered_by
             elif isinstance(block.payload, FileRows):
                 out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
         for group, parts in tables.items():
@@ -73,7 +77,8 @@ class SparkEngine:
             if columns is not None:
                 table = without_empty(table, columns)
             if table.num_rows:
-                out += [replace(s, group=group) for s in self.plane.rows.write(table, snapshot)]
+                written = self.plane.rows.write(table, snapshot)
+                out += [replace(s, add=marked(s.add, order[group]) if order[group] else s.add, group=group) for s in written]
         return out
 
     def _as_written(self, block: RowBlock, snapshot: Snapshot) -> pa.Table:
@@ -97,7 +102,7 @@ class SparkEngine:
         """See Engine.  Data files know their columns by the names that stay, so only rows on the driver are changed."""
         if not isinstance(block.payload, DriverRows):
             return block
-        return replace(block, payload=DriverRows(adopted(logical(block.payload.table, before), before.schema, after.schema)))
+        return replace(block, payload=replace(block.payload, table=adopted(logical(block.payload.table, before), before.schema, after.schema)))
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
         check_blocks(self.plane, blocks, snapshot)

@@ -70,7 +70,7 @@ class Passage:
 
     def _move(self, index: int, statement: Statement) -> None:
         if self._first is not None:
-            tombstones, blocks = compaction.run(self.plane, statement.only, self._born, self.snapshot, index)
+            tombstones, blocks = compaction.run(self.plane, statement.only, statement.payload, self._born, self.snapshot, index)
             self._settle(index, [(Group(None, index), Outcome(tombstones, blocks))])
 
     def _change(self, index: int, statement: Statement) -> None:

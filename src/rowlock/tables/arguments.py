@@ -16,6 +16,13 @@ def text(value: Any, name: str) -> str:
     return value
 
 
+def number(value: Any, name: str) -> int:
+    """An int, or WrongType."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WrongType(f"{name} must be an int, not {type(value).__name__}")
+    return value
+
+
 def expression(value: Any, name: str, *, optional: bool = True) -> Any:
     """A string or a Column (or None where that is a choice), or WrongType."""
     if (value is None and optional) or isinstance(value, (str, Column)):

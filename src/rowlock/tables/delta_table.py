@@ -14,9 +14,11 @@ from rowlock.storage.open import open_store
 from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
 from rowlock.tables.definitions import Definitions
+from rowlock.tables.frames import snapshot_of
 from rowlock.tables.handle import Handle, Receipts
 from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
+from rowlock.tables.restoring import restored
 from rowlock.tables.table_builder import DeltaTableBuilder
 from rowlock.tables.transaction import DeltaTransaction, application
 from rowlock.transaction import backfill, creation
@@ -118,6 +120,23 @@ class DeltaTable(Changes, Definitions, NotYet):
         checks = self._handle.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true")
         vacuum.vacuum(self._handle.state.log, retention_hours=retentionHours, check_retention=str(checks).lower() != "false")
         return self._handle.spark.createDataFrame([], "path string").select()
+
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Brings an older version's rows, columns and properties back, as a new version.  Made again from the head where others commit first.
+
+        One row: files and bytes, in the table now, removed and restored.  Raises VersionNotFound; InvalidInput for the newest
+        version; StatementRefused where its files were vacuumed or the table is append-only; by policy
+        DeltaConcurrentModificationException.
+        """
+        target = snapshot_of(self._handle.state, arguments.number(version, "version"))
+        return restored(self._handle, self._receipts, target, version=version)
+
+    def restoreToTimestamp(self, timestamp: str) -> DataFrame:
+        """The same for the version that was the newest at a time, which is ISO text and without a zone UTC, as `rowlock.read` takes it.
+
+        Raises VersionNotFound where the log does not reach to that time.
+        """
+        return restored(self._handle, self._receipts, snapshot_of(self._handle.state, timestamp=arguments.text(timestamp, "timestamp")), timestamp=timestamp)
 
     def setProperties(self, properties: Mapping[str, Any]) -> None:
         """Sets table properties, Delta's and `rowlock.*`.

@@ -21,12 +21,6 @@ class NotYet:
     def generate(self, mode: str) -> None:
         _refuse("manifests")
 
-    def restoreToVersion(self, version: int) -> Any:
-        _refuse("restore", "rowlock.write(rowlock.read(spark, path, version=n), path, mode='overwrite') gives the same rows")
-
-    def restoreToTimestamp(self, timestamp: str) -> Any:
-        _refuse("restore", "rowlock.write(rowlock.read(spark, path, timestamp=t), path, mode='overwrite') gives the same rows")
-
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
         _refuse("protocol upgrades")
 

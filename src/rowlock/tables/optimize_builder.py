@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.optimize import choose_bins
+from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins, order_columns, target_bytes
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.clustering import logical_columns, stored_columns
+from rowlock.protocol.schema import ColumnPath
 from rowlock.spark.compaction import files_where
 from rowlock.spark.descriptions import optimize_frame
+from rowlock.spark.ordering import Order
 from rowlock.spark.plane import Plane
 from rowlock.spark.types import DataFrame
 from rowlock.tables import arguments
 from rowlock.tables.handle import Handle, Planned, Receipts
 from rowlock.transaction.statements import Statement
+
+Words = Mapping[str, list[str]]
+"""Parameters of the operation beside its predicate."""
 
 
 class DeltaOptimizeBuilder:
@@ -29,15 +35,41 @@ class DeltaOptimizeBuilder:
     def executeCompaction(self) -> DataFrame:
         """Rewrites small files, and files with many deleted rows, into few; never makes a writer fail, nor fails itself.
 
+        A table with clustering columns is put in their order: its files that do not lie in it yet.
         Returns one row: the table's path and the metrics.
         """
+
+        def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
+            target, stored = target_bytes(snapshot), stored_columns(snapshot.domains, snapshot.table)
+            columns = logical_columns(snapshot.domains, snapshot.schema, snapshot.table)
+            if not columns:
+                return Statement("move", None, only=choose_bins(files, target)), {}
+            return Statement("move", Order(columns, target, stored), only=clustering_bins(files, stored, target)), {"clusterBy": _names(columns)}
+
+        return self._run(plan)
+
+    def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
+        """Rewrites all files, those of a partition together, so that rows with near values of the columns lie near each other.
+
+        Raises InvalidInput for unknown columns, StatementRefused for partition columns, columns without statistics and tables
+        with clustering columns.  Beside other writers it is as `executeCompaction`.
+        """
+        wanted = arguments.names(cols, "a column to order by")
+
+        def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
+            columns = order_columns(snapshot, wanted)
+            return Statement("move", Order(columns, target_bytes(snapshot)), only=order_bins(files)), {"zOrderBy": _names(columns)}
+
+        return self._run(plan)
+
+    def _run(self, choose: Callable[[Snapshot, list[AddFile]], tuple[Statement, Words]]) -> DataFrame:
         considered: list[int] = []
 
         def plan(plane: Plane, snapshot: Snapshot) -> Planned:
             files = files_where(plane, snapshot, self._condition)
             considered.append(len(files))
-            bins = choose_bins(files, snapshot)
-            return [Statement("move", None, only=bins)], {"predicate": [self._condition] if self._condition else [], "zOrderBy": [], "auto": False}
+            statement, words = choose(snapshot, files)
+            return [statement], {"predicate": [self._condition] if self._condition else [], "zOrderBy": [], "clusterBy": [], "auto": False, **words}
 
         self._receipts.last = None
         receipt = self._handle.run("OPTIMIZE", plan)
@@ -45,5 +77,6 @@ class DeltaOptimizeBuilder:
         partitions = receipt.metrics.get("numAddedFiles", 0)
         return optimize_frame(self._handle.spark, self._handle.path, receipt.metrics, considered[0], partitions)
 
-    def executeZOrderBy(self, *cols: Any) -> DataFrame:
-        raise UnsupportedFeature("This version has no ZORDER BY: use executeCompaction()", feature="ZORDER BY", access="write", table=self._handle.path)
+
+def _names(columns: Sequence[ColumnPath]) -> list[str]:
+    return [".".join(c) for c in columns]

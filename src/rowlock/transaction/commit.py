@@ -27,6 +27,7 @@ from rowlock.transaction.receipt import Receipt
 from rowlock.version import ENGINE_INFO
 
 if TYPE_CHECKING:
+    from rowlock.transaction.head_commit import HeadCommit
     from rowlock.transaction.transaction import Transaction
 
 _SETTLE_TRIES = 8
@@ -66,7 +67,7 @@ def _loop(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> 
             lane.__exit__(None, None, None)
         if version is not None:
             receipt = attempt.receipt(txn, version, operation_metrics(txn, files))
-            _after(txn)
+            after_commit(txn)
             return receipt
 
 
@@ -134,7 +135,7 @@ def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parame
     return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=steps, domains=files.domains, cdc=files.cdc)
 
 
-def _after(txn: Transaction) -> None:
+def after_commit(txn: Transaction | HeadCommit) -> None:
     """Refreshes the shared snapshot and writes a checkpoint when one is due; neither can fail the commit (I10)."""
     from rowlock.transaction.table_state import logger
 

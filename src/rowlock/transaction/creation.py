@@ -12,7 +12,7 @@ from typing import Any
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown, InvalidInput, MetadataChangedException, StatementRefused, TableExists
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import column_mapping, row_tracking
+from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.commits import serialize_commit
@@ -56,12 +56,11 @@ def new_metadata(
     return column_mapping.mapped(metadata, clock.new_id)
 
 
-def clustering_domain(columns: Sequence[str]) -> DomainMetadata:
-    """The domain that records clustering columns."""
-    import orjson
-
-    body = {"clusteringColumns": [[c] for c in columns], "domainName": "delta.clustering"}
-    return DomainMetadata("delta.clustering", orjson.dumps(body).decode(), False)
+def _clustering(metadata: Metadata, columns: Sequence[str]) -> list[DomainMetadata]:
+    """The domain that records clustering columns, where there are some."""
+    schema = schemas.parse_schema(metadata.schema_string)
+    stored = [path for c in columns if (path := schema.physical_path((c,))) is not None]
+    return [clustering.clustering_domain(stored)] if stored else []
 
 
 def create(
@@ -100,12 +99,12 @@ def create_from(
     """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
     table = state.store.root
     protocol = protocol_for_new_table(metadata.configuration, clustered=bool(cluster_by))
-    domains = [clustering_domain(cluster_by)] if cluster_by else []
+    domains = _clustering(metadata, cluster_by)
     adds, marks = row_ids.assigned_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
     domains += marks
     txn_id = clock.new_id()
-    info = stamped(_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None)
-    if not _put(state, 0, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds, txns=() if app is None else (app,)), txn_id):
+    info = stamped(commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None)
+    if not put(state, 0, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds, txns=() if app is None else (app,)), txn_id):
         raise TableExists("Another writer created the table first; open it with DeltaTable.forPath, or use createIfNotExists", table=table)
     state.forget()
     return Receipt(version=0, read_version=-1, txn_id=txn_id, operation=operation, attempts=1, metrics=_append_metrics(adds))
@@ -115,19 +114,19 @@ def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, clus
     """A new definition over an existing table: all live files are removed in the same commit."""
     table = state.store.root
     fresh = replace(metadata, id=head.metadata.id)
-    protocol = _widest(head.protocol, protocol_for_new_table(fresh.configuration, clustered=bool(cluster_by)))
+    protocol = widest(head.protocol, protocol_for_new_table(fresh.configuration, clustered=bool(cluster_by)))
     check_writable(protocol, fresh, table)
-    domains = [clustering_domain(cluster_by)] if cluster_by else []
+    domains = _clustering(fresh, cluster_by) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
     adds, marks = row_ids.assigned_under(protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, table), version=head.version + 1, count=_uncounted)
     domains += marks
     txn_id = clock.new_id()
     now = clock.now_ms()
     removes: list[RemoveFile] = [f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()]
-    info = stamped(_info(operation, _parameters(fresh, cluster_by), txn_id, read_version=head.version, blind=False, metrics=_append_metrics(adds)), fresh.configuration, head.timestamp_ms)
+    info = stamped(commit_info(operation, _parameters(fresh, cluster_by), txn_id, read_version=head.version, blind=False, metrics=_append_metrics(adds)), fresh.configuration, head.timestamp_ms)
     fresh = enabled(head.metadata, fresh, head.version + 1, info["timestamp"])
     changed = protocol if protocol != head.protocol else None
     data = serialize_commit(CommitInfo(info), protocol=changed, metadata=fresh, domains=domains, removes=removes, adds=adds)
-    if not _put(state, head.version + 1, data, txn_id):
+    if not put(state, head.version + 1, data, txn_id):
         raise MetadataChangedException("Another writer committed while the table was being replaced.", table=table, remedy="Replace it again.")
     return Receipt(version=head.version + 1, read_version=head.version, txn_id=txn_id, operation=operation, attempts=1)
 
@@ -143,12 +142,12 @@ def change_metadata(state: TableState, operation: str, parameters: Mapping[str, 
         metadata = change(head)
         if metadata == head.metadata:
             return Receipt(version=None, read_version=read_version, txn_id=txn_id, operation=operation)
-        protocol = _widest(head.protocol, protocol_for_new_table(metadata.configuration, clustered=False))
+        protocol = widest(head.protocol, protocol_for_new_table(metadata.configuration, clustered=False))
         check_writable(protocol, metadata, state.store.root)
-        info = stamped(_info(operation, parameters, txn_id, read_version=head.version, blind=False, metrics={}), metadata.configuration, head.timestamp_ms)
+        info = stamped(commit_info(operation, parameters, txn_id, read_version=head.version, blind=False, metrics={}), metadata.configuration, head.timestamp_ms)
         metadata = enabled(head.metadata, metadata, head.version + 1, info["timestamp"])
         changed = protocol if protocol != head.protocol else None
-        if _put(state, head.version + 1, serialize_commit(CommitInfo(info), protocol=changed, metadata=metadata), txn_id):
+        if put(state, head.version + 1, serialize_commit(CommitInfo(info), protocol=changed, metadata=metadata), txn_id):
             return Receipt(version=head.version + 1, read_version=read_version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
     raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
 
@@ -163,18 +162,18 @@ def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot],
             if actions is None:
                 return False
             txn_id = clock.new_id()
-            info = _info(operation, {}, txn_id, read_version=head.version, blind=False, metrics={})
+            info = commit_info(operation, {}, txn_id, read_version=head.version, blind=False, metrics={})
             if tags := row_ids.tags(head, rewrites_rows=False):
                 info["tags"] = tags
             info = stamped(info, head.metadata.configuration, head.timestamp_ms)
-            if _put(state, head.version + 1, serialize_commit(CommitInfo(info), **actions), txn_id):
+            if put(state, head.version + 1, serialize_commit(CommitInfo(info), **actions), txn_id):
                 return True
     raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
 
 
 def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
     """The protocol with what these properties need."""
-    return _widest(protocol, protocol_for_new_table(configuration))
+    return widest(protocol, protocol_for_new_table(configuration))
 
 
 def set_properties(state: TableState, properties: Mapping[str, str]) -> Receipt:
@@ -218,7 +217,7 @@ def unset_properties(state: TableState, keys: Sequence[str], *, if_exists: bool 
     return change_metadata(state, "UNSET TBLPROPERTIES", {"properties": list(keys), "ifExists": if_exists}, change)
 
 
-def _widest(old: Protocol, new: Protocol) -> Protocol:
+def widest(old: Protocol, new: Protocol) -> Protocol:
     """The protocol that has what both have; the old one where that is enough."""
     readers, writers = reader_features(old) | reader_features(new), writer_features(old) | writer_features(new)
     if readers == reader_features(old) and writers == writer_features(old):
@@ -227,7 +226,8 @@ def _widest(old: Protocol, new: Protocol) -> Protocol:
     return Protocol(3 if needs_reader else 2 if readers else old.min_reader_version, 7, frozenset(readers) if needs_reader else None, frozenset(readers | writers))
 
 
-def _put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
+def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
+    """Puts a commit; whether it is ours that is there (I2).  Raises CommitUnknown."""
     outcome = state.log.put(version, data)
     if isinstance(outcome, Committed):
         return True
@@ -255,7 +255,8 @@ def _append_metrics(adds: Sequence[AddFile]) -> dict[str, int]:
     return {"numFiles": len(adds), "numOutputRows": sum(a.num_records or 0 for a in adds), "numOutputBytes": sum(a.size_bytes for a in adds)} if adds else {}
 
 
-def _info(operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]) -> dict[str, Any]:
+def commit_info(operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]) -> dict[str, Any]:
+    """The commitInfo of a commit that stages no rows."""
     info: dict[str, Any] = {
         "timestamp": clock.now_ms(),
         "operation": operation,

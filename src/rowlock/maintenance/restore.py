@@ -1,0 +1,159 @@
+"""RESTORE: an old version's files, definition and clustering brought back on top of the head, in one commit (I3, I4, I5).
+
+Decided over two snapshots and nothing else, so it is decided anew for every head.  A file that lives
+in both with one vector is left alone; else the remove names the vector that lives at the head, and the
+file comes back with its old one: a vector may shrink.  The protocol is never lowered, column ids and row
+ids are never given again, and applications keep their steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowlock import clock
+from rowlock.conflict.delta import delta_between
+from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import change_feed, clustering, paths, row_tracking
+from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, Metadata, RemoveFile
+from rowlock.protocol.column_mapping import MAX_ID, is_mapped
+from rowlock.storage.open import open_store
+from rowlock.storage.store import ObjectStore
+from rowlock.transaction import row_ids
+from rowlock.transaction.change_feed import Change
+from rowlock.transaction.creation import widest
+from rowlock.transaction.head_commit import HeadActions, HeadCommit
+from rowlock.transaction.options import Options
+from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.transaction import Table
+
+_NAMED = 10
+"""How many missing files a message names."""
+
+
+def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ignore_missing: bool = False, options: Options | None = None) -> Receipt:
+    """Commits the state of `target`.  The receipt's metrics are delta-spark's.
+
+    Raises InvalidInput where `target` is the newest version, StatementRefused where the table is append-only or
+    (unless `ignore_missing`) files of the version are no more, and under `fail` DeltaConcurrentModificationException.
+    """
+    seen: set[str] = set()
+    written: dict[tuple[Any, ...], tuple[AddCdcFile, ...]] = {}
+
+    def make(head: Snapshot) -> HeadActions:
+        found = restoration(target, head, clock.now_ms())
+        if not ignore_missing:
+            _check_files(table.state.store, [a for a in found.adds if a.path not in seen], target)
+            seen.update(a.path for a in found.adds)
+        adds, domains = row_ids.assigned_under(
+            found.protocol or head.protocol,
+            found.metadata or head.metadata,
+            found.adds,
+            mark=row_tracking.high_water_mark(head.domains, head.table),
+            version=head.version + 1,
+            count=table.engine.count,
+        )
+        found = replace(found, adds=adds, domains=(*found.domains, *domains))
+        key = (*(r.key for r in found.removes), None, *(a.key for a in found.adds))
+        if key not in written:
+            written[key] = _changes(table, target, head, found)
+        return replace(found, cdc=written[key])
+
+    return HeadCommit(table, "RESTORE", parameters, make, options).run()
+
+
+def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions:
+    """What brings `target` back over `head`, but for change data and new row ids.
+
+    Raises InvalidInput, StatementRefused.
+    """
+    if target.version >= head.version:
+        raise InvalidInput(f"Version {target.version} is the table's newest; restore an older one", table=head.table)
+    before, now = {f.path: f for f in target.files.adds()}, {f.path: f for f in head.files.adds()}
+    removes = tuple(f.removed(now_ms, data_change=True) for p, f in now.items() if p not in before or before[p].key != f.key)
+    adds = tuple(_again(f, now.get(p)) for p, f in before.items() if p not in now or now[p].key != f.key)
+    if removes and head.properties.append_only:
+        raise StatementRefused("The table is append-only (delta.appendOnly=true); unset the property to restore an older version", what="RESTORE", table=head.table)
+    protocol, metadata = widest(head.protocol, target.protocol), _definition(target, head)
+    return HeadActions(
+        adds=adds,
+        removes=removes,
+        protocol=protocol if protocol != head.protocol else None,
+        metadata=metadata if metadata != head.metadata else None,
+        domains=_clustering(target, head),
+        metrics=_metrics(target, adds, removes),
+    )
+
+
+def _again(file: AddFile, live: AddFile | None) -> AddFile:
+    """A file as it was; row ids that it was given since, it keeps."""
+    base = file.base_row_id if file.base_row_id is not None or live is None else live.base_row_id
+    version = file.default_row_commit_version if file.default_row_commit_version is not None or live is None else live.default_row_commit_version
+    return replace(file, data_change=True, base_row_id=base, default_row_commit_version=version)
+
+
+def _definition(target: Snapshot, head: Snapshot) -> Metadata:
+    """The old metadata; the table stays the same table, and the ids of columns go on from the highest that was ever given."""
+    old, now = target.metadata.configuration, head.metadata.configuration
+    if is_mapped(old) and MAX_ID in now:
+        old = {**old, MAX_ID: str(max(int(old.get(MAX_ID, "0")), int(now[MAX_ID])))}
+    return replace(target.metadata, id=head.metadata.id, configuration=old)
+
+
+def _clustering(target: Snapshot, head: Snapshot) -> tuple[DomainMetadata, ...]:
+    old, now = target.domains.get(clustering.DOMAIN), head.domains.get(clustering.DOMAIN)
+    if old == now:
+        return ()
+    return (old,) if old is not None else (replace(now, removed=True),) if now is not None else ()
+
+
+def _metrics(target: Snapshot, adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> dict[str, int]:
+    return {
+        "tableSizeAfterRestore": target.files.total_size_bytes,
+        "numOfFilesAfterRestore": len(target.files),
+        "numRemovedFiles": len(removes),
+        "numRestoredFiles": len(adds),
+        "removedFilesSize": sum(r.size_bytes or 0 for r in removes),
+        "restoredFilesSize": sum(a.size_bytes for a in adds),
+    }
+
+
+def _changes(table: Table, target: Snapshot, head: Snapshot, found: HeadActions) -> tuple[AddCdcFile, ...]:
+    """The rows that go and the rows that come, where the table has a change feed and readers would not find them all in whole files."""
+    if not change_feed.is_enabled(found.protocol or head.protocol, found.metadata or head.metadata):
+        return ()
+    if all(a.deletion_vector is None for a in found.adds) and all(r.deletion_vector is None for r in found.removes):
+        return ()
+    touched = {*(a.path for a in found.adds), *(r.path for r in found.removes)}
+    delta = delta_between(touched, head.files.get(touched), target.files.get(touched), table.state.vectors.of)
+    out: list[AddCdcFile] = []
+    if delta.gone:
+        out += table.engine.write_changes([Change("delete", slices=delta.gone)], snapshot=head)
+    if delta.born:
+        out += table.engine.write_changes([Change("insert", slices=delta.born)], snapshot=target)
+    return tuple(out)
+
+
+def _check_files(store: ObjectStore, adds: Sequence[AddFile], target: Snapshot) -> None:
+    """Raises StatementRefused, naming files, where one that comes back, or the file of its vector, is not there any more."""
+    needed = dict.fromkeys(a.path for a in adds)
+    needed |= dict.fromkeys(v.path for a in adds if (v := a.deletion_vector) is not None and v.path is not None)
+    missing = [p for p in needed if not _is_there(store, p)]
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        raise StatementRefused(
+            f"Version {target.version} cannot be restored: {', '.join(missing[:_NAMED])}{more} are missing, most likely vacuumed. "
+            "With spark.sql.files.ignoreMissingFiles=true it is restored without them",
+            what="missing files",
+            table=target.table,
+        )
+
+
+def _is_there(store: ObjectStore, path: str) -> bool:
+    place = paths.relative_to(store.root, path)
+    if not paths.is_absolute(place):
+        return store.head(place) is not None
+    folder, _, name = paths.strip_scheme(place).rpartition("/")
+    return open_store(folder).head(name) is not None

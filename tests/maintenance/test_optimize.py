@@ -1,0 +1,73 @@
+"""What OPTIMIZE chooses, and the order that it puts rows in: without Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.clustering import marked
+from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
+from rowlock.spark.blocks import driver_block
+from rowlock.spark.ordering import interleaved, local_order
+from rowlock.transaction.effects import Provenance, StagedFile
+from rowlock.transaction.following import placements
+
+X = (("x",),)
+
+
+def file(name: str, size_bytes: int, *, partition: str = "", dead: int = 0) -> AddFile:
+    vector = DeletionVectorDescriptor("u", "0" * 20, 1, 10, dead) if dead else None
+    return AddFile(name, {"p": partition} if partition else {}, size_bytes, 0, True, '{"numRecords":100}', vector)
+
+
+def test_bins_of_small_files() -> None:
+    files = [file("a", 10), file("b", 60), file("c", 95), file("d", 200), file("e", 300, dead=20), file("f", 10, partition="1")]
+    assert {frozenset(b) for b in choose_bins(files, 100)} == {frozenset("e"), frozenset("ab")}
+    assert {frozenset(b) for b in order_bins(files)} == {frozenset("abcde"), frozenset("f")}
+
+
+def test_clustering_takes_what_is_not_in_order() -> None:
+    old, small, other = marked(file("old", 90), X), marked(file("small", 10), X), marked(file("other", 90), [("y",)])
+    assert clustering_bins([old, small], X, 100) == ()
+    assert clustering_bins([old, small, file("new", 500)], X, 100) == (("new", "small"),)
+    assert clustering_bins([old, other], X, 100) == (("other",),)
+    assert clustering_bins([marked(file("hurt", 90, dead=50), X), old], X, 100) == (("hurt",),)
+
+
+def test_near_in_both_columns_is_near_in_the_order() -> None:
+    grid = pa.table({"x": np.repeat(np.arange(16), 16), "y": np.tile(np.arange(16), 16)})
+    order = local_order(grid, [("x",), ("y",)])
+    for start in range(0, 256, 16):
+        part = grid.take(pa.array(order[start : start + 16])).to_pydict()
+        assert max(part["x"]) - min(part["x"]) == max(part["y"]) - min(part["y"]) == 3
+    assert interleaved([np.array([0b10]), np.array([0b11])], 2).tolist() == [0b1101]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [3, None, 1, 2], [True, None, False, False], ["b", None, "", "a"], [Decimal("2.50"), None, Decimal("-1.00"), Decimal("0.10")], [b"b", None, b"", b"a"],
+        [dt.date(2021, 1, 1), None, dt.date(1960, 1, 1), dt.date(2020, 1, 1)], [float("nan"), None, float("-inf"), 1.0],
+    ],
+)  # fmt: skip
+def test_nulls_first_and_then_by_value(values: list[object]) -> None:
+    table = pa.table({"s": pa.array([{"inner": v} for v in values])})
+    assert local_order(table, [("s", "inner")]).tolist() == [1, 2, 3, 0]
+    assert local_order(table.slice(0, 0), [("s", "inner")]).tolist() == []
+
+
+def test_a_new_order_is_no_placement() -> None:
+    """Only rows that lie in a row, in their old order, are said to lie somewhere."""
+    data = pa.table({"x": [5, 1, 4, 2]})
+    origin = Provenance(("a", "b"), np.array([0, 0, 1, 1], np.int32), np.array([0, 1, 0, 1], np.int64))
+    staged = [StagedFile(AddFile("out", {}, 1, 0, False, '{"numRecords":4}'))]
+    taken = origin.bitmaps()
+    assert set(placements([driver_block("derived", 0, data, origin)], staged, taken)) == {"a", "b"}
+    along = local_order(data, X)
+    assert placements([driver_block("derived", 0, data.take(pa.array(along)), origin.take(along))], staged, taken) == {}
