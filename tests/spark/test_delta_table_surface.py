@@ -155,8 +155,6 @@ def test_what_is_not_there_yet_is_refused_by_name(spark, table_path):
             "vacuum": lambda: table.vacuum(0.0),
             "restore": lambda: table.restoreToVersion(0),
             "clones": lambda: table.clone("/elsewhere"),
-            "manifests": lambda: table.generate("symlink_format_manifest"),
-            "protocol": lambda: table.addFeatureSupport("appendOnly"),
             "Parquet": lambda: DeltaTable.convertToDelta(spark, "parquet.`/elsewhere`"),
         }.items():
             with pytest.raises(UnsupportedFeature, match=name):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock.exceptions import TableNotFound, UnsupportedFeature, WrongType
+from rowlock.maintenance import manifest
 from rowlock.spark.descriptions import detail_frame, history_frame
 from rowlock.spark.reading import read_frame
 from rowlock.spark.types import DataFrame, SparkSession
@@ -17,13 +18,14 @@ from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
 from rowlock.tables.table_builder import DeltaTableBuilder
 from rowlock.tables.transaction import DeltaTransaction, application
+from rowlock.tables.upgrades import Upgrades
 from rowlock.transaction import backfill, creation
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import state_of
 from rowlock.transaction.transaction import Options
 
 
-class DeltaTable(Changes, NotYet):
+class DeltaTable(Changes, Upgrades, NotYet):
     """A handle on a Delta table, for one SparkSession.  Make it with `forPath` or a builder."""
 
     def __init__(self, handle: Handle, *, alias: str | None = None, receipts: Receipts | None = None) -> None:
@@ -93,6 +95,13 @@ class DeltaTable(Changes, NotYet):
     def detail(self) -> DataFrame:
         """One row about the table: files, size, properties, protocol."""
         return detail_frame(self._handle.spark, self._handle.state.refresh())
+
+    def generate(self, mode: str) -> None:
+        """Writes manifests for engines that read Parquet files without the log; `mode` is 'symlink_format_manifest'.
+
+        Raises InvalidInput, and StatementRefused for tables with deletion vectors or mapped columns.
+        """
+        manifest.generate(self._handle.state.store, self._handle.state.refresh(), arguments.text(mode, "mode"))
 
     @property
     def lastReceipt(self) -> Receipt | None:

@@ -21,23 +21,11 @@ class NotYet:
     def vacuum(self, retentionHours: float | None = None) -> Any:
         _refuse("vacuum")
 
-    def generate(self, mode: str) -> None:
-        _refuse("manifests")
-
     def restoreToVersion(self, version: int) -> Any:
         _refuse("restore", "rowlock.write(rowlock.read(spark, path, version=n), path, mode='overwrite') gives the same rows")
 
     def restoreToTimestamp(self, timestamp: str) -> Any:
         _refuse("restore", "rowlock.write(rowlock.read(spark, path, timestamp=t), path, mode='overwrite') gives the same rows")
-
-    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        _refuse("protocol upgrades")
-
-    def addFeatureSupport(self, featureName: str) -> None:
-        _refuse("protocol upgrades")
-
-    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        _refuse("protocol downgrades")
 
     def clone(self, target: str, isShallow: bool = False, replace: bool = False, properties: dict[str, str] | None = None) -> Any:
         _refuse("clones")
