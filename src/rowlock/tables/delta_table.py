@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock.exceptions import TableNotFound, UnsupportedFeature, WrongType
+from rowlock.exceptions import TableNotFound, WrongType
 from rowlock.maintenance import manifest
 from rowlock.spark.descriptions import detail_frame, history_frame
 from rowlock.spark.reading import read_frame
@@ -16,6 +16,7 @@ from rowlock.tables.changes import Changes
 from rowlock.tables.handle import Handle, Receipts
 from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
+from rowlock.tables.placement import open_by_name
 from rowlock.tables.table_builder import DeltaTableBuilder
 from rowlock.tables.transaction import DeltaTransaction, application
 from rowlock.tables.upgrades import Upgrades
@@ -26,7 +27,7 @@ from rowlock.transaction.transaction import Options
 
 
 class DeltaTable(Changes, Upgrades, NotYet):
-    """A handle on a Delta table, for one SparkSession.  Make it with `forPath` or a builder."""
+    """A handle on a Delta table, for one SparkSession.  Make it with `forPath`, `forName` or a builder."""
 
     def __init__(self, handle: Handle, *, alias: str | None = None, receipts: Receipts | None = None) -> None:
         self._handle, self._runner, self._alias = handle, handle, alias
@@ -43,11 +44,13 @@ class DeltaTable(Changes, Upgrades, NotYet):
 
     @classmethod
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
-        """Tables by catalog name are not supported by this version; `delta.`/path`` is."""
-        name = tableOrViewName.strip()
-        if name.lower().startswith("delta.`") and name.endswith("`"):
-            return cls.forPath(sparkSession, name[7:-1])
-        raise UnsupportedFeature(f"This version opens tables by path, not by the catalog name {tableOrViewName!r}: use DeltaTable.forPath", feature="catalog tables", access="read")
+        """The table of a name in the session's catalog, or of delta.`/path`.
+
+        Raises TableNotFound, which is Spark's AnalysisException too, for a name without a Delta table (a temporary view has none).
+        """
+        handle = open_by_name(sparkSession, arguments.text(tableOrViewName, "tableOrViewName"))
+        handle.state.refresh()
+        return cls(handle)
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
@@ -94,7 +97,7 @@ class DeltaTable(Changes, Upgrades, NotYet):
 
     def detail(self) -> DataFrame:
         """One row about the table: files, size, properties, protocol."""
-        return detail_frame(self._handle.spark, self._handle.state.refresh())
+        return detail_frame(self._handle.spark, self._handle.state.refresh(), self._handle.name)
 
     def generate(self, mode: str) -> None:
         """Writes manifests for engines that read Parquet files without the log; `mode` is 'symlink_format_manifest'.
