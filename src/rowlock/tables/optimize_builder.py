@@ -7,7 +7,7 @@ from typing import Any
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import choose_bins
-from rowlock.spark.compaction import files_where
+from rowlock.spark.compaction import files_where, predicate_text
 from rowlock.spark.descriptions import optimize_frame
 from rowlock.spark.plane import Plane
 from rowlock.spark.types import DataFrame
@@ -37,7 +37,7 @@ class DeltaOptimizeBuilder:
             files = files_where(plane, snapshot, self._condition)
             considered.append(len(files))
             bins = choose_bins(files, snapshot)
-            return [Statement("move", None, only=bins)], {"predicate": [self._condition] if self._condition else [], "zOrderBy": [], "auto": False}
+            return [Statement("move", None, only=bins)], {"predicate": [predicate_text(plane, self._condition)] if self._condition else [], "zOrderBy": [], "auto": False}
 
         self._receipts.last = None
         receipt = self._handle.run("OPTIMIZE", plan)
