@@ -9,10 +9,11 @@ from rowlock.exceptions import TableNotFound, WrongType
 from rowlock.maintenance import manifest
 from rowlock.spark.descriptions import detail_frame, history_frame
 from rowlock.spark.reading import read_frame
-from rowlock.spark.types import DataFrame, SparkSession
+from rowlock.spark.types import DataFrame, SparkSession, StructType
 from rowlock.storage.open import open_store
 from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
+from rowlock.tables.conversion import convert
 from rowlock.tables.handle import Handle, Receipts
 from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
@@ -56,6 +57,16 @@ class DeltaTable(Changes, Upgrades, NotYet):
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Whether there is a Delta table at the path."""
         return bool(state_of(open_store(identifier)).log.exists())
+
+    @classmethod
+    def convertToDelta(cls, sparkSession: SparkSession, identifier: str, partitionSchema: StructType | str | None = None) -> DeltaTable:
+        """Makes a table of the Parquet files in parquet.`/path`, without writing them again; `partitionSchema` says the columns of their folders.
+
+        A table that is there is left as it is.  Raises InvalidInput, SchemaMismatch, UnsupportedFeature.
+        """
+        handle = convert(sparkSession, identifier, partitionSchema)
+        handle.state.refresh()
+        return cls(handle)
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:

@@ -14,10 +14,6 @@ def _refuse(feature: str, remedy: str = "use another engine on the same table") 
 class NotYet:
     """The methods of `delta.tables.DeltaTable` that are refused."""
 
-    @classmethod
-    def convertToDelta(cls, sparkSession: Any, identifier: str, partitionSchema: Any = None) -> Any:
-        _refuse("conversion of Parquet folders", "read the folder and write it with rowlock.write")
-
     def vacuum(self, retentionHours: float | None = None) -> Any:
         _refuse("vacuum")
 
