@@ -552,8 +552,6 @@ def test_a_merge_needs_clauses_in_order(four, kv, table_path):
             four.merge(kv, "key = k").whenMatchedDelete().whenMatchedUpdate("true", {"value": "1"}).execute()
         with pytest.raises(SchemaMismatch, match="value"):
             four.alias("t").merge(kv.select(F.col("k").alias("key")).alias("s"), "t.key = s.key").whenMatchedUpdateAll().execute()
-        with pytest.raises(UnsupportedFeature, match="schema evolution"):
-            four.merge(kv, "key = k").whenMatchedDelete().withSchemaEvolution()
         with pytest.raises(AnalysisException):
             four.merge(kv, "key = k").whenNotMatchedInsert(values={"key": "key"}).execute()
         with pytest.raises(AnalysisException):
