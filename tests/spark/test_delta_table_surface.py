@@ -136,15 +136,11 @@ def test_what_builders_refuse(spark, table_path):
     with pytest.raises(InvalidInput, match="notatype"):
         DeltaTable.create(spark).addColumn("id", "notatype")
     with pytest.raises(UnsupportedFeature, match="generated"):
-        DeltaTable.create(spark).addColumn("id", "INT", generatedAlwaysAs="1 + 1")
+        DeltaTable.create(spark).location(table_path).addColumn("id", "INT", generatedAlwaysAs="1 + 1").execute()
     with pytest.raises(UnsupportedFeature, match="identity"):
-        DeltaTable.create(spark).addColumn("id", "BIGINT", generatedAlwaysAs=ours.IdentityGenerator(start=1, step=2))
+        DeltaTable.create(spark).location(table_path).addColumn("id", "BIGINT", generatedAlwaysAs=ours.IdentityGenerator(start=1, step=2)).execute()
     with pytest.raises(UnsupportedFeature, match="identity"):
-        DeltaTable.create(spark).addColumn("id", "BIGINT", generatedByDefaultAs=ours.IdentityGenerator())
-    with pytest.raises(UnsupportedFeature, match="catalog"):
-        DeltaTable.create(spark).tableName("sales")
-    with pytest.raises(UnsupportedFeature, match="catalog"):
-        DeltaTable.forName(spark, "sales")
+        DeltaTable.create(spark).location(table_path).addColumn("id", "BIGINT", generatedByDefaultAs=ours.IdentityGenerator()).execute()
     assert not Path(table_path).exists()
 
 
@@ -154,9 +150,6 @@ def test_what_is_not_there_yet_is_refused_by_name(spark, table_path):
         for name, call in {
             "vacuum": lambda: table.vacuum(0.0),
             "clones": lambda: table.clone("/elsewhere"),
-            "manifests": lambda: table.generate("symlink_format_manifest"),
-            "protocol": lambda: table.addFeatureSupport("appendOnly"),
-            "Parquet": lambda: DeltaTable.convertToDelta(spark, "parquet.`/elsewhere`"),
         }.items():
             with pytest.raises(UnsupportedFeature, match=name):
                 call()
@@ -558,8 +551,6 @@ def test_a_merge_needs_clauses_in_order(four, kv, table_path):
             four.merge(kv, "key = k").whenMatchedDelete().whenMatchedUpdate("true", {"value": "1"}).execute()
         with pytest.raises(SchemaMismatch, match="value"):
             four.alias("t").merge(kv.select(F.col("k").alias("key")).alias("s"), "t.key = s.key").whenMatchedUpdateAll().execute()
-        with pytest.raises(UnsupportedFeature, match="schema evolution"):
-            four.merge(kv, "key = k").whenMatchedDelete().withSchemaEvolution()
         with pytest.raises(AnalysisException):
             four.merge(kv, "key = k").whenNotMatchedInsert(values={"key": "key"}).execute()
         with pytest.raises(AnalysisException):
@@ -591,7 +582,7 @@ def test_optimize_answers_as_delta_does(spark, table_path):
     assert read(spark, table_path) == delta_rows(spark, table_path) == sorted(((n, n % 2) for n in range(12)), key=repr)
     with unchanged(table_path):
         for other in ("id = 1", "p = 0 and id = 1"):
-            with pytest.raises(InvalidInput, match=r"partition columns .p., not id"):
+            with pytest.raises(InvalidInput, match=r"non-partition column 'id'.*\[p\]"):
                 table.optimize().where(other).executeCompaction()
         with pytest.raises(AnalysisException):
             table.optimize().where("nothere = 1").executeCompaction()

@@ -6,11 +6,11 @@ constraint, a change feed) does not hinder a table that merely lists it.  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from rowlock.exceptions import UnsupportedFeature
+from rowlock.exceptions import InvalidInput, StatementRefused, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
-from rowlock.protocol.constraints import checks_of, has_constraints
+from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
 from rowlock.protocol.schema import StructType, only_read_types, parse_schema
 
 MAX_READER_VERSION = 3
@@ -20,6 +20,22 @@ _WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
 _VARIANT = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING | _VARIANT
 WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"}) | _WIDENING
+
+_NEED_DOMAINS = frozenset({"rowTracking", "clustering"})
+_Trace = Callable[[Metadata, Collection[str]], str | None]
+
+
+def _properties_left(*names: str) -> _Trace:
+    return lambda metadata, domains: next((f"property {n} = {v!r} is set" for n in names if (v := metadata.configuration.get(n, "false").strip().lower()) != "false"), None)
+
+
+_TRACES: Mapping[str, _Trace] = {
+    "checkConstraints": lambda metadata, domains: next((f"property {key} is a CHECK constraint" for key in metadata.configuration if is_constraint(key)), None),
+    "domainMetadata": lambda metadata, domains: next((f"domain {d} is there" for d in sorted(domains)), None),
+    "inCommitTimestamp": _properties_left("delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"),
+    "vacuumProtocolCheck": lambda metadata, domains: None,
+}
+"""Features that may be dropped, by what says that a table still uses them.  None of them is needed to read older versions of a table."""
 
 _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("appendOnly", "invariants")),
@@ -173,3 +189,56 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if reader - {"columnMapping"}:
         return Protocol(3, 7, frozenset(reader), features)
     return Protocol(2 if reader else 1, 7, None, features)
+
+
+def with_versions(protocol: Protocol, reader: int, writer: int) -> Protocol:
+    """The protocol raised to these versions, never lowered; what it lists stays listed.  Raises InvalidInput for versions that do not exist or do not go together."""
+    if not (1 <= reader <= MAX_READER_VERSION and 1 <= writer <= MAX_WRITER_VERSION):
+        raise InvalidInput(f"there is no protocol with reader version {reader} and writer version {writer}: readers go from 1 to {MAX_READER_VERSION}, writers from 1 to {MAX_WRITER_VERSION}")
+    if writer < {1: 1, 2: 5, 3: 7}[reader]:
+        raise InvalidInput(f"reader version {reader} needs writer version {5 if reader == 2 else 7} or above, not {writer}")
+    asked = Protocol(reader, writer, frozenset() if reader == 3 else None, frozenset() if writer == 7 else None)
+    readers, writers = reader_features(protocol) | reader_features(asked), writer_features(protocol) | writer_features(asked)
+    highest = max(protocol.min_reader_version, reader), max(protocol.min_writer_version, writer)
+    if highest[1] < 7:
+        return Protocol(*highest)
+    return Protocol(*highest, readers if highest[0] == 3 else None, writers | readers)
+
+
+def with_feature(protocol: Protocol, name: str) -> Protocol:
+    """The protocol that lists one feature more, and what that needs.  Raises UnsupportedFeature for one that this version cannot write."""
+    if name not in WRITABLE:
+        raise _refusal(name, "write", None)
+    added = {name} | ({"domainMetadata"} if name in _NEED_DOMAINS else set())
+    if added <= writer_features(protocol):
+        return protocol
+    return _of_features(reader_features(protocol) | (added & READABLE), writer_features(protocol) | added)
+
+
+def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[str], name: str, table: str | None = None) -> Protocol:
+    """The protocol without a feature of which the table holds no trace; `domains` are those that live.
+
+    Raises StatementRefused, naming the feature, where it is not listed, left a trace, or cannot be dropped by this version.
+    """
+    if name not in writer_features(protocol) | reader_features(protocol):
+        raise StatementRefused(f"Feature {name} cannot be dropped: the table's protocol does not list it [DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT]", what=name, table=table)
+    trace = _TRACES.get(name)
+    if trace is None:
+        text = "others may still need it to read older versions, or it is part of what the table is; delta-spark's ALTER TABLE ... DROP FEATURE drops some of those"
+        raise StatementRefused(f"This version of Rowlock does not drop feature {name}: {text} [DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE]", what=name, table=table)
+    if found := trace(metadata, domains):
+        raise StatementRefused(f"Feature {name} cannot be dropped while the table uses it: {found}", what=name, table=table)
+    if name == "domainMetadata" and (needs := sorted(_NEED_DOMAINS & writer_features(protocol))):
+        raise StatementRefused(f"Feature {name} cannot be dropped: {needs[0]} needs it", what=name, table=table)
+    return _of_features(reader_features(protocol) - {name}, writer_features(protocol) - {name})
+
+
+def _of_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
+    """The lowest protocol that has just these features: a legacy version where one does."""
+    for version in range(MAX_WRITER_VERSION):
+        reader = 2 if "columnMapping" in readers else 1
+        legacy = Protocol(reader, version)
+        if version and reader_features(legacy) == readers and writer_features(legacy) == writers:
+            return legacy
+    needs_reader = bool(readers - {"columnMapping"})
+    return Protocol(3 if needs_reader else 2 if readers else 1, 7, readers if needs_reader else None, writers | readers)

@@ -48,8 +48,8 @@ def files_where(plane: Plane, snapshot: Snapshot, condition: str | None) -> list
     probe = empty_frame(session, StructType(fields)).where(condition)
     used = {a.name() for a in plane.bridge.list(probe._jdf.queryExecution().analyzed().condition().references().toSeq())}
     if not used <= set(wanted.names):
-        allowed = ", ".join(wanted.names) or "it has none"
-        raise StatementRefused(f"OPTIMIZE ... WHERE may name only the table's partition columns ({allowed}), not {min(used - set(wanted.names))}", what=condition, table=plane.store.root)
+        text = f"Predicate references non-partition column '{min(used - set(wanted.names))}'. Only the partition columns may be referenced: [{', '.join(wanted.names)}]"
+        raise StatementRefused(text, what=condition, table=plane.store.root)
     stored = [names_in_files(snapshot)[n] for n in wanted.names]
     held = sorted({tuple(f.partition_values.get(n) for n in stored) for f in files}, key=repr)
     types = [(f.name, f.type) for f in snapshot.schema.fields if f.name in wanted.names]
@@ -58,6 +58,11 @@ def files_where(plane: Plane, snapshot: Snapshot, condition: str | None) -> list
     chosen = local_frame(session, table, StructType([*wanted.fields, StructField(_NUMBER, LongType())])).where(condition).select(_NUMBER)
     kept = {held[row[0]] for row in chosen.collect()}
     return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
+
+
+def predicate_text(plane: Plane, condition: str) -> str:
+    """A condition as delta-spark writes it into the log for OPTIMIZE: parsed, not yet resolved.  Raises Spark's ParseException."""
+    return str(plane.spark._jsparkSession.sessionState().sqlParser().parseExpression(condition).toString())
 
 
 def run(plane: Plane, groups: Sequence[Sequence[str]], order: Order | None, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> tuple[dict[str, BitMap64], list[RowBlock]]:

@@ -106,14 +106,14 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
     )
 
 
-def detail_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
-    """One row about the table as it is at the snapshot."""
+def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = None) -> DataFrame:
+    """One row about the table as it is at the snapshot; `name` is that in the catalog."""
     m = snapshot.metadata
     clustering = [".".join(c) for c in logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
     features = sorted(reader_features(snapshot.protocol) | writer_features(snapshot.protocol))
     location = snapshot.table if "://" in snapshot.table else "file:" + snapshot.table
     row = (
-        "delta", m.id, m.name, m.description, location, _time(m.created_time_ms), _time(snapshot.timestamp_ms), list(m.partition_columns), clustering,
+        "delta", m.id, name or m.name, m.description, location, _time(m.created_time_ms), _time(snapshot.timestamp_ms), list(m.partition_columns), clustering,
         len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
     )  # fmt: skip
     return spark.createDataFrame([row], _DETAIL)

@@ -47,16 +47,21 @@ ACTION = "__rowlock_action"
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One WHEN clause as the user gave it.  assignments None: the All form; kind delete has none.  `sets`: the columns that it sets, once it is resolved."""
+    """One WHEN clause as the user gave it.  assignments None: the All form; kind delete has none.
+
+    `sets`: the columns that it sets, once it is resolved.  `evolving`: its All form takes the columns that the source has.
+    """
 
     kind: str
     condition: Expression | None
     assignments: Mapping[Any, Expression] | None = None
     all_columns: bool = False
     sets: tuple[str, ...] = ()
+    evolving: bool = False
 
-    def resolved(self, tables: Target, alias: str | None, table: str) -> Clause:
-        names = tables.schema.names if self.all_columns else {target_path(k, tables.schema, alias, table)[0]: None for k in self.assignments or {}}
+    def resolved(self, tables: Target, alias: str | None, table: str, source: DataFrame) -> Clause:
+        given = {n.lower() for n in source.columns} if self.evolving and self.all_columns else None
+        names = [n for n in tables.schema.names if given is None or n.lower() in given] if self.all_columns else {target_path(k, tables.schema, alias, table)[0]: None for k in self.assignments or {}}
         return replace(self, sets=tuple(names))
 
 
@@ -124,7 +129,7 @@ def merge_statement(plane: Plane, snapshot: Snapshot, source: DataFrame, on: Exp
     rest = iter(plans[1:])
     alone = target_resolver.resolved(next(rest)) if clauses.not_matched_by_source else None
     inserts = source_resolver.resolved(next(rest)) if clauses.not_matched else None
-    matched, by_source = ([c.resolved(tables, alias, root) for c in group] for group in (clauses.matched, clauses.not_matched_by_source))
+    matched, by_source = ([c.resolved(tables, alias, root, source) for c in group] for group in (clauses.matched, clauses.not_matched_by_source))
     plan = MergePlan(
         clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
         session=session,
@@ -201,17 +206,19 @@ def _chain(conditions: Sequence[Column | None], values: Sequence[Column], defaul
 def _new_row(resolver: Resolver, tables: Target, clause: Clause, alias: str | None, source: DataFrame, *, insert: bool, cast: bool) -> dict[str, Column] | None:
     if clause.kind == "delete":
         return None
-    assignments = _all_columns(resolver, tables, source, insert=insert) if clause.all_columns else clause.assignments
+    assignments = _all_columns(resolver, tables, source, insert=insert, lenient=clause.evolving) if clause.all_columns else clause.assignments
     return assigned_columns(resolver, tables, assignments or {}, alias, insert=insert, cast=cast)
 
 
-def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, insert: bool) -> dict[Any, Expression]:
-    """The All forms: every column of the target from the source's column of the same name."""
+def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, insert: bool, lenient: bool) -> dict[Any, Expression]:
+    """The All forms: every column of the target from the source's column of the same name; with `lenient` those that the source has."""
     plan = analyzed(resolver.frame)
     by_name: dict[str, JavaObject] = {}
     for attribute in resolver.bridge.list((plan if insert else plan.right()).output()):
         by_name.setdefault(str(attribute.name()).lower(), attribute)
     names = tables.schema.names
+    if lenient:
+        names = [n for n in names if n.lower() in by_name]
     if missing := [n for n in names if n.lower() not in by_name]:
         form = "insertAll" if insert else "updateAll"
         raise SchemaMismatch(f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}", table=resolver.table)

@@ -172,16 +172,17 @@ class Scanner:
         return spark_uri(self.spark, paths.join(self.root, file.path))
 
 
-def read_parquet(spark: SparkSession, schema: StructType, names: Sequence[str], version: int | None = None) -> DataFrame:
-    """The rows of exactly these files, whatever characters are in their names; columns as nullable as `schema` says."""
-    reader = spark.read.schema(schema)
+def read_parquet(spark: SparkSession, schema: StructType | None, names: Sequence[str], version: int | None = None, options: Mapping[str, str] | None = None) -> DataFrame:
+    """The rows of exactly these files, whatever characters are in their names; columns as nullable as `schema` says, or as the files have them."""
+    reader = spark.read.options(**(options or {}))
+    reader = reader if schema is None else reader.schema(schema)
     if version is not None:
         reader = reader.option(VERSION_OPTION, str(version))
     if any(_GLOB.search(n) for n in names):  # with __globPaths__ off each of them would give all files again
         frame = reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names))
     else:
         frame = reader.option("__globPaths__", "false").parquet(*names)
-    return frame if schema == nullable(schema, metadata=True) else catalyst(spark).with_schema(frame, schema, spark)
+    return frame if schema is None or schema == nullable(schema, metadata=True) else catalyst(spark).with_schema(frame, schema, spark)
 
 
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:

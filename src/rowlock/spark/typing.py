@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pyspark.sql.types import DataType, StructType
 
-from rowlock.exceptions import InvalidInput, WrongType
+from rowlock.exceptions import WrongType
+from rowlock.spark.errors import BadType
 
 
 def parse_type(given: str | DataType) -> DataType:
-    """Raises InvalidInput for text that Spark's parser does not know."""
+    """Raises BadType for text that Spark's parser does not know."""
     if isinstance(given, DataType):
         return given
     if not isinstance(given, str):
@@ -16,6 +17,6 @@ def parse_type(given: str | DataType) -> DataType:
     try:
         parsed = StructType.fromDDL(f"c {given}")
     except Exception as e:
-        raise InvalidInput(f"{given!r} is not a type that Spark knows") from e
+        raise BadType(f"{given!r} is not a type that Spark knows") from e
     assert isinstance(parsed, StructType)
     return parsed.fields[0].dataType

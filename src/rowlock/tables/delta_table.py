@@ -5,30 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock.exceptions import TableNotFound, UnsupportedFeature, WrongType
-from rowlock.maintenance import vacuum
+from rowlock.exceptions import TableNotFound, WrongType
+from rowlock.maintenance import manifest, vacuum
 from rowlock.spark.descriptions import detail_frame, history_frame
 from rowlock.spark.reading import read_frame
-from rowlock.spark.types import DataFrame, SparkSession
+from rowlock.spark.types import DataFrame, SparkSession, StructType
 from rowlock.storage.open import open_store
 from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
+from rowlock.tables.conversion import convert
 from rowlock.tables.definitions import Definitions
 from rowlock.tables.frames import snapshot_of
 from rowlock.tables.handle import Handle, Receipts
 from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
+from rowlock.tables.placement import open_by_name
 from rowlock.tables.restoring import restored
 from rowlock.tables.table_builder import DeltaTableBuilder
 from rowlock.tables.transaction import DeltaTransaction, application
+from rowlock.tables.upgrades import Upgrades
 from rowlock.transaction import backfill, creation
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import state_of
 from rowlock.transaction.transaction import Options
 
 
-class DeltaTable(Changes, Definitions, NotYet):
-    """A handle on a Delta table, for one SparkSession.  Make it with `forPath` or a builder."""
+class DeltaTable(Changes, Definitions, Upgrades, NotYet):
+    """A handle on a Delta table, for one SparkSession.  Make it with `forPath`, `forName` or a builder."""
 
     def __init__(self, handle: Handle, *, alias: str | None = None, receipts: Receipts | None = None) -> None:
         self._handle, self._runner, self._alias = handle, handle, alias
@@ -45,16 +48,28 @@ class DeltaTable(Changes, Definitions, NotYet):
 
     @classmethod
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
-        """Tables by catalog name are not supported by this version; `delta.`/path`` is."""
-        name = tableOrViewName.strip()
-        if name.lower().startswith("delta.`") and name.endswith("`"):
-            return cls.forPath(sparkSession, name[7:-1])
-        raise UnsupportedFeature(f"This version opens tables by path, not by the catalog name {tableOrViewName!r}: use DeltaTable.forPath", feature="catalog tables", access="read")
+        """The table of a name in the session's catalog, or of delta.`/path`.
+
+        Raises TableNotFound, which is Spark's AnalysisException too, for a name without a Delta table (a temporary view has none).
+        """
+        handle = open_by_name(sparkSession, arguments.text(tableOrViewName, "tableOrViewName"))
+        handle.state.refresh()
+        return cls(handle)
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Whether there is a Delta table at the path."""
         return bool(state_of(open_store(identifier)).log.exists())
+
+    @classmethod
+    def convertToDelta(cls, sparkSession: SparkSession, identifier: str, partitionSchema: StructType | str | None = None) -> DeltaTable:
+        """Makes a table of the Parquet files in parquet.`/path`, without writing them again; `partitionSchema` says the columns of their folders.
+
+        A table that is there is left as it is.  Raises InvalidInput, SchemaMismatch, UnsupportedFeature.
+        """
+        handle = convert(sparkSession, identifier, partitionSchema)
+        handle.state.refresh()
+        return cls(handle)
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
@@ -96,7 +111,14 @@ class DeltaTable(Changes, Definitions, NotYet):
 
     def detail(self) -> DataFrame:
         """One row about the table: files, size, properties, protocol."""
-        return detail_frame(self._handle.spark, self._handle.state.refresh())
+        return detail_frame(self._handle.spark, self._handle.state.refresh(), self._handle.name)
+
+    def generate(self, mode: str) -> None:
+        """Writes manifests for engines that read Parquet files without the log; `mode` is 'symlink_format_manifest'.
+
+        Raises InvalidInput, and StatementRefused for tables with deletion vectors or mapped columns.
+        """
+        manifest.generate(self._handle.state.store, self._handle.state.refresh(), arguments.text(mode, "mode"))
 
     @property
     def lastReceipt(self) -> Receipt | None:

@@ -50,12 +50,12 @@ class Runner(Protocol):
 
 
 class Handle:
-    """One table path on one SparkSession."""
+    """One table path on one SparkSession; `name` is the table's in the catalog, where it was asked for by that."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    def __init__(self, spark: SparkSession, path: str, *, name: str | None = None) -> None:
         if not hasattr(spark, "createDataFrame"):
             raise InvalidInput(f"A SparkSession is needed, not {type(spark).__name__}")
-        self.spark = spark
+        self.spark, self.name = spark, name
         self.state: TableState = state_of(open_store(path))
         self._made: Table | None = None
 

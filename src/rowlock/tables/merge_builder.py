@@ -8,29 +8,33 @@ from typing import Any
 
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import Metadata
 from rowlock.spark.analysis import Expression
 from rowlock.spark.descriptions import merge_frame
+from rowlock.spark.evolution import evolved_schema, evolving
 from rowlock.spark.merge_plan import Clause, Clauses, merge_statement
 from rowlock.spark.plane import Plane
+from rowlock.spark.scan import table_schema
 from rowlock.spark.types import DataFrame
 from rowlock.tables import arguments
-from rowlock.tables.handle import Planned, Receipts, Runner
+from rowlock.tables.handle import Handle, Planned, Receipts, Runner
+from rowlock.transaction import creation
 
 
 class DeltaMergeBuilder:
     """Clauses of a MERGE, in the order in which they are tried.  Each method gives a new builder."""
 
-    def __init__(self, handle: Runner, receipts: Receipts, source: DataFrame, condition: Expression, alias: str | None, clauses: Clauses | None = None) -> None:
+    def __init__(self, handle: Runner, receipts: Receipts, source: DataFrame, condition: Expression, alias: str | None, clauses: Clauses | None = None, *, evolves: bool = False) -> None:
         if not isinstance(source, DataFrame):
             raise WrongType(f"source must be DataFrame, not {type(source).__name__}", table=handle.path)
         arguments.expression(condition, "condition", optional=False)
         self._handle, self._receipts, self._source, self._condition, self._alias = handle, receipts, source, condition, alias
-        self._clauses = clauses or Clauses()
+        self._clauses, self._evolves = clauses or Clauses(), evolves
 
     def _with(self, where: str, clause: Clause) -> DeltaMergeBuilder:
         arguments.expression(clause.condition, "condition")
         clauses = replace(self._clauses, **{where: (*getattr(self._clauses, where), clause)})
-        return DeltaMergeBuilder(self._handle, self._receipts, self._source, self._condition, self._alias, clauses)
+        return DeltaMergeBuilder(self._handle, self._receipts, self._source, self._condition, self._alias, clauses, evolves=self._evolves)
 
     def whenMatchedUpdate(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> DeltaMergeBuilder:
         return self._with("matched", Clause("update", condition, arguments.assignments(condition, set, "set", self._handle.path)))
@@ -63,7 +67,8 @@ class DeltaMergeBuilder:
         return DeltaMergeNotMatchedBySourceActionBuilder(self, condition)
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        raise UnsupportedFeature("This version has no schema evolution in MERGE: add the columns first with rowlock.write(..., merge_schema=True)", feature="schema evolution in MERGE", access="write", table=self._handle.path)
+        """Columns of the source that the clauses set and the table lacks are added to it, at the end, in the same commit."""
+        return DeltaMergeBuilder(self._handle, self._receipts, self._source, self._condition, self._alias, self._clauses, evolves=True)
 
     def execute(self) -> DataFrame:
         """Runs the MERGE as one transaction, rebased over what others commit meanwhile.
@@ -73,16 +78,28 @@ class DeltaMergeBuilder:
         SchemaMismatch, StatementRefused, ConstraintViolated, and by policy DeltaConcurrentModificationException.
         """
         pinned: list[Any] = []
+        clauses = evolving(self._clauses) if self._evolves else self._clauses
+
+        def wider(snapshot: Snapshot) -> Metadata:
+            table = table_schema(snapshot)
+            merged = evolved_schema(table, self._source, clauses, self._alias)
+            return snapshot.metadata if len(merged) == len(table) else creation.widened(snapshot.metadata, merged.json(), self._handle.path)
 
         def plan(plane: Plane, snapshot: Snapshot) -> Planned:
-            statement = merge_statement(plane, snapshot, self._source, self._condition, self._clauses, self._alias, pinned[-1] if pinned else None)
+            statement = merge_statement(plane, snapshot, self._source, self._condition, clauses, self._alias, pinned[-1] if pinned else None)
             if not any(source is statement.payload.source for source in pinned):
                 pinned.append(statement.payload.source)
             return [statement], statement.parameters
 
         self._receipts.last = None
         with self._handle.holding(pinned):
-            receipt = self._handle.run("MERGE", plan)
+            if not self._evolves:
+                receipt = self._handle.run("MERGE", plan)
+            elif isinstance(self._handle, Handle):
+                receipt = self._handle.run("MERGE", plan, metadata=wider)
+            else:
+                text = "A MERGE with schema evolution is a transaction of its own in this version: run it outside of the block, or add the columns first"
+                raise UnsupportedFeature(text, feature="schema evolution in a transaction of several statements", access="write", table=self._handle.path)
         self._receipts.last = receipt
         return merge_frame(self._handle.spark, receipt.metrics)
 

@@ -14,22 +14,6 @@ def _refuse(feature: str, remedy: str = "use another engine on the same table") 
 class NotYet:
     """The methods of `delta.tables.DeltaTable` that are refused."""
 
-    @classmethod
-    def convertToDelta(cls, sparkSession: Any, identifier: str, partitionSchema: Any = None) -> Any:
-        _refuse("conversion of Parquet folders", "read the folder and write it with rowlock.write")
-
-    def generate(self, mode: str) -> None:
-        _refuse("manifests")
-
-    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        _refuse("protocol upgrades")
-
-    def addFeatureSupport(self, featureName: str) -> None:
-        _refuse("protocol upgrades")
-
-    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        _refuse("protocol downgrades")
-
     def clone(self, target: str, isShallow: bool = False, replace: bool = False, properties: dict[str, str] | None = None) -> Any:
         _refuse("clones")
 

@@ -9,7 +9,7 @@ from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bin
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import logical_columns, stored_columns
 from rowlock.protocol.schema import ColumnPath
-from rowlock.spark.compaction import files_where
+from rowlock.spark.compaction import files_where, predicate_text
 from rowlock.spark.descriptions import optimize_frame
 from rowlock.spark.ordering import Order
 from rowlock.spark.plane import Plane
@@ -69,7 +69,7 @@ class DeltaOptimizeBuilder:
             files = files_where(plane, snapshot, self._condition)
             considered.append(len(files))
             statement, words = choose(snapshot, files)
-            return [statement], {"predicate": [self._condition] if self._condition else [], "zOrderBy": [], "clusterBy": [], "auto": False, **words}
+            return [statement], {"predicate": [predicate_text(plane, self._condition)] if self._condition else [], "zOrderBy": [], "clusterBy": [], "auto": False, **words}
 
         self._receipts.last = None
         receipt = self._handle.run("OPTIMIZE", plan)

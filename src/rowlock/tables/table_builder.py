@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from rowlock.exceptions import InvalidInput, TableExists, TableNotFound, UnsupportedFeature, WrongType
+from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
 from rowlock.protocol.schema import check_enforceable, parse_schema
+from rowlock.spark.append import same_shape
+from rowlock.spark.errors import BadGenerator
+from rowlock.spark.scan import table_schema
 from rowlock.spark.types import DataType, SparkSession, StructField, StructType
 from rowlock.spark.typing import parse_type
 from rowlock.tables import arguments
 from rowlock.tables.handle import Handle
+from rowlock.tables.placement import Place, place_of
 from rowlock.transaction import creation
 
 
@@ -34,19 +38,19 @@ class DeltaTableBuilder:
 
     def __init__(self, face: Any, spark: SparkSession | None, mode: str) -> None:
         self._face, self._spark, self._mode = face, spark, mode
+        self._name: str | None = None
         self._location: str | None = None
         self._comment: str | None = None
         self._fields: list[StructField] = []
+        self._generated: list[tuple[str, str]] = []
         self._partitions: list[str] = []
         self._clusters: list[str] = []
         self._properties: dict[str, str] = {}
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:
-        """Only `delta.`/path`` in this version."""
-        name = arguments.text(identifier, "identifier").strip()
-        if not (name.lower().startswith("delta.`") and name.endswith("`")):
-            raise UnsupportedFeature(f"This version makes tables at a path, not under the catalog name {identifier!r}: use location()", feature="catalog tables", access="write")
-        return self.location(name[7:-1])
+        """A name in the session's catalog, or delta.`/path`.  Without a location the catalog says where the table is, and owns its folder."""
+        self._name = arguments.text(identifier, "identifier")
+        return self
 
     def location(self, location: str) -> DeltaTableBuilder:
         self._location = arguments.text(location, "location")
@@ -69,11 +73,13 @@ class DeltaTableBuilder:
         if not isinstance(nullable, bool):
             raise WrongType(f"nullable must be a bool, not {type(nullable).__name__}")
         _check_generators(generatedAlwaysAs, generatedByDefaultAs)
-        if generatedAlwaysAs is not None or generatedByDefaultAs is not None:
-            kind = "identity columns" if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator) else "generated columns"
-            raise UnsupportedFeature(f"This version does not write {kind}", feature=kind, access="write", table=self._location)
         metadata = {"comment": arguments.text(comment, "comment")} if comment is not None else {}
-        self._fields.append(StructField(colName, parse_type(dataType), nullable, metadata))
+        field = StructField(colName, parse_type(dataType), nullable, metadata)
+        if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator) and field.dataType.typeName() != "long":
+            raise BadGenerator(f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint", feature="identityColumns", access="write")
+        if generatedAlwaysAs is not None or generatedByDefaultAs is not None:
+            self._generated.append((colName, "identity columns" if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator) else "generated columns"))
+        self._fields.append(field)
         return self
 
     def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder:
@@ -95,44 +101,59 @@ class DeltaTableBuilder:
         return self
 
     def execute(self) -> Any:
-        """Makes the table and returns a DeltaTable on it.
+        """Makes the table, gives it its name, and returns a DeltaTable on it.
 
-        Raises TableExists, TableNotFound (replace), SchemaMismatch, InvalidInput, UnsupportedFeature.
+        Raises TableExists, TableNotFound (replace), SchemaMismatch, InvalidInput, UnsupportedFeature; errors about a name in
+        the catalog are Spark's AnalysisException too.
         """
-        if self._location is None:
-            raise InvalidInput("Say where the table is to be: location('/path/of/table')")
-        handle = Handle(self._session(), self._location)
+        place = place_of(self._session(), self._name, self._location)
+        handle = place.handle
         if self._partitions and self._clusters:
             raise InvalidInput("A table is partitioned or clustered, not both", table=handle.path)
-        there = handle.state.log.exists()
-        if there and self._mode == "create":
-            raise TableExists("There is a table already; open it with DeltaTable.forPath, or use createIfNotExists or createOrReplace", table=handle.path)
-        if not there and self._mode == "replace":
-            raise TableNotFound("There is no table to replace; use createOrReplace", table=handle.path)
-        if there and self._mode == "createIfNotExists":
-            return self._face(handle)
-        if not self._fields:
-            raise InvalidInput("A table needs columns: addColumn('id', 'BIGINT') or addColumns(df.schema)", table=handle.path)
-        check_enforceable(parse_schema(StructType(self._fields).json(), handle.path), handle.path)
-        self._write(handle, there)
+        place.check(self._mode)
+        there = place.has_log
+        if there and self._mode in ("create", "createIfNotExists"):
+            if place.name is not None and not place.listed:
+                self._check_same(handle)
+        else:
+            self._check_definition(handle)
+            self._write(place, there)
+        place.register()
         return self._face(handle)
 
-    def _write(self, handle: Handle, there: bool) -> None:
-        schema_string = StructType(self._fields).json()
-        options: Mapping[str, Any] = {"cluster_by": self._columns(handle), "description": self._comment}
+    def _check_definition(self, handle: Handle) -> None:
+        if not self._fields:
+            raise InvalidInput("A table needs columns: addColumn('id', 'BIGINT') or addColumns(df.schema)", table=handle.path)
+        if self._generated:
+            name, kind = self._generated[0]
+            raise UnsupportedFeature(f"This version does not write {kind}, such as {name!r}", feature=kind, access="write", table=handle.path)
+        check_enforceable(parse_schema(StructType(self._fields).json(), handle.path), handle.path)
+
+    def _check_same(self, handle: Handle) -> None:
+        """Raises SchemaMismatch where a table that is there, and is to get a name, is not the one that was described."""
+        if not self._fields:
+            return
+        head = handle.state.refresh()
+        if not same_shape(StructType(self._fields), table_schema(head)):
+            raise SchemaMismatch(f"There is a table already whose columns are others: {table_schema(head).simpleString()} [DELTA_CREATE_TABLE_SCHEME_MISMATCH]", table=handle.path)
+        if [c.lower() for c in self._partitions] != [c.lower() for c in head.partition_columns]:
+            raise SchemaMismatch(f"There is a table already that is partitioned by {', '.join(head.partition_columns) or 'nothing'} [DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING]", table=handle.path)
+
+    def _write(self, place: Place, there: bool) -> None:
+        handle, schema_string = place.handle, StructType(self._fields).json()
         if there:
             metadata = creation.new_metadata(schema_string, self._partitions, self._properties, description=self._comment, table=handle.path)
             operation = "REPLACE TABLE" if self._mode == "replace" else "CREATE OR REPLACE TABLE"
-            creation.replace_table(handle.state, handle.state.refresh(), metadata, cluster_by=self._columns(handle), operation=operation)
+            creation.replace_table(handle.state, handle.state.refresh(), metadata, cluster_by=self._columns(handle), operation=operation, managed=place.managed)
             return
         try:
-            creation.create(handle.state, schema_string, self._partitions, self._properties, **options)
+            creation.create(handle.state, schema_string, self._partitions, self._properties, cluster_by=self._columns(handle), description=self._comment, managed=place.managed)
         except TableExists:
             if self._mode == "createIfNotExists":
                 return
             if self._mode != "createOrReplace":
                 raise
-            self._write(handle, True)
+            self._write(place, True)
 
     def _columns(self, handle: Handle) -> list[str]:
         """Clustering columns as they are spelled in the schema."""

@@ -74,11 +74,12 @@ def create(
     description: str | None = None,
     operation: str = "CREATE TABLE",
     adds: Sequence[AddFile] = (),
+    managed: bool = False,
 ) -> Receipt:
     """Version 0 of a table.  Of concurrent creations one wins and the others raise TableExists."""
     metadata = new_metadata(schema_string, partition_columns, configuration or {}, name=name, description=description, table=state.store.root)
     check_new_table(metadata, state.store.root, clustered=bool(cluster_by))
-    return create_from(state, metadata, operation=operation, parameters=_parameters(metadata, cluster_by), cluster_by=cluster_by, adds=adds)
+    return create_from(state, metadata, operation=operation, parameters=_parameters(metadata, cluster_by, managed), cluster_by=cluster_by, adds=adds)
 
 
 def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
@@ -110,7 +111,7 @@ def create_from(
     return Receipt(version=0, read_version=-1, txn_id=txn_id, operation=operation, attempts=1, metrics=_append_metrics(adds))
 
 
-def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, cluster_by: Sequence[str] = (), operation: str = "CREATE OR REPLACE TABLE", adds: Sequence[AddFile] = ()) -> Receipt:
+def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, cluster_by: Sequence[str] = (), operation: str = "CREATE OR REPLACE TABLE", adds: Sequence[AddFile] = (), managed: bool = False) -> Receipt:
     """A new definition over an existing table: all live files are removed in the same commit."""
     table = state.store.root
     fresh = replace(metadata, id=head.metadata.id)
@@ -122,7 +123,7 @@ def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, clus
     txn_id = clock.new_id()
     now = clock.now_ms()
     removes: list[RemoveFile] = [f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()]
-    info = stamped(commit_info(operation, _parameters(fresh, cluster_by), txn_id, read_version=head.version, blind=False, metrics=_append_metrics(adds)), fresh.configuration, head.timestamp_ms)
+    info = stamped(commit_info(operation, _parameters(fresh, cluster_by, managed), txn_id, read_version=head.version, blind=False, metrics=_append_metrics(adds)), fresh.configuration, head.timestamp_ms)
     fresh = enabled(head.metadata, fresh, head.version + 1, info["timestamp"])
     changed = protocol if protocol != head.protocol else None
     data = serialize_commit(CommitInfo(info), protocol=changed, metadata=fresh, domains=domains, removes=removes, adds=adds)
@@ -152,22 +153,22 @@ def change_metadata(state: TableState, operation: str, parameters: Mapping[str, 
     raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
 
 
-def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot], Mapping[str, Any] | None]) -> bool:
-    """Commits the actions that `make(head)` gives, by their names; a lost put is made anew from the new head.  False where it gives none."""
-    for _ in range(_TRIES):
+def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot], Mapping[str, Any] | None], parameters: Mapping[str, Any] | None = None) -> Receipt | None:
+    """Commits the actions that `make(head)` gives, by their names; a lost put is made anew from the new head.  None where it gives none."""
+    for attempt in range(1, _TRIES + 1):
         with state.lane:  # so that the writers of this process do not overtake it again and again
             head = state.refresh()
             check_writable(head.protocol, head.metadata, state.store.root)
             actions = make(head)
             if actions is None:
-                return False
+                return None
             txn_id = clock.new_id()
-            info = commit_info(operation, {}, txn_id, read_version=head.version, blind=False, metrics={})
+            info = commit_info(operation, parameters or {}, txn_id, read_version=head.version, blind=False, metrics={})
             if tags := row_ids.tags(head, rewrites_rows=False):
                 info["tags"] = tags
             info = stamped(info, head.metadata.configuration, head.timestamp_ms)
             if put(state, head.version + 1, serialize_commit(CommitInfo(info), **actions), txn_id):
-                return True
+                return Receipt(version=head.version + 1, read_version=head.version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
     raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
 
 
@@ -180,7 +181,7 @@ def set_properties(state: TableState, properties: Mapping[str, str]) -> Receipt:
     """Sets table properties.  Raises InvalidInput for a name or value that is not allowed, UnsupportedFeature by name."""
     validate_properties(properties)
     if has_constraints(properties):
-        raise InvalidInput("A CHECK constraint cannot be set as a property: the rows that are there must meet it; use ALTER TABLE ... ADD CONSTRAINT", table=state.store.root)
+        raise InvalidInput("A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint", table=state.store.root)
 
     def change(head: Snapshot) -> Metadata:
         configuration = row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id)
@@ -241,9 +242,9 @@ def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
     raise CommitUnknown("Whether the commit landed could not be found out", txn_id=txn_id, table=state.store.root, version=version)
 
 
-def _parameters(metadata: Metadata, cluster_by: Sequence[str]) -> dict[str, Any]:
+def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:
     return {
-        "isManaged": "false",
+        "isManaged": "true" if managed else "false",
         "description": metadata.description,
         "partitionBy": list(metadata.partition_columns),
         "clusterBy": list(cluster_by),

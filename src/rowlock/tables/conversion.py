@@ -1,0 +1,35 @@
+"""CONVERT TO DELTA: version 0 over the Parquet files that are in a folder, which stay as they are."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from rowlock.exceptions import TableExists
+from rowlock.spark.conversion import files_in, folder_in, footers_of, partition_type, schema_in, with_statistics
+from rowlock.spark.types import SparkSession
+from rowlock.tables import arguments
+from rowlock.tables.frames import draft_snapshot
+from rowlock.tables.handle import Handle
+from rowlock.transaction import creation
+
+
+def convert(spark: SparkSession, identifier: str, partition_schema: Any) -> Handle:
+    """The table in the folder that `identifier` names, made where there is none yet; a table that is there is left as it is.
+
+    Raises InvalidInput, SchemaMismatch, UnsupportedFeature before anything is written.
+    """
+    handle = Handle(spark, folder_in(spark, arguments.text(identifier, "identifier")))
+    partitions = partition_type(partition_schema)
+    if handle.state.log.exists():
+        return handle
+    files = files_in(spark, handle.state.store, partitions)
+    footers = footers_of(handle.path, files)
+    schema = schema_in(spark, handle.path, files, partitions)
+    metadata = creation.new_metadata(schema.json(), partitions.names, {}, table=handle.path)
+    creation.check_new_table(metadata, handle.path)
+    adds = with_statistics(files, footers, draft_snapshot(handle, metadata))
+    parameters = {"numFiles": len(adds), "partitionedBy": list(metadata.partition_columns), "collectStats": True, "sourceFormat": "parquet"}
+    with contextlib.suppress(TableExists):  # another writer was first: a table is left as it is
+        creation.create_from(handle.state, metadata, operation="CONVERT", parameters=parameters, adds=adds)
+    return handle

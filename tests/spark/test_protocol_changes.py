@@ -1,0 +1,201 @@
+"""The table's protocol changed by name, and manifests: what was asked for is what delta-spark sees, and what cannot be honest is refused before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rowlock
+from rowlock import DeltaTable
+from rowlock.exceptions import InvalidInput, StatementRefused, UnsupportedFeature
+from spark.support import delta_rows, make, read, unchanged, version
+
+pytestmark = pytest.mark.spark
+
+PLAIN = {"delta.enableDeletionVectors": "false"}
+
+
+def described(spark, path):
+    """What delta-spark says of the protocol, and what Rowlock says: the same."""
+    found = [(d.minReaderVersion, d.minWriterVersion, sorted(d.tableFeatures)) for d in (spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first(), DeltaTable.forPath(spark, path).detail().first())]
+    assert found[0] == found[1]
+    return found[0]
+
+
+# ---- versions ------------------------------------------------------------------------------------
+
+
+def test_versions_go_up_and_never_down(spark, table_path):
+    table = make(spark, table_path, [(1,)], "id int", **PLAIN)
+    assert described(spark, table_path)[:2] == (1, 2)
+    table.upgradeTableProtocol(1, 3)
+    assert described(spark, table_path) == (1, 3, ["appendOnly", "checkConstraints", "invariants"])
+    assert table.lastReceipt.version == version(table_path)
+    with unchanged(table_path):
+        for lower in ((1, 2), (1, 3), (1, 1)):
+            table.upgradeTableProtocol(*lower)
+            assert table.lastReceipt.version is None
+    table.upgradeTableProtocol(3, 7)
+    assert described(spark, table_path) == (3, 7, ["appendOnly", "checkConstraints", "invariants"])
+    table.update(set={"id": "id + 1"})
+    spark.sql(f"INSERT INTO delta.`{table_path}` VALUES (9)")
+    assert read(spark, table_path) == delta_rows(spark, table_path) == [(2,), (9,)]
+    assert table.history().where("operation = 'UPGRADE PROTOCOL'").count() == 2
+
+
+def test_a_table_with_features_takes_those_of_a_legacy_version(spark, table_path):
+    table = make(spark, table_path, [(1,)], "id int")
+    table.upgradeTableProtocol(2, 5)
+    reader, writer, features = described(spark, table_path)
+    assert (reader, writer) == (3, 7)
+    assert {"deletionVectors", "columnMapping", "checkConstraints", "changeDataFeed"} <= set(features)
+    table.delete("id = 1")
+    assert delta_rows(spark, table_path) == []
+
+
+@pytest.mark.parametrize("versions", [(0, 2), (4, 7), (1, 8), (2, 4), (3, 6), ("1", 2), (1, [2]), (True, 2)])
+def test_versions_that_do_not_exist(spark, table_path, versions):
+    table = make(spark, table_path, [(1,)], "id int", **PLAIN)
+    with unchanged(table_path), pytest.raises(ValueError, match="ersion"):
+        table.upgradeTableProtocol(*versions)
+
+
+# ---- features ------------------------------------------------------------------------------------
+
+
+def test_features_are_added_in_any_spelling(spark, table_path):
+    table = make(spark, table_path, [(1,), (2,)], "id int", **PLAIN)
+    with unchanged(table_path):
+        table.addFeatureSupport("appendonly")
+    table.addFeatureSupport("DeletionVectors")
+    assert described(spark, table_path) == (3, 7, ["appendOnly", "deletionVectors", "invariants"])
+    table.addFeatureSupport("clustering")
+    assert described(spark, table_path)[2] == ["appendOnly", "clustering", "deletionVectors", "domainMetadata", "invariants"]
+    table.setProperties({"delta.enableDeletionVectors": "true"})
+    table.delete("id = 1")
+    assert [f.deletion_vector is not None for f in table._handle.state.refresh().files.adds()] == [True]
+    assert delta_rows(spark, table_path) == [(2,)]
+
+
+def test_a_feature_that_could_not_be_written_is_refused_by_its_name(spark, table_path):
+    table = make(spark, table_path, [(1,)], "id int")
+    with unchanged(table_path):
+        for name in ("typeWidening", "v2Checkpoint", "identityColumns", "no such thing"):
+            with pytest.raises(UnsupportedFeature, match=name) as e:
+                table.addFeatureSupport(name)
+            assert e.value.feature == name
+        with pytest.raises(ValueError, match="string"):
+            table.addFeatureSupport(7)
+
+
+def test_a_partitioned_table_is_not_clustered(spark, table_path):
+    table = make(spark, table_path, [(1, 1)], "id int, p int", partition_by=["p"])
+    with unchanged(table_path), pytest.raises(StatementRefused, match="clustering"):
+        table.addFeatureSupport("clustering")
+
+
+def test_row_tracking_as_a_feature_gives_new_rows_ids(spark, table_path):
+    table = make(spark, table_path, [(1,)], "id int")
+    table.addFeatureSupport("rowTracking")
+    rowlock.write(spark.createDataFrame([(2,)], "id int"), table_path)
+    assert sorted(f.base_row_id is None for f in table._handle.state.refresh().files.adds()) == [False, True]
+    assert delta_rows(spark, table_path) == [(1,), (2,)]
+
+
+DROPPED = {
+    "checkConstraints": ["appendOnly", "invariants"],
+    "domainMetadata": ["appendOnly", "invariants"],
+    "inCommitTimestamp": ["appendOnly", "invariants"],
+    "vacuumProtocolCheck": ["appendOnly", "invariants"],
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_a_feature_without_a_trace_is_dropped(spark, table_path, name):
+    table = make(spark, table_path, [(1,)], "id int", **PLAIN)
+    table.addFeatureSupport(name)
+    assert name in described(spark, table_path)[2]
+    with unchanged(table_path), pytest.raises(StatementRefused, match="truncate"):
+        table.dropFeatureSupport(name, True)
+    table.dropFeatureSupport(name.upper())
+    assert described(spark, table_path) == (1, 2, DROPPED[name])
+    table.update(set={"id": "id + 1"})
+    assert delta_rows(spark, table_path) == [(2,)]
+
+
+def test_a_feature_that_left_a_trace_stays(spark, table_path):
+    table = make(spark, table_path, [(1, 1)], "id int, v int", **{"delta.enableInCommitTimestamps": "true"})
+    spark.sql(f"ALTER TABLE delta.`{table_path}` ADD CONSTRAINT positive CHECK (id > 0)")
+    DeltaTable.createOrReplace(spark).location(table_path + "_2").addColumn("id", "int").clusterBy("id").execute()
+    clustered = DeltaTable.forPath(spark, table_path + "_2")
+    cases = [
+        (table, "checkConstraints", "positive"),
+        (table, "inCommitTimestamp", "enableInCommitTimestamps"),
+        (table, "deletionVectors", "deletionVectors"),
+        (table, "appendOnly", "appendOnly"),
+        (table, "rowTracking", "does not list it"),
+        (table, "no_such_feature", "not known"),
+        (clustered, "domainMetadata", "clustering"),
+        (clustered, "clustering", "clustering"),
+    ]
+    with unchanged(table_path), unchanged(table_path + "_2"):
+        for which, name, text in cases:
+            with pytest.raises(StatementRefused, match=text) as e:
+                which.dropFeatureSupport(name)
+            assert e.value.what == name
+        with pytest.raises(ValueError, match="truncateHistory"):
+            table.dropFeatureSupport("checkConstraints", "yes")
+
+
+# ---- manifests -----------------------------------------------------------------------------------
+
+
+def manifests(path: str) -> dict[str, list[str]]:
+    root = Path(path, "_symlink_format_manifest")
+    return {str(f.parent.relative_to(root)): f.read_text().splitlines() for f in root.rglob("manifest")}
+
+
+def files_of(table: DeltaTable) -> list[str]:
+    snapshot = table._handle.state.refresh()
+    return sorted(f"file:{table._handle.path}/{f.path}" for f in snapshot.files.adds())
+
+
+def test_a_manifest_names_the_live_files(spark, table_path):
+    table = make(spark, table_path, [(n, "x") for n in range(6)], "id int, v string", files=3, **PLAIN)
+    table.delete("id = 1")
+    table.generate("symlink_format_manifest")
+    assert {k: sorted(v) for k, v in manifests(table_path).items()} == {".": files_of(table)}
+    listed = [line.removeprefix("file:") for line in manifests(table_path)["."]]
+    assert sorted(r.id for r in spark.read.parquet(*listed).collect()) == [0, 2, 3, 4, 5]
+    table.delete()
+    table.generate("SYMLINK_FORMAT_MANIFEST")
+    assert manifests(table_path) == {".": []}
+
+
+def test_each_partition_has_a_manifest_as_delta_spark_writes_it(spark, table_path):
+    table = make(spark, table_path, [(1, "a b"), (2, "c/d"), (3, None)], "id int, p string", partition_by=["p"], **PLAIN)
+    table.generate("symlink_format_manifest")
+    ours = manifests(table_path)
+    assert len(ours) == 3
+    spark.sql(f"GENERATE symlink_format_manifest FOR TABLE delta.`{table_path}`")
+    assert manifests(table_path) == ours
+    table.delete("id = 1")
+    table.generate("symlink_format_manifest")
+    assert sorted(manifests(table_path)) == sorted(set(ours) - {"p=a b"})
+
+
+def test_manifests_that_would_lie_are_refused(spark, table_path, tmp_path):
+    table = make(spark, table_path, [(1,), (2,)], "id int")
+    table.delete("id = 1")
+    with pytest.raises(StatementRefused, match="deletion vector"):
+        table.generate("symlink_format_manifest")
+    with pytest.raises(InvalidInput, match="Supported modes"):
+        table.generate("other")
+    mapped = make(spark, str(tmp_path / "mapped"), [(1,)], "id int", **{"delta.columnMapping.mode": "name"})
+    with pytest.raises(StatementRefused, match="columns"):
+        mapped.generate("symlink_format_manifest")
+    assert not list(tmp_path.rglob("_symlink_format_manifest"))
+    table.optimize().executeCompaction()
+    table.generate("symlink_format_manifest")
+    assert manifests(table_path) == {".": files_of(table)}
