@@ -24,6 +24,9 @@ settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
+# Tests start JVMs for small work: the second compiler costs them more than it gives.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 _PASSED = pytest.StashKey[bool]()
 _READ_BY_ALL: list[str] = []
 _READ_BY_WORKERS: list[int] = []
