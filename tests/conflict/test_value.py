@@ -158,7 +158,7 @@ def test_table_rules_carry_the_work_too() -> None:
     txn = stage(made.table, Append(((1,),)), NO_LANE)
     from rowlock.transaction import creation
 
-    creation.set_properties(made.state, {"delta.appendOnly": "true"})
+    creation.set_properties(made.state, {"delta.enableChangeDataFeed": "true"})
     with pytest.raises(exceptions.MetadataChangedException) as caught:
         commit(txn, Append(((1,),)))
     assert caught.value.conflict.staged.rows == 1 and rules.TABLE_RULES

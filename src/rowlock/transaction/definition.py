@@ -22,6 +22,7 @@ from rowlock.transaction.statements import Program
 if TYPE_CHECKING:
     from rowlock.transaction.transaction import Transaction
 
+APPEND_ONLY = "delta.appendOnly"
 OTHER_RULES = tuple(r for r in rules.TABLE_RULES if r is not rules.metadata_changed)
 """The rules about the table that hold beside `judge`."""
 
@@ -39,7 +40,7 @@ def judge(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
 
 
 def _stands(txn: Transaction, change: TableChange) -> bool:
-    if change.other:
+    if any(key != APPEND_ONLY for key in change.other):  # who only adds rows may go on, and who removes some was refused before
         return False
     if change.checked and _hides_images(txn.program):
         return False
