@@ -40,6 +40,8 @@ Lockless is left out where rows are hot: of two increments of one cell one is lo
 
 def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bool, policies: bool = False) -> bool:
     """Measures UPDATE and MERGE; True when every engine's sum was exact."""
+    if not console.is_terminal:
+        console.width = max(console.width, 120)  # a file takes the whole table
     contenders = {name: OURS for name in POLICIES if name != LOCKLESS or not hot} if policies else {"rowlock": OURS}
     peer, why_not = find_peer()
     if peer:
