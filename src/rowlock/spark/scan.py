@@ -50,10 +50,11 @@ VectorOf = Callable[[AddFile], BitMap64]
 
 
 def table_schema(snapshot: Snapshot) -> StructType:
-    """The table's schema as Spark's type, under logical names, without the columns that no file can hold (void), as delta-spark reads it."""
+    """The table's schema as Spark's type, under logical names; without fields of structs that no file can hold (void)."""
     import orjson
 
-    return _without_void(StructType.fromJson(orjson.loads(snapshot.metadata.schema_string)))
+    schema = StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
+    return StructType([StructField(f.name, _without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in schema.fields])
 
 
 def _without_void(schema: StructType) -> StructType:
@@ -128,7 +129,7 @@ class Scanner:
 
     def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], carried: Sequence[str]) -> DataFrame:
         mode = column_mapping_mode(snapshot.metadata.configuration)
-        data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns])
+        data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns and not isinstance(f.dataType, NullType)])
         names = [paths.join(self.root, f.path) for f in files]
         physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in carried)])
         return read_parquet(self.spark, physical, names, snapshot.version)
@@ -153,6 +154,8 @@ class Scanner:
         return joined.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried))
 
     def _column(self, snapshot: Snapshot, f: StructField, value_of: Callable[[str], Column]) -> Column:
+        if isinstance(f.dataType, NullType):
+            return F.lit(None).alias(f.name)
         mode = column_mapping_mode(snapshot.metadata.configuration)
         if f.name in snapshot.metadata.partition_columns:
             value = value_of(_partition_key(snapshot, f.name)).cast(f.dataType)
