@@ -186,9 +186,13 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if not writer:
         return Protocol(1, 2)
     features = frozenset(writer | {"invariants", "appendOnly"})
-    if reader - {"columnMapping"}:
-        return Protocol(3, 7, frozenset(reader), features)
-    return Protocol(2 if reader else 1, 7, None, features)
+    return listing(frozenset(reader), features)
+
+
+def listing(readers: frozenset[str], writers: frozenset[str], lowest_reader: int = 1) -> Protocol:
+    """The protocol that lists these features by name; readers that need to know no more than column mapping need no list."""
+    needs_list = bool(readers - {"columnMapping"})
+    return Protocol(3 if needs_list else 2 if readers else lowest_reader, 7, readers if needs_list else None, readers | writers)
 
 
 def with_versions(protocol: Protocol, reader: int, writer: int) -> Protocol:
@@ -240,5 +244,4 @@ def _of_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
         legacy = Protocol(reader, version)
         if version and reader_features(legacy) == readers and writer_features(legacy) == writers:
             return legacy
-    needs_reader = bool(readers - {"columnMapping"})
-    return Protocol(3 if needs_reader else 2 if readers else 1, 7, readers if needs_reader else None, writers | readers)
+    return listing(readers, writers)

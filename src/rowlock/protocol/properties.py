@@ -114,7 +114,7 @@ def validate_together(configuration: Mapping[str, str], table: str | None = None
         return
     if "rowlock.isolation" in configuration:
         raise InvalidInput(f"rowlock.onConflict = 'lockless' and rowlock.isolation = {configuration['rowlock.isolation']!r} are not possible together: {LOCKLESS_ALONE}", table=table)
-    if configuration.get("delta.enableRowTracking", "").strip().lower() != "true":
+    if not TableProperties(configuration).row_tracking:
         raise InvalidInput("rowlock.onConflict = 'lockless' needs delta.enableRowTracking = 'true' beside it: it knows rows by their ids", table=table)
 
 
@@ -173,6 +173,14 @@ class TableProperties:
     @property
     def deletion_vectors(self) -> bool:
         return self._boolean("delta.enableDeletionVectors", False)
+
+    @property
+    def row_tracking(self) -> bool:
+        return self._boolean("delta.enableRowTracking", False)
+
+    @property
+    def type_widening(self) -> bool:
+        return self._boolean("delta.enableTypeWidening", False)
 
     @property
     def append_only(self) -> bool:

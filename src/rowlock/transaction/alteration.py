@@ -173,7 +173,7 @@ def _redefined(head: Snapshot, fields: tuple[StructField, ...], partitions: tupl
 def _widened(head: Snapshot, field: StructField, type_: schemas.DataType) -> StructField:
     """The column with another type, and with what it was before in its metadata."""
     old, new = schemas.type_name(field.type), schemas.type_name(type_)
-    if head.metadata.configuration.get("delta.enableTypeWidening", "").strip().lower() != "true":
+    if not head.properties.type_widening:
         raise StatementRefused("A column's type can be widened on tables with delta.enableTypeWidening=true", what="changing a column's type", table=head.table)
     if not isinstance(field.type, PrimitiveType) or new not in _WIDER.get(old, ()):
         raise SchemaMismatch(f"column {field.name!r} of type {old} cannot become {new}; allowed are {', '.join(_WIDER.get(old, ())) or 'no others'}", table=head.table)

@@ -17,7 +17,7 @@ from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.constraints import has_constraints
-from rowlock.protocol.features import check_writable, protocol_for_new_table, reader_features, writer_features
+from rowlock.protocol.features import check_writable, listing, protocol_for_new_table, reader_features, writer_features
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.storage.store import Committed
@@ -223,8 +223,7 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
     readers, writers = reader_features(old) | reader_features(new), writer_features(old) | writer_features(new)
     if readers == reader_features(old) and writers == writer_features(old):
         return old
-    needs_reader = bool(readers - {"columnMapping"})
-    return Protocol(3 if needs_reader else 2 if readers else old.min_reader_version, 7, frozenset(readers) if needs_reader else None, frozenset(readers | writers))
+    return listing(readers, writers, old.min_reader_version)
 
 
 def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
