@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 from typing import Any, Protocol
 
-import orjson
-
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import Commit, Metadata
+from rowlock.protocol.actions import Commit
+from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.simulation.script import Script, parse
 from rowlock.simulation.statements import operation, parameters, run, statements_of
 from rowlock.storage.store import ObjectStore
-from rowlock.transaction import creation
+from rowlock.transaction import alteration
+from rowlock.transaction.engine import Engine
 from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.table_state import TableState
 from rowlock.transaction.transaction import Options, Transaction
 from schedules.in_memory import InMemory
-from schedules.play import schema_string, with_column, without_column
-from schedules.schedule import AddColumn
+from schedules.play import schema_string
 
 LOCKLESS = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true", "rowlock.onConflict": "lockless"}
 MAPPED = LOCKLESS | {"delta.columnMapping.mode": "name"}
@@ -118,7 +117,7 @@ class MemoryHost:
 
     def alter(self, change: str) -> int:
         """`add NAME TYPE`, `rename OLD NEW` or `drop NAME`.  Gives the version."""
-        return alter(self._world.state, change)
+        return alter(self._world.state, self._world.engine, change)
 
     def version(self) -> int:
         return self._world.state.refresh().version
@@ -133,21 +132,14 @@ class MemoryHost:
         return mixed(self, writer, commits, compacting, seed)
 
 
-def alter(state: Any, change: str) -> int:
+def alter(state: TableState, engine: Engine, change: str) -> int:
     verb, *words = change.split()
-
-    def changed(head: Snapshot) -> Metadata:
-        if verb == "drop":
-            return without_column(head.metadata, words[0])
-        if verb == "rename":
-            schema = orjson.loads(head.metadata.schema_string)
-            next(f for f in schema["fields"] if f["name"] == words[0])["name"] = words[1]
-            return replace(head.metadata, schema_string=orjson.dumps(schema).decode())
-        added = with_column(head.metadata, AddColumn(words[0], words[1]))
-        creation.widened(head.metadata, added.schema_string, head.table)  # refuses what is there already
-        return added
-
-    receipt = creation.change_metadata(state, "CHANGE COLUMN", {}, changed)
+    if verb == "drop":
+        receipt = alteration.drop_columns(state, engine, words)
+    elif verb == "rename":
+        receipt = alteration.rename_column(state, engine, *words)
+    else:
+        receipt = alteration.add_columns(state, engine, [StructField(words[0], PrimitiveType(words[1]))])
     assert receipt.version is not None
     return receipt.version
 

@@ -61,7 +61,7 @@ class SparkHost:
         self._pinned[view] = self._table().toDF()
 
     def alter(self, change: str) -> int:
-        return alter(self._world.state, change)
+        return alter(self._world.state, self._world.engine, change)
 
     def version(self) -> int:
         return self._world.state.refresh().version

@@ -16,9 +16,8 @@ import orjson
 from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.protocol.actions import CommitInfo, Metadata
+from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.actions import Protocol as Protocol_
-from rowlock.protocol.column_mapping import mapped
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.simulation.script import Append, Script
@@ -198,20 +197,6 @@ class Play:
                     table.run(script)
             states.append(table.state())
         return table.rows
-
-
-def with_column(metadata: Metadata, column: AddColumn) -> Metadata:
-    """The metadata with one nullable column more."""
-    schema = orjson.loads(metadata.schema_string)
-    schema["fields"].append({"name": column.name, "type": column.type, "nullable": True, "metadata": {}})
-    return mapped(replace(metadata, schema_string=orjson.dumps(schema).decode()), clock.new_id)
-
-
-def without_column(metadata: Metadata, name: str) -> Metadata:
-    """The metadata with one column less; data files keep what they hold."""
-    schema = orjson.loads(metadata.schema_string)
-    schema["fields"] = [f for f in schema["fields"] if f["name"] != name]
-    return replace(metadata, schema_string=orjson.dumps(schema).decode())
 
 
 def with_feature(protocol: Protocol_, name: str) -> Protocol_:
