@@ -113,6 +113,14 @@ def garbage(request: pytest.FixtureRequest) -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture(autouse=True)
+def checkpoints(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """I10: a checkpoint may fail without a harm to its commit; in a test none does, unless the test looks at that."""
+    yield
+    failed = [r.getMessage() for r in caplog.get_records("call") if r.name == "rowlock" and "the checkpoint after the commit failed" in r.getMessage()]
+    assert not failed, failed[0]
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):  # one of several processes (pytest-xdist)
         session.config.workeroutput["read_by_all"] = len(_READ_BY_ALL)

@@ -259,6 +259,20 @@ def test_tombstones_stay_until_they_expire() -> None:
     assert create_again.tombstones(create_again.latest()) == []
 
 
+def test_a_checkpoint_keeps_domains_and_applications() -> None:
+    """I9: the configuration of a domain is text, whatever maps of the same name other actions have."""
+    log = TableLog(MemoryStore())
+    create(log)
+    said = DomainMetadata("delta.rowTracking", '{"rowIdHighWaterMark":41}')
+    assert log.put(1, serialize_commit(CommitInfo({"txnId": "d"}), domains=(said,), txns=(SetTransaction("app", 7, 1),))) == Committed()
+    before = log.latest()
+    log.write_checkpoint(before)
+    log.store.delete(names.commit_key(0))
+    after = TableLog(log.store).latest()
+    assert after.commits_since_checkpoint == 0 and after.domains == before.domains == {said.domain: said}
+    assert after.txns == before.txns and after.metadata == before.metadata and after.protocol == before.protocol
+
+
 def test_time_travel_and_history() -> None:
     class Ticking(clock.SystemClock):
         def __init__(self) -> None:

@@ -115,8 +115,8 @@ _MAPS = frozenset({"partitionValues", "tags", "configuration", "options"})
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Maps as the pairs that Arrow wants, also inside of structs."""
-    return {k: list(v.items()) if k in _MAPS else _plain(v) if isinstance(v, dict) else v for k, v in value.items()}
+    """Maps as the pairs that Arrow wants, also inside of structs; the configuration of a domain is no map, but text."""
+    return {k: v if not isinstance(v, Mapping) else list(v.items()) if k in _MAPS else _plain(v) for k, v in value.items()}
 
 
 def _add_tables(snapshot: Snapshot) -> Iterator[pa.Table]:
