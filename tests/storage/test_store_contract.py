@@ -59,6 +59,38 @@ def test_of_many_one_wins(store: ObjectStore) -> None:
         assert len(winners) == 1 and store.get(f"log/{n}") == b"%d" % winners[0]
 
 
+def test_a_range_is_part_of_an_object(store: ObjectStore) -> None:
+    store.put("a", b"0123456789")
+    assert (store.get_range("a", 2, 3), store.get_range("a", 8, 10), store.get_range("a", 0, 10)) == (b"234", b"89", b"0123456789")
+    with pytest.raises(NotFound):
+        store.get_range("b", 0, 1)
+
+
+def test_of_many_that_replace_one_state_one_wins(store: ObjectStore) -> None:
+    """What a lease lives in: 8 threads count to 200 together and none is lost."""
+    assert store.replace_if("locks/a", b"0", "no tag") == Lost()
+    store.put("locks/a", b"0")
+
+    def count(_: int) -> int:
+        tries = 0
+        for _ in range(25):
+            while True:
+                data, tag = store.get_tagged("locks/a")
+                tries += 1
+                if store.replace_if("locks/a", b"%d" % (int(data) + 1), tag) == Committed():
+                    break
+        return tries
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(count, range(8))) >= 200
+    assert store.get("locks/a") == b"200"
+    _, tag = store.get_tagged("locks/a")
+    store.delete("locks/a")
+    assert store.replace_if("locks/a", b"1", tag) == Lost() and store.head("locks/a") is None
+    with pytest.raises(NotFound):
+        store.get_tagged("locks/a")
+
+
 def test_list_is_sorted_and_bounded(store: ObjectStore) -> None:
     for key in ("b", "a/2", "a/1", "a/x/3", "c", "aa"):
         store.put(key, key.encode())

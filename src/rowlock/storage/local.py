@@ -8,13 +8,14 @@ appears is whole (I1).  Never a rename onto a name of the log.  Nothing outside 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from rowlock import clock
 from rowlock.protocol.paths import check_key
-from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown
+from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown, tag_of
 
 
 class LocalStore:
@@ -104,6 +105,37 @@ class LocalStore:
                 return f.readall()
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(key) from None
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        try:
+            with open(self._place(key), "rb", buffering=0) as f:
+                f.seek(start)
+                return f.read(length)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(key) from None
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        data = self.get(key)
+        return data, tag_of(data)
+
+    def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
+        """One at a time, by a lock of the kernel's on the folder: it ends with its holder's process."""
+        folder = os.path.dirname(self._place(key))
+        try:
+            descriptor = os.open(folder, os.O_RDONLY)
+        except (FileNotFoundError, NotADirectoryError):
+            return Lost()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                if tag_of(self.get(key)) != tag:
+                    return Lost()
+            except NotFound:
+                return Lost()
+            self.put(key, data)
+            return Committed()
+        finally:
+            os.close(descriptor)
 
     def head(self, key: str) -> int | None:
         try:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from rowlock import clock
 from rowlock.protocol.paths import check_key
-from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, Unknown
+from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, Unknown, tag_of
 
 Moment = Literal["before", "after"]
 Fault = Callable[[Moment, str, bytes], PutOutcome | None]
@@ -67,6 +67,26 @@ class MemoryStore:
             return self._objects[check_key(key)][0]
         except KeyError:
             raise NotFound(key) from None
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self.get(key)[start : start + length]
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        data = self.get(key)
+        return data, tag_of(data)
+
+    def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
+        check_key(key)
+        if self.faults and (outcome := self.faults("before", key, data)) is not None:
+            return outcome
+        with self._lock:
+            found = self._objects.get(key)
+            won = found is not None and tag_of(found[0]) == tag
+            if won:
+                self._set(key, data)
+        if self.faults and (outcome := self.faults("after", key, data)) is not None:
+            return outcome
+        return Committed() if won else Lost()
 
     def head(self, key: str) -> int | None:
         found = self._objects.get(check_key(key))

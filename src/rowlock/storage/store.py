@@ -7,6 +7,7 @@ cannot be known that is said (I2).  Keys are relative to the root, with `/`, and
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -39,6 +40,11 @@ class ObjectMeta:
     key: str
     size_bytes: int
     modified_ms: int
+
+
+def tag_of(data: bytes) -> str:
+    """The tag of a store that keeps none: a digest of what it holds.  Cells that come back to an old state must say so in their bytes (an epoch)."""
+    return hashlib.sha256(data).hexdigest()
 
 
 class StorageError(Exception):
@@ -74,6 +80,21 @@ class ObjectStore(Protocol):
 
     def get(self, key: str) -> bytes:
         """The object's bytes; raises NotFound."""
+        ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """`length` bytes of the object from byte `start` on, fewer at its end; raises NotFound."""
+        ...
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        """The object's bytes and the tag of just this state of it; raises NotFound."""
+        ...
+
+    def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
+        """Replaces the object if it is still in the state of `tag`: of many callers with one tag exactly one gets Committed.
+
+        Lost where it has changed or is gone.  For leases and the like, never for the log.
+        """
         ...
 
     def head(self, key: str) -> int | None:
