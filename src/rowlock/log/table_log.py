@@ -67,6 +67,12 @@ class TableLog:
             self._remember(commit)
         return replay.advance(previous, commits)
 
+    def after(self, previous: Snapshot, data: bytes) -> Snapshot:
+        """The snapshot after the commit `data`, which has just been put on top of `previous`: nothing is read."""
+        commit = parse_commit(previous.version + 1, data, self.table)
+        self._remember(commit)
+        return replay.advance(previous, [commit])
+
     def at(self, version: int) -> Snapshot:
         """The snapshot of a version; raises VersionNotFound where there is none or it can no longer be built."""
         if version < 0:

@@ -23,12 +23,14 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "rowlock.isolation": ("serializable", "write_serializable", "snapshot"),
     "rowlock.granularity": ("row", "file"),
     "rowlock.lock": ("none", "writes", "table", "partition", "auto"),
+    "rowlock.groupCommit": ("true", "false"),
 }
 SUPPORTED_KNOBS: dict[str, tuple[str, ...]] = {
     "rowlock.onConflict": ("repair", "rerun", "fail", "lockless"),
     "rowlock.isolation": ("serializable", "write_serializable", "snapshot"),
     "rowlock.granularity": ("row", "file"),
     "rowlock.lock": ("none",),
+    "rowlock.groupCommit": ("true", "false"),
 }
 """What of KNOBS this version carries out; the first value is the default."""
 
@@ -173,6 +175,10 @@ class TableProperties:
     @property
     def deletion_vectors(self) -> bool:
         return self._boolean("delta.enableDeletionVectors", False)
+
+    @property
+    def group_commit(self) -> bool:
+        return self._boolean("rowlock.groupCommit", True)
 
     @property
     def row_tracking(self) -> bool:

@@ -8,19 +8,20 @@ file is built anew for every put and never used again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown
-from rowlock.protocol.actions import CommitInfo
+from rowlock.protocol.actions import CommitInfo, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.in_commit import stamped
 from rowlock.storage.store import Committed, Unknown
 from rowlock.transaction import row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
+from rowlock.transaction.group import commit_in_group, may_join
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
 from rowlock.transaction.publish import FileActions, file_actions
 from rowlock.transaction.receipt import Receipt
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rowlock.transaction.transaction import Transaction
 
 _SETTLE_TRIES = 8
+UNKNOWN = "Whether the commit landed could not be found out; what was staged has been kept. Look for the transaction id in the log before running the statement again."
 
 
 def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> Receipt:
@@ -44,7 +46,7 @@ def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> R
         return attempt.receipt(txn, None, operation_metrics(txn, FileActions((), ())))
     refuse_removal(txn, txn.base)
     try:
-        return _loop(txn, attempt, parameters)
+        return commit_in_group(txn, attempt, parameters) if may_join(txn) else _loop(txn, attempt, parameters)
     except AlreadyCommitted:
         txn.already_committed = True
         return attempt.receipt(txn, None, {})
@@ -86,12 +88,20 @@ def _put(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> t
     attempt.attempts += 1
     txn.phase("before_put")
     with txn.watch.time("put"):
-        data = _commit_bytes(txn, attempt, files, parameters)
-        outcome = state.log.put(version, data)
-        # also after Lost: a store's own retry may call the winner a loser
-        won = isinstance(outcome, Committed) or _settle(txn, version, data, isinstance(outcome, Unknown))
+        won = put_version(txn, version, commit_bytes(txn, attempt, files, parameters))
     txn.phase("after_put")
     return (version if won else None), files
+
+
+def put_version(txn: Transaction, version: int, data: bytes) -> bool:
+    """Puts a commit of `txn`; whether it is the one that is there (I1, I2).  Raises CommitUnknown."""
+    state = txn.table.state
+    outcome = state.log.put(version, data)
+    # also after Lost: a store's own retry may call the winner a loser
+    won = isinstance(outcome, Committed) or _settle(txn, version, data, isinstance(outcome, Unknown))
+    if won:
+        state.landed(version, data)
+    return won
 
 
 def _settle(txn: Transaction, version: int, data: bytes, unknown: bool) -> bool:
@@ -104,16 +114,24 @@ def _settle(txn: Transaction, version: int, data: bytes, unknown: bool) -> bool:
         if unknown and isinstance(log.put(version, data), Committed):
             return True
         clock.sleep(min(1.0, 0.02 * 2**n) * (0.5 + clock.jitter()))
-    raise CommitUnknown(
-        "Whether the commit landed could not be found out; what was staged has been kept. Look for the transaction id in the log before running the statement again.",
-        txn_id=txn.txn_id,
-        table=txn.table.path,
-        version=version,
-    )
+    raise CommitUnknown(UNKNOWN, txn_id=txn.txn_id, table=txn.table.path, version=version)
 
 
-def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
-    metrics = operation_metrics(txn, files)
+def commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
+    """The commit on top of the transaction's base."""
+    return commit_of(txn, attempt, files, parameters, operation_metrics(txn, files), () if txn.app is None else (txn.app,), {})
+
+
+def commit_of(
+    txn: Transaction,
+    attempt: Attempt,
+    files: FileActions,
+    parameters: Mapping[str, Any],
+    metrics: Mapping[str, int],
+    steps: Sequence[SetTransaction],
+    record: Mapping[str, Any],
+) -> bytes:
+    """A commit by `txn`, for itself or for a group; `record` is added to what its commitInfo holds of Rowlock's own."""
     only_adds = not files.removes
     info: dict[str, Any] = {
         "timestamp": clock.now_ms(),
@@ -125,14 +143,14 @@ def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parame
         "operationMetrics": {k: str(v) for k, v in metrics.items()},
         "engineInfo": ENGINE_INFO,
         "txnId": txn.txn_id,
-        "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version},
+        "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **record},
     }
     info = stamped(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
     rewrites_rows = bool(files.rows_copied) or any(b.kind == "derived" for b in txn.effects.blocks)
     if tags := row_ids.tags(txn.base, rewrites_rows):
         info["tags"] = tags
-    steps = () if txn.app is None else (replace(txn.app, last_updated_ms=info["timestamp"]),)
-    return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=steps, domains=files.domains, cdc=files.cdc)
+    stamped_steps = [replace(s, last_updated_ms=info["timestamp"]) for s in steps]
+    return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=stamped_steps, domains=files.domains, cdc=files.cdc)
 
 
 def after_commit(txn: Transaction | HeadCommit) -> None:
@@ -141,8 +159,7 @@ def after_commit(txn: Transaction | HeadCommit) -> None:
 
     txn.phase("committed")
     try:
-        snapshot = txn.table.state.refresh()
-        txn.table.state.log.maybe_checkpoint(snapshot)
+        txn.table.state.log.maybe_checkpoint(txn.table.state.recent(1.0))
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)
 

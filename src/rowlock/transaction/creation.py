@@ -228,8 +228,14 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
 
 def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
     """Puts a commit; whether it is ours that is there (I2).  Raises CommitUnknown."""
-    outcome = state.log.put(version, data)
-    if isinstance(outcome, Committed):
+    won = _put(state, version, data, txn_id)
+    if won:
+        state.landed(version, data)
+    return won
+
+
+def _put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
+    if isinstance(state.log.put(version, data), Committed):
         return True
     for n in range(8):
         there = state.log.read_commit(version)

@@ -23,12 +23,14 @@ class Options:
 
     lane: take the in-process commit lane around the last rebase and the put.  It saves rounds and
     decides nothing (I7); schedules that interleave at every phase switch it off.
+    group_commit: a blind append may share its version with others that wait for the same table.
     """
 
     on_conflict: str | None = None
     isolation: str | None = None
     granularity: str | None = None
     lane: bool = True
+    group_commit: bool = True
 
     def __post_init__(self) -> None:
         given = {_PROPERTY[k]: v for k in _PROPERTY if (v := getattr(self, k)) is not None}
@@ -59,7 +61,7 @@ class Options:
         if policy == "lockless" and self.isolation is not None:
             raise InvalidInput(LOCKLESS_ALONE)
         level = None if policy == "lockless" else self.isolation or table.isolation
-        return Options(on_conflict=policy, isolation=level, granularity=self.granularity or table.granularity, lane=self.lane)
+        return Options(on_conflict=policy, isolation=level, granularity=self.granularity or table.granularity, lane=self.lane, group_commit=self.group_commit and table.group_commit)
 
     @property
     def delta_level(self) -> str:

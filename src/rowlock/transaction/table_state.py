@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -30,6 +31,35 @@ class CommitOverwrittenWarning(UserWarning):
     """A commit that had landed was replaced by a writer that does not put-if-absent."""
 
 
+class Flights:
+    """Lets threads that want the same answer share one call for it: never one that began before they asked."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._started = self._ended = 0
+        self._answer: tuple[int, Snapshot] | None = None
+
+    def board(self, call: Callable[[], Snapshot]) -> Snapshot:
+        """The answer of a `call` that began after this.  What a shared call raises, each thread meets in a call of its own."""
+        with self._changed:
+            asked = self._started
+            while self._started != self._ended:
+                self._changed.wait()
+                if self._answer is not None and self._answer[0] > asked:
+                    return self._answer[1]
+            self._started += 1
+            mine = self._started
+        answer = None
+        try:
+            answer = call()
+            return answer
+        finally:
+            with self._changed:
+                self._ended = mine
+                self._answer = None if answer is None else (mine, answer)
+                self._changed.notify_all()
+
+
 class TableState:
     """Shared by the handles of one table in this process.  Thread-safe."""
 
@@ -39,23 +69,46 @@ class TableState:
         self.epoch = 0
         self.overwritten: list[int] = []
         self._lock = threading.RLock()
-        self._shared: dict[str, Any] = {}
+        self._flights = Flights()
+        self._sharing, self._shared = threading.Lock(), dict[str, Any]()
         self._latest: Snapshot | None = None
+        self._seen_s = 0.0
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """What an engine wants shared between the table's handles, such as a cache of rows."""
-        with self._lock:
+        with self._sharing:
             if name not in self._shared:
                 self._shared[name] = make()
             return self._shared[name]
 
     def refresh(self) -> Snapshot:
-        """The newest snapshot.  Raises TableNotFound, UnsupportedFeature, CorruptLog."""
+        """The newest snapshot.  Raises TableNotFound, UnsupportedFeature, CorruptLog.
+
+        Threads that ask at the same time share one look at the log, if it began after they asked.
+        """
+        return self._flights.board(self._refresh)
+
+    def recent(self, within_s: float) -> Snapshot:
+        """A snapshot that was the newest at most `within_s` seconds ago, without a look at the log where there is one."""
+        latest = self._latest
+        return latest if latest is not None and clock.monotonic_s() - self._seen_s < within_s else self.refresh()
+
+    def landed(self, version: int, data: bytes) -> Snapshot | None:
+        """Folds a commit of this process that has just landed, so that nobody reads it back.  None where others came between."""
+        with self._lock:
+            if self._latest is None or self._latest.version != version - 1:
+                return None
+            self._seen_s = clock.monotonic_s()
+            self._latest = self.log.after(self._latest, data)
+            self._watched.append((version, zlib.crc32(data)))
+            return self._latest
+
+    def _refresh(self) -> Snapshot:
         with self._lock:
             if self._latest is not None and self._was_rewritten():
                 self._start_over()
-            before = self._latest
+            before, self._seen_s = self._latest, clock.monotonic_s()
             latest = self.log.latest(before)
             if before is None or latest.version != before.version:
                 self._watch(latest.version)
