@@ -12,13 +12,16 @@ txnId, receipt, application transaction and row ids, which are given in the orde
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rowlock import clock
 from rowlock.exceptions import CommitUnknown
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile, SetTransaction
+from rowlock.protocol.actions import AddFile, Commit, SetTransaction
 from rowlock.transaction import row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up
 from rowlock.transaction.metrics import operation_metrics
@@ -26,11 +29,17 @@ from rowlock.transaction.publish import FileActions, staged_adds
 from rowlock.transaction.receipt import Receipt
 
 if TYPE_CHECKING:
+    from rowlock.transaction.handover import Post
     from rowlock.transaction.table_state import TableState
     from rowlock.transaction.transaction import Transaction
 
 MAX_FILES = 2_000
 """What one version takes in; the rest waits for the next."""
+HAND_OVER_AFTER = 2
+SLOW_PUT_S = 0.01
+"""Puts lost to other processes before a lot is handed over, where a put takes longer than this: on a local disk trying again is cheaper."""
+CONTENDED_S = 2.0
+"""For how long, then, the next lots are handed over at once."""
 HEAD_KNOWN_S = 2.0
 """How long a head counts as known: a put on top of it says itself whether it still is."""
 
@@ -47,6 +56,7 @@ class Member:
         self.txn, self.attempt, self.parameters = txn, attempt, parameters
         self.adds: tuple[AddFile, ...] = ()
         self.led = False
+        self.post: Post | None = None
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
 
@@ -64,7 +74,7 @@ class Member:
         try:
             version = catch_up(self.txn, self.attempt, head)
             if version is not None:
-                self.landed(version, 1)
+                self.landed(version, len(self.txn.table.state.log.commits(version - 1, version)[0].txn_ids))
             else:
                 self.write()
         except AlreadyCommitted:
@@ -82,11 +92,31 @@ class Member:
     def metrics(self) -> dict[str, int]:
         return operation_metrics(self.txn, FileActions(self.adds, ()))
 
+    @property
+    def seconds_a_put(self) -> float:
+        return self.txn.watch.seconds.get("put", 0.0) / max(1, self.attempt.attempts)
+
     def record(self) -> dict[str, Any]:
         """What the group's commit says of it."""
-        app = self.txn.app
-        out = {"txn_id": self.txn.txn_id, "operation": self.attempt.operation, "read_version": self.txn.read_version, "files": len(self.adds), "rows": self.metrics.get("numOutputRows", 0)}
-        return out if app is None else {**out, "app_id": app.app_id, "app_version": app.version}
+        return record_of(self.txn.txn_id, self.attempt.operation, self.txn.read_version, self.metrics, self.txn.app)
+
+
+def record_of(txn_id: str | None, operation: str | None, read_version: Any, metrics: Mapping[str, Any], app: SetTransaction | None) -> dict[str, Any]:
+    out = {"txn_id": txn_id, "operation": operation, "read_version": read_version, "files": int(metrics.get("numFiles", 0)), "rows": int(metrics.get("numOutputRows", 0))}
+    return out if app is None else {**out, "app_id": app.app_id, "app_version": app.version}
+
+
+def guest_metrics(guest: Commit) -> dict[str, int]:
+    """What a transaction of another process says of itself."""
+    metrics = guest.info.raw.get("operationMetrics") if guest.info else None
+    return {k: int(v) for k, v in metrics.items() if isinstance(v, str) and v.isdigit()} if isinstance(metrics, dict) else {}
+
+
+def guest_record(guest: Commit) -> dict[str, Any]:
+    raw = guest.info.raw if guest.info else {}
+    record = raw.get("rowlock")
+    read = record.get("read_version") if isinstance(record, dict) else None
+    return record_of(guest.txn_id, raw.get("operation"), read, guest_metrics(guest), guest.txns[0] if guest.txns else None)
 
 
 class Queue:
@@ -94,6 +124,14 @@ class Queue:
 
     def __init__(self) -> None:
         self._lock, self._waiting = threading.Lock(), list[Member]()
+        self._contended_until_s = 0.0
+
+    def is_contended(self) -> bool:
+        """Whether other processes were in each other's way just now."""
+        return clock.monotonic_s() < self._contended_until_s
+
+    def contended(self) -> None:
+        self._contended_until_s = clock.monotonic_s() + CONTENDED_S
 
     def enter(self, member: Member) -> None:
         with self._lock:
@@ -106,7 +144,7 @@ class Queue:
     def waiting(self) -> list[Member]:
         """Those that one version can take in; one step of an application at a time."""
         with self._lock:
-            return fitting(self._waiting)
+            return fitting([m for m in self._waiting if not m.is_over])
 
 
 def fitting(members: Sequence[Member]) -> list[Member]:
@@ -125,6 +163,7 @@ def fitting(members: Sequence[Member]) -> list[Member]:
 def commit_in_group(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
     """Commits a blind append, with all others that wait for the table in this process.  Raises as `commit.commit`."""
     from rowlock.transaction.commit import after_commit
+    from rowlock.transaction.handover import give_up
 
     state, member = txn.table.state, Member(txn, attempt, parameters)
     queue = queue_of(state)
@@ -139,9 +178,15 @@ def commit_in_group(txn: Transaction, attempt: Attempt, parameters: Mapping[str,
                 lead(member)
         finally:
             state.lane.release()
+    except BaseException as e:  # noqa: BLE001 - raised below, when it is certain that nobody else commits the member
+        member.error = e
     finally:
         queue.leave([member])
-    if member.error is not None:
+    if member.post is not None:
+        if member.error is not None:
+            give_up(member)
+        member.post.clear()
+    if member.error is not None and member.receipt is None:
         raise member.error
     assert member.receipt is not None
     if member.led:
@@ -156,20 +201,24 @@ def queue_of(state: TableState) -> Queue:
 
 def lead(leader: Member) -> None:
     """Publishes until the leader's own transaction is over; who holds the lane does this."""
+    from rowlock.transaction.handover import hand_over
+
     state = leader.txn.table.state
     head, queue = state.recent(HEAD_KNOWN_S), queue_of(state)
-    while True:
+    for lost in itertools.count():
+        if queue.is_contended() or (lost >= HAND_OVER_AFTER and leader.seconds_a_put > SLOW_PUT_S):
+            return hand_over(leader, queue)
         group = [m for m in queue.waiting() if m.follow(head)]
         if leader.is_over:
-            return
+            return None
         group.sort(key=lambda m: m is not leader)  # the commit is the leader's
-        if _put(group, head):
-            return
+        if put(group, head):
+            return None
         head = state.refresh()
 
 
-def _put(group: Sequence[Member], head: Snapshot) -> bool:
-    """Tries one version for all of them."""
+def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bool:
+    """Tries one version for all of them, and for what `guests` of other processes have staged."""
     from rowlock.transaction.commit import UNKNOWN, put_version
 
     txn = group[0].txn
@@ -177,7 +226,7 @@ def _put(group: Sequence[Member], head: Snapshot) -> bool:
         member.attempt.attempts += 1
     txn.phase("before_put")
     version = head.version + 1
-    data = group_bytes(group, head)
+    data = group_bytes(group, head, guests)
     try:
         with txn.watch.time("put"):
             won = put_version(txn, version, data)
@@ -189,22 +238,21 @@ def _put(group: Sequence[Member], head: Snapshot) -> bool:
     if won:
         group[0].led = True
         for member in group:
-            member.landed(version, len(group))
+            member.landed(version, len(group) + len(guests))
         queue_of(txn.table.state).leave(group)
     return won
 
 
-def group_bytes(group: Sequence[Member], head: Snapshot) -> bytes:
+def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bytes:
     """The commit of a group on top of `head`; that of a member alone where there is one."""
     from rowlock.transaction.commit import commit_of
 
     leader = group[0]
-    adds, domains = row_ids.assigned([a for m in group for a in m.adds], head, leader.txn.table.engine.count)
+    adds, domains = row_ids.assigned([*(a for m in group for a in m.adds), *(a for g in guests for a in g.adds)], head, leader.txn.table.engine.count)
     files = FileActions(adds, (), domains=domains)
-    steps: list[SetTransaction] = [m.txn.app for m in group if m.txn.app is not None]
-    metrics: dict[str, int] = {}
-    for member in group:
-        for name, value in member.metrics.items():
-            metrics[name] = metrics.get(name, 0) + value
-    record = {} if len(group) == 1 else {"members": [m.record() for m in group]}
-    return commit_of(leader.txn, leader.attempt, files, leader.parameters, metrics, steps, record)
+    steps: list[SetTransaction] = [*(m.txn.app for m in group if m.txn.app is not None), *(t for g in guests for t in g.txns)]
+    metrics = Counter[str]()
+    for one in [*(m.metrics for m in group), *map(guest_metrics, guests)]:
+        metrics.update(one)
+    records = [*(m.record() for m in group), *map(guest_record, guests)]
+    return commit_of(leader.txn, leader.attempt, files, leader.parameters, metrics, steps, {} if len(records) == 1 else {"members": records})
