@@ -25,11 +25,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage",),
     ("log",),
     ("conflict",),
+    ("observe",),
     ("locks",),
     ("transaction",),
     ("spark",),
     ("maintenance",),
-    ("observe",),
     ("tables",),
     ("rowlock",),  # the package's own __init__: the face
     ("cli", "ui"),

@@ -22,6 +22,7 @@ from rowlock.spark.merge_source import Source
 from rowlock.spark.plane import Plane
 from rowlock.spark.types import SparkSession
 from rowlock.storage.open import open_store
+from rowlock.transaction.given_up import Reruns
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.statements import Statement
 from rowlock.transaction.table_state import TableState, state_of
@@ -91,10 +92,12 @@ class Handle:
         A statement is planned and staged again from the head where the policy is `rerun` and it met a conflict, or
         where (under `repair` too) the schema or the protocol changed under it.
         """
+        reruns = Reruns()
         for attempt in range(RERUNS + 1):
             start = clock.monotonic_s()
             snapshot = self.table.refresh()
             txn = self.table.begin(snapshot=snapshot, metadata=metadata(snapshot) if metadata else None, app=app)
+            txn.reruns = reruns
             try:
                 if not txn.already_committed:
                     statements, parameters = plan(self.plane, txn.base)
@@ -104,6 +107,7 @@ class Handle:
             except DeltaConcurrentModificationException as conflict:
                 if attempt == RERUNS or not _runs_again(txn.options, conflict):
                     raise
+                reruns = reruns.after(txn)
             clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
         raise AssertionError("unreachable")
 

@@ -23,6 +23,7 @@ from rowlock.spark.types import DataFrame, SparkSession
 from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
 from rowlock.tables.handle import Handle, Plan, Planned, Receipts
+from rowlock.transaction import given_up
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.transaction import Options, Transaction
 
@@ -95,6 +96,11 @@ class Open:
         said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
         return self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
 
+    def give_up(self, error: BaseException) -> None:
+        """The block raised: what it had staged, if anything, is thrown away."""
+        if self.steps:
+            given_up.keep(self.txn, error, self.steps[0][0] if len(self.steps) == 1 else _SEVERAL, self.steps[0][1] if len(self.steps) == 1 else {})
+
     def close(self) -> None:
         """Nothing is carried out any more; what was pinned for a rebase is deleted."""
         self.txn.done = True
@@ -131,6 +137,8 @@ class DeltaTransaction(Changes):
         try:
             if kind is None:
                 self._table_receipts.last = self._receipts.last = self._runner.commit()
+            elif error is not None:
+                self._runner.give_up(error)
         finally:
             self._runner.close()
 
@@ -201,10 +209,12 @@ def run(
     `fn` must be free of effects elsewhere.  Under `on_conflict='fail'` it runs once.  Returns the receipt of the commit; raises what
     `fn` raises, and the last DeltaConcurrentModificationException.
     """
+    reruns = given_up.Reruns()
     for attempt in range(max(0, retries) + 1):
         txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version)
         try:
             with txn:
+                txn._runner.txn.reruns = reruns
                 fn(txn)
             receipt = txn.receipt
             assert receipt is not None
@@ -213,5 +223,6 @@ def run(
             policy = txn._runner.txn.options.on_conflict
             if attempt >= retries or policy == "fail" or isinstance(conflict, ConcurrentTransactionException):
                 raise
+            reruns = reruns.after(txn._runner.txn)
         clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
     raise AssertionError("unreachable")
