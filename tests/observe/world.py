@@ -58,11 +58,13 @@ class VirtualClock:
 
 
 class SlowEngine(MemoryEngine):
-    """Staging takes STAGE_S, as a scan would; a rebase ROW_S for each row that it looks at."""
+    """Staging takes `stage_s`, as a scan would; a rebase ROW_S for each row that it looks at."""
+
+    stage_s = STAGE_S
 
     def propagate(self, *args: Any, first: int | None = None, **more: Any) -> Propagated:
         done = super().propagate(*args, first=first, **more)
-        clock.sleep(STAGE_S if first is not None else ROW_S * done.rows_read)
+        clock.sleep(self.stage_s if first is not None else ROW_S * done.rows_read)
         return done
 
 
@@ -76,11 +78,12 @@ class SlowStore(MemoryStore):
 
 @dataclass
 class Writer:
-    """`text(n)` is its n-th statement."""
+    """`text(n)` is its n-th statement; staging it takes `work_s`."""
 
     text: Callable[[int], str]
     commits: int
     rest_s: float = 0.1
+    work_s: float = STAGE_S
     options: Options = field(default_factory=lambda: Options(lane=False))
     done: int = 0
     reruns: Reruns = field(default_factory=Reruns)
@@ -102,6 +105,7 @@ def play(writers: Sequence[Writer], *, columns: str = "k long, v long", rows: in
             world_clock.at_s = at_s
             script = parse(writer.text(writer.done))
             if txn is None:
+                world.engine.stage_s = writer.work_s  # type: ignore[attr-defined]
                 txn = statements.stage(world.table, script, writer.options)
                 txn.reruns = writer.reruns
                 heapq.heappush(queue, (world_clock.at_s, n, writer, txn))

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rowlock.cli.conflicts import plain
 from rowlock.conflict.advice import Advice, Reason, advise
 from rowlock.conflict.history import History
 from rowlock.observe.history import read_history
@@ -60,7 +61,7 @@ def _why(reasons: tuple[Reason, ...]) -> Table:
     table.add_column()
     for reason in reasons:
         if reason.text:
-            table.add_row(f"  {reason.topic.removeprefix('rowlock.')}", Text(reason.text))
+            table.add_row(f"  {reason.topic.removeprefix('rowlock.')}", plain(reason.text))
     return table
 
 

@@ -95,6 +95,11 @@ def _headline(history: History) -> Text:
     return text.append(f"  {span}: {len(commits):,} commits, {rebased:,} of them rebased, {failed:,} failed tries", style="not bold")
 
 
+def plain(text: str) -> Text:
+    """What somebody else wrote, as text: no markup, and nothing that a terminal would obey."""
+    return Text("".join(c if c.isprintable() else "�" for c in text))
+
+
 def _table(*columns: str) -> Table:
     """Columns whose names end with a space are figures."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -130,9 +135,9 @@ def _heat(found: Sequence[Pair]) -> Table:
     table = _table()
     table.add_column("who was late ↓  who landed →", style="", no_wrap=True)
     for name in winners:
-        table.add_column(name, justify="right", header_style="bold")
+        table.add_column(plain(name), justify="right", header_style="bold")
     for loser in losers:
-        table.add_row(loser, *(_cell(cells.get((loser, winner))) for winner in winners))
+        table.add_row(plain(loser), *(_cell(cells.get((loser, winner))) for winner in winners))
     return table
 
 
@@ -153,7 +158,7 @@ def _most(named: Iterable[tuple[str, int]]) -> list[str]:
 def _hot(hot: Sequence[Hot], name: Callable[[str], str]) -> Table:
     table = _table("", "meetings ", "by")
     for h in hot[:SHOWN]:
-        table.add_row(name(h.name), f"{h.meetings:,}", ", ".join(h.operations))
+        table.add_row(plain(name(h.name)), f"{h.meetings:,}", plain(", ".join(h.operations)))
     return table
 
 
@@ -161,7 +166,7 @@ def _keys(keys: Sequence[Keys]) -> Table:
     table = _table("column", "statements ", "most asked for", "from ", "to ")
     for k in keys:
         values = ", ".join(f"{value} ({n})" for value, n in k.values[:3])
-        table.add_row(k.column, f"{k.runs:,}", values or "[dim]ranges", *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high)))
+        table.add_row(plain(k.column), f"{k.runs:,}", plain(values or "ranges"), *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high)))
     return table
 
 
@@ -169,14 +174,14 @@ def _failed(failed: Sequence[Run]) -> Table:
     table = _table("at (UTC)", "operation", "why", "met", "thrown away ")
     for run in list(reversed(failed))[:SHOWN]:
         met = f"version {run.met[-1].version}, {run.met[-1].operation}" if run.met else ""
-        table.add_row(_time(run.at_ms, 1), run.operation, run.error.removesuffix("Exception") or run.outcome, met, f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s")
+        table.add_row(_time(run.at_ms, 1), plain(run.operation), plain(run.error.removesuffix("Exception") or run.outcome), plain(met), f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s")
     return table
 
 
 def _overwritten(over: Sequence[Overwriting]) -> Table:
     table = _table("earlier", "later", "rows ", "what became of them")
     for o in over[:SHOWN]:
-        table.add_row(f"{o.earlier} {o.earlier_operation}", f"{o.later} {o.later_operation}", f"{o.rows:,}", _became(o))
+        table.add_row(plain(f"{o.earlier} {o.earlier_operation}"), plain(f"{o.later} {o.later_operation}"), f"{o.rows:,}", plain(_became(o)))
     return table
 
 

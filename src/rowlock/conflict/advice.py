@@ -195,8 +195,8 @@ def _met(history: History, ranked: list[Pair]) -> Iterator[Reason]:
     met = [p for p in ranked if p.met]
     if met:
         total, over = sum(p.met for p in ranked), sum(p.overlaps for p in ranked)
-        text = f"{total:,} of {over:,} meetings of two commits mattered. "
-        text += "; ".join(f"{p.loser} beside {p.winner}: {p.met:,} of {p.overlaps:,} ({100 * p.rate:.0f} %)" for p in met[:3]) + "."
+        text = f"Of {over:,} times that another commit landed meanwhile, {total:,} mattered: "
+        text += "; ".join(f"{p.loser} beside {p.winner} {p.met:,} of {p.overlaps:,} ({100 * p.rate:.0f} %)" for p in met[:3]) + "."
         yield Reason("conflicts", text, {"met": total, "overlaps": over})
     places = hot_partitions(history) or hot_files(history)
     if places and places[0].meetings > HOT * sum(h.meetings for h in places):

@@ -150,6 +150,7 @@ class History:
     partition_of   the partition of a path, for files that the commits name
     whole          whether it goes back to the table's first version
     unrecorded     failed attempts that their writers had no time to record
+    newest_attempt the key of the newest failed attempt's account, for whoever carries the history on
     """
 
     table: str
@@ -159,6 +160,7 @@ class History:
     partition_of: Mapping[str, str] = field(default_factory=dict)
     whole: bool = False
     unrecorded: int = 0
+    newest_attempt: str = ""
 
     @cached_property
     def commits(self) -> tuple[Run, ...]:

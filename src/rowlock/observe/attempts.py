@@ -105,13 +105,13 @@ def flush(timeout_s: float = 10.0) -> bool:
     return _desk.flush(timeout_s)
 
 
-def read(store: ObjectStore, limit: int = KEPT) -> list[dict[str, Any]]:
-    """The newest accounts, oldest first.  Whatever does not read as one is left out."""
-    keys = [meta.key for meta in store.list(FOLDER) if meta.key.endswith(".json")][-limit:] if limit > 0 else []
+def read(store: ObjectStore, limit: int = KEPT, *, after: str = "") -> tuple[list[dict[str, Any]], str]:
+    """The newest accounts whose keys sort after `after`, oldest first, and the newest key.  Whatever does not read as one is left out."""
+    keys = [meta.key for meta in store.list(FOLDER, start_after=after or None) if meta.key.endswith(".json")][-limit:] if limit > 0 else []
     if not keys:
-        return []
+        return [], after
     with ThreadPoolExecutor(min(_READERS, len(keys)), thread_name_prefix="rowlock-history") as pool:
-        return [found for found in pool.map(lambda key: _read(store, key), keys) if found is not None]
+        return [found for found in pool.map(lambda key: _read(store, key), keys) if found is not None], keys[-1]
 
 
 def _read(store: ObjectStore, key: str) -> dict[str, Any] | None:

@@ -32,14 +32,14 @@ _READERS = 16
 def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History | None = None, snapshot: Snapshot | None = None) -> History:
     """The newest `limit` commits and the failed attempts of their time.  Raises TableNotFound.
 
-    With `previous` only versions that it lacks are read.  Properties and partitioning are those of `snapshot`, by default the newest.
+    With `previous` only what came since is read.  Properties and partitioning are those of `snapshot`, by default the newest.
     """
     files = [f for f in list_log(store) if f.kind == "commit"]
     if not files:
         raise TableNotFound("there is no Delta table here", table=store.root)
     wanted = files[-limit:] if limit > 0 else []
-    known = {} if previous is None or previous.table != store.root else dict(previous.by_version)
-    partition_of = dict(previous.partition_of) if known and previous is not None else {}
+    before = previous if previous is not None and previous.table == store.root else History(store.root)
+    known, partition_of = dict(before.by_version), dict(before.partition_of)
     missing = [f for f in wanted if f.version not in known]
     if missing:
         with ThreadPoolExecutor(min(_READERS, len(missing)), thread_name_prefix="rowlock-history") as pool:
@@ -48,8 +48,8 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
                     known[run.version] = run
                     partition_of |= more
     commits = [known[f.version] for f in wanted if f.version in known]
-    kept = attempts.read(store)
-    failed = [run for raw in kept if (run := run_of_attempt(raw)) is not None]
+    kept, newest = attempts.read(store, after=before.newest_attempt)
+    failed = [*before.failed, *(run for raw in kept if (run := run_of_attempt(raw)) is not None)]
     if wanted and wanted[0].version > 0:
         failed = [run for run in failed if run.ended_at >= wanted[0].version]
     snapshot = snapshot or TableLog(store).latest()
@@ -61,7 +61,8 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
         partition_columns=snapshot.partition_columns,
         partition_of={path: partition for path, partition in partition_of.items() if path in live},
         whole=bool(wanted) and wanted[0].version == 0,
-        unrecorded=sum(n for raw in kept if isinstance(n := raw.get("unrecorded"), int)),
+        unrecorded=before.unrecorded + sum(n for raw in kept if isinstance(n := raw.get("unrecorded"), int)),
+        newest_attempt=newest,
     )
 
 
