@@ -36,7 +36,7 @@ HOT = 0.2
 QUEUE = 0.1
 """Waiting below this share of a statement's own time is no queue."""
 _REPAIRABLE = ("added files", "removed files", "removed by both", "rows added", "rows changed by both")
-_COPIED_PER_CHANGED = 10
+_COPIED_PER_CHANGED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ def _others(history: History) -> Iterator[Reason]:
     if not theirs:
         return
     overlapped = sum(bool(history.passed(r)) for r in theirs)
-    text = f"{_n(len(theirs), 'commit')} of {len(history.commits):,} are by other engines, {overlapped:,} of them while another landed. Their failed tries leave no trace, so what they lost is not in these figures."
+    text = f"{_n(len(theirs), 'commit')} of {len(history.commits):,} are by other engines, {overlapped:,} of them while another landed. Their failed tries leave no trace, so what they lost is not in these figures; rowlock.* settings hold for writers through Rowlock."
     yield Reason("other engines", text, {"commits": len(theirs), "overlapped": overlapped})
     silent = sum(r.read_version is None for r in theirs if r.changes)
     if silent:
