@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import orjson
@@ -21,6 +22,7 @@ from rowlock.storage.open import open_store
 
 BAR = 40
 SHOWN = 5
+_LEAST = 10
 _OPERATIONS = 5
 _NAME = 60
 
@@ -68,12 +70,12 @@ def picture(history: History, console: Console) -> None:
 
     console.print(_headline(history), soft_wrap=True)
     if spans := timeline(history):
-        section("When", "█ commit  ▓ rebased commit  × failed try", _timeline(spans))
+        section("When", "█ commit  ▓ rebased commit  × failed try", _timeline(spans, min(BAR, max(_LEAST, console.width - 58))))
     if found := pairs(history):
         section("Who met whom", "met, of so many times that the other landed meanwhile", _heat(found))
     elif commits:
         console.print("\nNo two commits ran at the same time, as far as they say.")
-    for title, hot, name in (("Files", hot_files(history), _short), ("Partitions", hot_partitions(history), str), ("Columns", hot_columns(history), str)):
+    for title, hot, name in (("Files", hot_files(history), partial(_short, width=min(_NAME, max(2 * _LEAST, console.width - 36)))), ("Partitions", hot_partitions(history), str), ("Columns", hot_columns(history), str)):
         if hot:
             section(title, f"{len(hot):,} in {sum(h.meetings for h in hot):,} meetings", _hot(hot, name))
     if keys := hot_keys(history, SHOWN):
@@ -108,21 +110,21 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _timeline(spans: Sequence[Span]) -> Table:
+def _timeline(spans: Sequence[Span], width: int) -> Table:
     table = _table("from (UTC)", "", "commits ", "rounds ", "failed ", "in vain ")
     most = max(s.commits + s.failed for s in spans)
     before: Span | None = None
     for s in spans:
         if before is not None and s.at_ms > before.at_ms + 1000 * before.seconds:
             table.add_row("[dim]…")
-        table.add_row(_time(s.at_ms, s.seconds), _bar(s, most), *(f"{n:,}" if n else "" for n in (s.commits, s.rounds, s.failed)), f"{s.lost_s:.1f} s" if s.lost_s >= 0.05 else "")
+        table.add_row(_time(s.at_ms, s.seconds), _bar(s, most, width), *(f"{n:,}" if n else "" for n in (s.commits, s.rounds, s.failed)), f"{s.lost_s:.1f} s" if s.lost_s >= 0.05 else "")
         before = s
     return table
 
 
-def _bar(span: Span, most: int) -> Text:
-    """At most BAR signs wide; what there is at all has at least one sign."""
-    scale = min(1.0, BAR / most)
+def _bar(span: Span, most: int, width: int) -> Text:
+    """About `width` signs for the most that there is; what there is at all has at least one sign."""
+    scale = min(1.0, width / most)
     text = Text()
     for count, sign, style in ((span.commits - span.rebased, "█", "green"), (span.rebased, "▓", "yellow"), (span.failed, "×", "red")):
         text.append(sign * (max(1, int(count * scale)) if count else 0), style=style)
@@ -203,5 +205,5 @@ def _time(at_ms: int | None, seconds: int) -> str:
     return f"{at:%Y-%m-%d}" if seconds >= 86_400 else f"{at:%m-%d %H:%M}" if seconds >= 60 else f"{at:%m-%d %H:%M:%S}"
 
 
-def _short(path: str) -> str:
-    return path if len(path) <= _NAME else f"{path[: _NAME // 2]}…{path[-(_NAME // 2 - 1) :]}"
+def _short(path: str, width: int) -> str:
+    return path if len(path) <= width else f"{path[: width // 2]}…{path[-(width // 2 - 1) :]}"
