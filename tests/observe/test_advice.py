@@ -109,8 +109,8 @@ def test_too_few_commits_say_so_and_keep_what_is() -> None:
     assert advise(History("t")).thin == "no commits: nothing to say"
 
 
-def costs_of(lost_s: float, *, wait_s: float = 1.0, partition_s: float | None = None, by_appends: float = 0.0, queued_s: float = 0.0) -> Costs:
-    return Costs(changes=100, appends=0, service_s=1.0, repair_s=lost_s, wait_s=wait_s, partition_s=partition_s, by_appends=by_appends, queued_s=queued_s)
+def costs_of(lost_s: float, *, wait_s: float = 1.0, partition_s: float | None = None, by_others: float = 0.0, queued_s: float = 0.0) -> Costs:
+    return Costs(changes=100, appends=0, service_s=1.0, repair_s=lost_s, wait_s=wait_s, partition_s=partition_s, by_others=by_others, queued_s=queued_s)
 
 
 def test_a_choice_is_left_only_for_one_that_is_cheaper_by_a_margin() -> None:
@@ -141,7 +141,7 @@ def test_the_lock_only_grows_with_what_conflicts_cost(losses: tuple[float, float
 
     less, more = sorted(losses)
     narrow = None if partition is None else min(partition, wait)
-    first, second = (_chosen(costs_of(lost, wait_s=wait, partition_s=narrow, by_appends=appends, queued_s=queued), current) for lost in (less, more))
+    first, second = (_chosen(costs_of(lost, wait_s=wait, partition_s=narrow, by_others=appends, queued_s=queued), current) for lost in (less, more))
     assert RANK[first] <= RANK[second]
 
 

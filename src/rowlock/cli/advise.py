@@ -37,7 +37,8 @@ def say(history: History, found: Advice, console: Console) -> None:
     elif found.thin:
         console.print("  Nothing to set yet.")
     else:
-        console.print(f"  Nothing to set: lock = {found.lock} and the rest as it is.")
+        auto = " (which auto follows)" if history.properties.get("rowlock.lock") == "auto" else ""
+        console.print(f"  Nothing to set: lock = {found.lock}{auto} and the rest as it is.", highlight=False)
     if found.thin:
         console.print(Padding(Text(f"{found.thin[0].upper()}{found.thin[1:]}.", style="yellow"), (0, 2)))
     console.print()

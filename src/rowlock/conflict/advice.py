@@ -4,8 +4,8 @@
 a lock is the cheapest of three lines (see `costs`):
 
     none       the work that is done in vain, counted twice
-    partition  what meetings with appends still cost, and waiting for writers of the same partition
-    writes     what meetings with appends still cost, and waiting for every other change
+    partition  what meetings with appends and compactions still cost, and waiting for writers of the same partition
+    writes     the same, and waiting for every other change
 
 As losses grow the choice only ever moves down this list.  The scope `table` is never advised: it makes appends
 wait, which lose nothing.  A choice is only left for one that is cheaper by a margin; and a lock hides the
@@ -76,11 +76,20 @@ class Advice:
 
 
 def lock_for(history: History, *, current: str | None = None) -> Lock:
-    """The lock that this history speaks for.  `current`: what is in force; by default none.
+    """The lock that this history speaks for.  `current`: what is in force; by default what its newest commits did.
 
     Where the evidence is too thin, and where writers queue for the present lock, that is kept.
     """
-    return _chosen(costs(history), _sane(current))
+    found = costs(history)
+    return _chosen(found, _held(history, found) if current is None else _sane(current))
+
+
+def _held(history: History, found: Costs) -> Lock:
+    """The lock that most of the newest changes took, as far as their accounts tell."""
+    newest = [r for r in history.commits if r.changes and r.by_rowlock][-ENOUGH:]
+    if 2 * sum("lock" in r.seconds for r in newest) <= len(newest):
+        return "none"
+    return "writes" if found.partition_s is None or found.partition_s >= found.wait_s else "partition"
 
 
 def _sane(current: str | None) -> Lock:
@@ -105,11 +114,11 @@ def _chosen(found: Costs, current: Lock) -> Lock:
 def advise(history: History) -> Advice:
     """What to set, and why.  Never raises, whatever the history says."""
     found, ranked = costs(history), pairs(history)
-    current = _sane(history.properties.get("rowlock.lock"))
+    named = history.properties.get("rowlock.lock", "none")
+    current = _held(history, found) if named == "auto" else _sane(named)
     policy, granularity = _policy(history), _granularity(history)
     lock = _chosen(found if policy is None else _under_repair(found, policy), current)
     settings: dict[str, str] = {}
-    named = history.properties.get("rowlock.lock", "none")
     if lock != (named if named in KNOBS["rowlock.lock"] else "none") and named != "auto":
         settings["rowlock.lock"] = lock
     if policy is not None:
@@ -117,7 +126,7 @@ def advise(history: History) -> Advice:
     if granularity is not None:
         settings["rowlock.granularity"] = "row"
     options = list(_options(history, found))
-    reasons = [_why_lock(history, found, lock, ranked), *(r for r in (policy, granularity) if r is not None), *_met(history, ranked), *_overwritten(history), *_others(history), *(r for _, _, r in options)]
+    reasons = [_why_lock(found, lock, current, ranked), *(r for r in (policy, granularity) if r is not None), *_met(history, ranked), *_overwritten(history), *_others(history), *(r for _, _, r in options)]
     return Advice(
         lock=lock,
         on_conflict=settings.get("rowlock.onConflict"),
@@ -130,7 +139,7 @@ def advise(history: History) -> Advice:
     )
 
 
-def _why_lock(history: History, found: Costs, lock: Lock, ranked: list[Pair]) -> Reason:
+def _why_lock(found: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
     figures: dict[str, float | int | str] = {"changes": found.changes, "appends": found.appends, "failed": found.failed, "rounds": found.rounds}
     figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in found.expected().items()} | {"lost_s": round(found.lost_s, 4), "wait_s": round(found.wait_s, 4), "beside": round(found.beside, 2)}
     if not found.changes and not found.failed:
@@ -145,7 +154,7 @@ def _why_lock(history: History, found: Costs, lock: Lock, ranked: list[Pair]) ->
     counted = "counted twice, for its writer waits and its machines work"
     if lock == "none":
         return Reason("lock", f"{vain}, {counted}; waiting for the {found.beside:.1f} changes beside it would cost {wait}.", figures)
-    if found.queued_s > QUEUE * (found.service_s or 0) and lock == _sane(history.properties.get("rowlock.lock")):
+    if found.queued_s > QUEUE * (found.service_s or 0) and lock == current:
         return Reason("lock", f"Writers queue for the lock, {_s(found.queued_s)} each: it is kept, for it hides the conflicts that it prevents.", figures | {"queued_s": round(found.queued_s, 4)})
     if lock == "partition":
         return Reason("lock", f"{vain}, {counted}; waiting for writers of the same partition would cost {_s(found.partition_s or 0)}, for all writers {wait}.", figures)

@@ -5,7 +5,7 @@ Lost    seconds of work done in vain: rebases, files and puts of lost rounds, tr
 Waited  under a lease, of two runs that overlapped the one that began later would have waited for the other:
         for every commit that landed while a run was under way, the service time of whichever began first.
 
-Both are per changing commit (appends wait for no lease).  Nothing here raises, and nothing decides a commit (I7).  Pure.
+Both are per changing commit (appends and compactions wait for no lease).  Nothing here raises, and nothing decides a commit (I7).  Pure.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ class Costs:
     service_s              what a change takes when nobody is in its way; None where no run says
     lost_s                 work done in vain (not weighted): `repair_s` in rebases and lost rounds, `thrown_s` in tries that failed
     wait_s, partition_s    expected waiting under a lease of the table's writes, of a partition; None where partitions do not tell writers apart
-    by_appends             share of what was lost to commits that only append: a lease of `writes` would not save it
+    by_others              share of what was lost to commits that wait for no lease of `writes` (appends, compactions): it would not save that
     beside                 other changes that landed while one was under way
-    queued_s               waited in line for a lease or for another thread, as recorded
+    queued_s               waited for a lease, beyond what taking one costs, as recorded
     """
 
     changes: int
@@ -120,7 +120,7 @@ class Costs:
     thrown_s: float = 0.0
     wait_s: float = 0.0
     partition_s: float | None = None
-    by_appends: float = 0.0
+    by_others: float = 0.0
     beside: float = 0.0
     queued_s: float = 0.0
     rounds: int = 0
@@ -140,9 +140,9 @@ class Costs:
     def expected(self) -> dict[str, float]:
         """What each choice of a lock costs a commit: the work that it still loses, weighted, and the waiting."""
         lost = self.weighted_lost_s
-        out = {"none": lost, "writes": self.by_appends * lost + self.wait_s}
+        out = {"none": lost, "writes": self.by_others * lost + self.wait_s}
         if self.partition_s is not None:
-            out["partition"] = self.by_appends * lost + self.partition_s
+            out["partition"] = self.by_others * lost + self.partition_s
         return out
 
 
@@ -163,9 +163,9 @@ def costs(history: History) -> Costs:
         thrown_s=(sum(lost.values()) - sum(r.repair_s for r in changes)) / n,
         wait_s=wait_s,
         partition_s=partition_s,
-        by_appends=_share_of_appends(history, tries, lost),
+        by_others=_share_of_others(history, tries, lost),
         beside=beside,
-        queued_s=sum(r.seconds.get("wait", 0.0) + r.seconds.get("lock", 0.0) for r in changes) / n,
+        queued_s=_queued_s(changes),
         rounds=sum(r.rounds for r in changes),
         failed=sum(1 for r in tries if r.failed and r.outcome != "abandoned"),
         rows_rebased=sum(r.rows_rebased for r in changes),
@@ -219,19 +219,25 @@ def _first_to_begin_s(run: Run, other: Run, usual_s: float) -> float:
     return mine if other.read_version > run.read_version else theirs
 
 
+def _queued_s(changes: Sequence[Run]) -> float:
+    """The shortest wait of all is what a free lease costs."""
+    waits = [r.seconds["lock"] for r in changes if "lock" in r.seconds]
+    return sum(waits) / len(waits) - min(waits) if waits else 0.0
+
+
 def _trip_s(tries: Sequence[Run]) -> float:
     puts = [s for r in tries if (s := r.trip_s) is not None]
     return median(puts) if puts else 0.0
 
 
-def _share_of_appends(history: History, tries: Sequence[Run], lost: Mapping[int, float]) -> float:
-    """Of the seconds lost, the share that meetings with appends stand for."""
+def _share_of_others(history: History, tries: Sequence[Run], lost: Mapping[int, float]) -> float:
+    """Of the seconds lost, the share that meetings with commits stand for that wait for no lease."""
     total = sum(lost.values())
     if total <= 0:
         return 0.0
-    to_appends = 0.0
+    to_others = 0.0
     for run in tries:
         winners = [w for m in run.met if (w := history.by_version.get(m.version)) is not None] or history.passed(run)
         if winners and lost[id(run)]:
-            to_appends += lost[id(run)] * sum(w.appends for w in winners) / len(winners)
-    return min(1.0, to_appends / total)
+            to_others += lost[id(run)] * sum(not w.changes for w in winners) / len(winners)
+    return min(1.0, to_others / total)

@@ -76,7 +76,8 @@ class Run:
     version        that it committed; of a failed attempt None, and `ended_at` the head that it met
     read_version   that it staged its work on; None where its engine does not say
     appends        it only added rows from elsewhere: it needs no lock
-    seconds        by phase (plan, stage, wait, rebase, write, put) from Rowlock; {"all": s} from others, where they say
+    moves          it only put rows elsewhere, as OPTIMIZE does: nobody fails by it, and it waits for no lease of scope `writes`
+    seconds        by phase (lock, plan, stage, wait, rebase, write, put) from Rowlock; {"all": s} from others, where they say
     rerun_of       txnIds of failed tries of the same work before it; `thrown_*` is what they had done
     """
 
@@ -89,6 +90,7 @@ class Run:
     engine: str = "?"
     read_version: int | None = None
     appends: bool = False
+    moves: bool = False
     definition: bool = False
     attempts: int = 1
     rounds: int = 0
@@ -111,7 +113,7 @@ class Run:
     @property
     def changes(self) -> bool:
         """Whether it would wait for a lease of the scope `writes`."""
-        return not self.appends and not self.definition
+        return not (self.appends or self.moves or self.definition)
 
     @property
     def failed(self) -> bool:
@@ -207,6 +209,7 @@ def run_of_commit(version: int, info: Any, touched: Touched = Touched(), *, modi
         engine=_engine(info),
         read_version=begun,
         appends=_only_appends(info, operation, parameters, touched),
+        moves=bool(touched.num_removed or touched.num_added) and not touched.changes_data and not touched.changes_definition,
         definition=definition,
         rows_changed=sum(_count(metrics.get(name), 0) or 0 for name in _SAID_TO_CHANGE),
         rows_copied=(_count(metrics.get("numCopiedRows"), 0) or 0) + (_count(metrics.get("numTargetRowsCopied"), 0) or 0),
@@ -237,6 +240,7 @@ def run_of_attempt(raw: Any) -> Run | None:
         engine=_text(raw.get("engine")) or "?",
         read_version=read_version,
         appends=raw.get("appends") is True,
+        moves=raw.get("moves") is True,
         seconds=_seconds(_mapping(raw.get("account")).get("seconds")),
         predicate=_predicate(_mapping(raw.get("parameters"))),
         error=_text(raw.get("error")) or "",

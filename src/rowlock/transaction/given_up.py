@@ -89,6 +89,7 @@ def keep(txn: Transaction, error: BaseException, operation: str, parameters: Map
                 "isolation": txn.options.isolation,
                 "granularity": txn.options.granularity,
                 "appends": txn.is_blind,
+                "moves": not txn.data_change,
                 "staged": asdict(work_of(txn)),
                 "account": account,
                 "engine": ENGINE_INFO,
