@@ -39,7 +39,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 ONLY_IN = {
     "spark": {"pyspark", "py4j"},
-    "storage": {"obstore", "boto3", "botocore", "s3fs", "gcsfs", "adlfs", "fsspec", "google", "azure", "deltalake", "pyarrow.fs"},
+    "storage": {"obstore", "boto3", "botocore", "psycopg", "s3fs", "gcsfs", "adlfs", "fsspec", "google", "azure", "deltalake", "pyarrow.fs"},
 }
 PURE = ("protocol", "conflict")
 NO_IO_MODULES = {

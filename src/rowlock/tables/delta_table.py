@@ -181,15 +181,17 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
         granularity: str | None = None,
         app_id: str | None = None,
         app_version: int | None = None,
+        lock: str | None = None,
+        lock_timeout: float | None = None,
     ) -> DeltaTransaction:
         """Several statements as one commit: `with t.transaction() as txn:`, private until the block ends.
 
-        The knobs are those of the properties `rowlock.isolation`, `rowlock.onConflict` and `rowlock.granularity`;
-        what is given here wins.  With `app_id` and `app_version` (0, 1, ...) the transaction is a step of an
+        The knobs are those of the properties `rowlock.isolation`, `rowlock.onConflict`, `rowlock.granularity` and
+        `rowlock.lock` (with `lock_timeout` in seconds, after which it goes on without a lease); what is given here wins.  With `app_id` and `app_version` (0, 1, ...) the transaction is a step of an
         application: a step that is in the log already is left out, so that a batch given twice counts once.
         Raises InvalidInput for a value that is not allowed.
         """
-        options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity)
+        options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)
         return DeltaTransaction(self._handle, options, application(app_id, app_version), self._receipts, self._alias)
 
 

@@ -22,10 +22,11 @@ from rowlock.spark.merge_source import Source
 from rowlock.spark.plane import Plane
 from rowlock.spark.types import SparkSession
 from rowlock.storage.open import open_store
+from rowlock.transaction.line import Line
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.statements import Statement
 from rowlock.transaction.table_state import TableState, state_of
-from rowlock.transaction.transaction import Options, Table
+from rowlock.transaction.transaction import Options, Table, Transaction
 
 Planned = tuple[Sequence[Statement], Mapping[str, Any]]
 """The statements of a transaction and its operation's parameters."""
@@ -91,21 +92,33 @@ class Handle:
         A statement is planned and staged again from the head where the policy is `rerun` and it met a conflict, or
         where (under `repair` too) the schema or the protocol changed under it.
         """
-        for attempt in range(RERUNS + 1):
+        with Line(self.state) as line:
+            for attempt in range(RERUNS + 1):
+                txn, statements, parameters = self._planned(line, plan, metadata, app)
+                try:
+                    if statements:
+                        txn.execute(*statements)
+                    return txn.commit(operation, parameters)
+                except DeltaConcurrentModificationException as conflict:
+                    if attempt == RERUNS or not _runs_again(txn.options, conflict):
+                        raise
+                clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
+        raise AssertionError("unreachable")
+
+    def _planned(self, line: Line, plan: Plan, metadata: Callable[[Snapshot], Metadata] | None, app: SetTransaction | None) -> tuple[Transaction, Sequence[Statement], Mapping[str, Any]]:
+        """A transaction that reads the head, and what is to be staged in it; again where the head moved while it waited in line."""
+        while True:
             start = clock.monotonic_s()
             snapshot = self.table.refresh()
             txn = self.table.begin(snapshot=snapshot, metadata=metadata(snapshot) if metadata else None, app=app)
-            try:
-                if not txn.already_committed:
-                    statements, parameters = plan(self.plane, txn.base)
-                    txn.watch.add("plan", clock.monotonic_s() - start)
-                    txn.execute(*statements)
-                return txn.commit(operation, {} if txn.already_committed else parameters)
-            except DeltaConcurrentModificationException as conflict:
-                if attempt == RERUNS or not _runs_again(txn.options, conflict):
-                    raise
-            clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
-        raise AssertionError("unreachable")
+            if txn.already_committed:
+                return txn, (), {}
+            statements, parameters = plan(self.plane, txn.base)
+            planned_s = clock.monotonic_s() - start
+            if not line.join(txn, statements):
+                txn.watch.add("plan", planned_s)
+                line.account(txn)
+                return txn, statements, parameters
 
 
 def _runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,9 @@ from rowlock.spark.types import DataFrame, SparkSession
 from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
 from rowlock.tables.handle import Handle, Plan, Planned, Receipts
+from rowlock.transaction.line import Line
 from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.statements import Statement
 from rowlock.transaction.transaction import Options, Transaction
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ class Open:
     """An open transaction as what carries statements out (see `handle.Runner`)."""
 
     def __init__(self, handle: Handle, options: Options, app: SetTransaction | None) -> None:
-        self._handle = handle
+        self._handle, self._options, self._app = handle, options, app
+        self._line = Line(handle.state)
         self.txn: Transaction = handle.table.begin(options, app=app)
         self.steps: list[tuple[str, dict[str, Any]]] = []
         self._sources: list[Source] = []
@@ -80,14 +83,36 @@ class Open:
         """Stages a statement on top of those before it.  The receipt has no version yet."""
         self.check_open()
         metrics: dict[str, int] = {}
-        if not self.txn.already_committed:
-            start = clock.monotonic_s()
-            statements, parameters = plan(self.plane, self.txn.base)
-            self.txn.watch.add("plan", clock.monotonic_s() - start)
+        if (planned := self._planned(plan)) is not None:
+            statements, parameters = planned
             self.txn.execute(*statements)
             self.steps.append((operation, dict(parameters)))
             metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
         return Receipt(version=None, read_version=self.txn.read_version, txn_id=self.txn.txn_id, operation=operation, already_committed=self.txn.already_committed, metrics=metrics)
+
+    def _planned(self, plan: Plan) -> Planned | None:
+        """A statement under what the transaction reads; None where its application's step is in the log already."""
+        while not self.txn.already_committed:
+            start = clock.monotonic_s()
+            planned = plan(self.plane, self.txn.base)
+            planned_s = clock.monotonic_s() - start
+            if not self._began_anew(planned[0]):
+                self.txn.watch.add("plan", planned_s)
+                return planned
+        return None
+
+    def _began_anew(self, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
+        """Waits in line; where others committed meanwhile, a transaction that has staged and read nothing yet reads the head instead."""
+        moved = self._line.join(self.txn, statements, reads_table=reads_table)
+        anew = moved and not self.txn.program and not self.txn.reads_table
+        if anew:
+            self.txn = self._handle.table.begin(self._options, app=self._app)
+        self._line.account(self.txn)
+        return anew
+
+    def will_read(self) -> None:
+        """The transaction is about to read the table as a whole."""
+        self._began_anew((), reads_table=True)
 
     def commit(self) -> Receipt:
         if len(self.steps) == 1:
@@ -96,8 +121,9 @@ class Open:
         return self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
 
     def close(self) -> None:
-        """Nothing is carried out any more; what was pinned for a rebase is deleted."""
+        """Nothing is carried out any more; leases are given back, and what was pinned for a rebase is deleted."""
         self.txn.done = True
+        self._line.leave()
         for source in self._sources:
             source.release(self.plane)
         self._sources.clear()
@@ -152,6 +178,7 @@ class DeltaTransaction(Changes):
         what is written.
         """
         self._runner.check_open()
+        self._runner.will_read()
         txn = self._runner.txn
         txn.note_read()
         frame = read_frame(self._runner.plane, txn.base, txn.effects)
@@ -195,6 +222,8 @@ def run(
     granularity: str | None = None,
     app_id: str | None = None,
     app_version: int | None = None,
+    lock: str | None = None,
+    lock_timeout: float | None = None,
 ) -> Receipt:
     """Runs `fn(txn)` in a transaction and commits; where a rebase cannot do, runs it again as a whole, up to `retries` times.
 
@@ -202,7 +231,7 @@ def run(
     `fn` raises, and the last DeltaConcurrentModificationException.
     """
     for attempt in range(max(0, retries) + 1):
-        txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version)
+        txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout)
         try:
             with txn:
                 fn(txn)

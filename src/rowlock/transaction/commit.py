@@ -1,6 +1,6 @@
 """The commit loop: rebase over the winners, publish, put if absent, settle the outcome (I1, I2, I4).
 
-    refresh → (rules, rebase)* → write → put → Committed | Lost (again) | Unknown (settle, then again)
+    refresh → (rules, rebase)* → [turn] → write → put → Committed | Lost (again) | Unknown (settle, then again)
 
 Rounds outside the lane carry the bulk of the work; the last one and the put run inside it.  A commit
 file is built anew for every put and never used again.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown
+from rowlock.locks.turns import Bid
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.in_commit import stamped
@@ -24,6 +25,7 @@ from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, re
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
 from rowlock.transaction.publish import FileActions, file_actions
 from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.turn import turn_of
 from rowlock.version import ENGINE_INFO
 
 if TYPE_CHECKING:
@@ -51,10 +53,17 @@ def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> R
 
 
 def _loop(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
+    with turn_of(txn) as bid:
+        return _rounds(txn, attempt, parameters, bid)
+
+
+def _rounds(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any], bid: Bid | None) -> Receipt:
     state, files = txn.table.state, FileActions((), ())
     while True:
         version = catch_up(txn, attempt, state.refresh())
         with txn.watch.time("wait"):
+            if bid is not None:
+                bid.before_put(attempt.attempts)
             lane = state.lane if txn.options.lane else nullcontext()
             lane.__enter__()
         try:
