@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
 
 
 class TestClock:
@@ -13,6 +14,8 @@ class TestClock:
 
     def __init__(self) -> None:
         self._now, self._lock = 0.0, threading.Lock()
+        self.on_sleep: list[Callable[[], object]] = []
+        """What others do meanwhile: each is done once, by one sleeper after the other."""
 
     def now_ms(self) -> int:
         return 1_700_000_000_000 + int(self._now * 1000)
@@ -23,6 +26,9 @@ class TestClock:
     def sleep(self, seconds: float) -> None:
         with self._lock:
             self._now += seconds
+            meanwhile = self.on_sleep.pop(0) if self.on_sleep else None
+        if meanwhile is not None:
+            meanwhile()
 
     def random(self) -> float:
         return 0.5
