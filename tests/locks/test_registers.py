@@ -11,18 +11,22 @@ from typing import Any
 import pytest
 
 from rowlock.exceptions import InvalidInput
-from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, StorageError
+from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, StorageError, open_store
 from rowlock.storage.registers import Registers, create_lock_table, open_registers
 from servers.dynamodb import DynamoDb
 from servers.postgres import Postgres
 
-PROVIDERS = ("memory", "local", "dynamodb", "postgresql")
+PROVIDERS = ("memory", "local", "s3", "gcs", "azure", "dynamodb", "postgresql")
+CLOUDS = {"s3": "minio", "gcs": "gcs", "azure": "azurite"}
 
 
 def opened(provider: str, request: pytest.FixtureRequest, tmp_path: Path) -> Registers:
     """Registers of a table that nobody has used, through the public way."""
     if provider == "local":
         return open_registers(LocalStore(tmp_path / "table"))
+    if provider in CLOUDS:
+        server = request.getfixturevalue(CLOUDS[provider])
+        return open_registers(open_store(server.fresh_root(), server.storage_options))
     store = MemoryStore(f"memory://{uuid.uuid4()}")
     if provider == "memory":
         return open_registers(store)
@@ -123,6 +127,16 @@ def test_how_to_connect_is_never_shown(dsn: str) -> None:
     with pytest.raises(StorageError) as e:
         registers.read("a")
     assert SECRET not in str(e.value) and e.value.__cause__ is None and e.value.__suppress_context__
+
+
+def test_what_a_store_was_opened_with_reaches_the_provider(dynamodb: DynamoDb) -> None:
+    """storage_options of a table on S3 say how to reach DynamoDB and PostgreSQL too."""
+    options = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ALLOW_HTTP": "true", **dynamodb.storage_options}
+    create_lock_table("dynamodb:rowlock_leases", options)
+    registers = open_registers(open_store(f"s3://bucket/{uuid.uuid4()}", options), "dynamodb:rowlock_leases")
+    assert registers.create("a", b"1") == Committed()
+    other = open_store("s3://bucket/t", {**options, "ROWLOCK_LOCK_PROVIDER": "postgresql", "ROWLOCK_LOCK_DSN": f"password={SECRET}"})
+    assert repr(open_registers(other)) == "PostgresRegisters('s3://bucket/t')" and SECRET not in repr(other)
 
 
 def test_the_environment_wins_over_the_table(monkeypatch: pytest.MonkeyPatch) -> None:

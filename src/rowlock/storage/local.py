@@ -28,6 +28,10 @@ class LocalStore:
     def root(self) -> str:
         return self._root
 
+    @property
+    def identity(self) -> str:
+        return self._root
+
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
 

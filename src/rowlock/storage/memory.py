@@ -37,6 +37,10 @@ class MemoryStore:
     def root(self) -> str:
         return self._root
 
+    @property
+    def identity(self) -> str:
+        return self._root
+
     def __repr__(self) -> str:
         return f"MemoryStore({self._root!r}, {len(self._objects)} objects)"
 

@@ -106,8 +106,8 @@ _states_lock = threading.Lock()
 def state_of(store: ObjectStore) -> TableState:
     """The shared state of the table at a store's root."""
     with _states_lock:
-        state = _states.get(store.root)
+        state = _states.get(store.identity)
         if state is None:
             state = TableState(TableLog(store), store)
-            _states[store.root] = state
+            _states[store.identity] = state
         return state

@@ -14,6 +14,7 @@ from rowlock.storage.registers.register import Cell
 from rowlock.storage.store import Committed, Lost, PutOutcome, StorageError, Unknown
 
 _ARGUMENTS = {
+    "AWS_DEFAULT_REGION": "region_name",
     "AWS_REGION": "region_name",
     "AWS_ACCESS_KEY_ID": "aws_access_key_id",
     "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",

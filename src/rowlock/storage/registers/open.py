@@ -2,7 +2,7 @@
 
 The environment's ROWLOCK_LOCK_PROVIDER wins over what the table says.  A connection string of PostgreSQL may
 hold a password, so it is taken from the environment only: ROWLOCK_LOCK_DSN, or ROWLOCK_LOCK_PROVIDER itself,
-or libpq's own PGHOST, PGSERVICE and so on.
+or libpq's own PGHOST, PGSERVICE and so on.  `storage_options` may say each of them too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.registers import dynamodb, postgresql
 from rowlock.storage.registers.objects import ObjectRegisters
+from rowlock.storage.options import Settings
 from rowlock.storage.registers.register import Registers
 from rowlock.storage.store import ObjectStore
 
@@ -21,11 +22,13 @@ _POSTGRESQL = ("postgresql://", "postgres://")
 
 
 def open_registers(store: ObjectStore, provider: str = "object", options: Mapping[str, str] | None = None) -> Registers:
-    """The registers of the table at a store's root.  `options`: credentials and endpoints, by their names in the environment.
+    """The registers of the table at a store's root.
 
+    `options`: credentials and endpoints by their names in the environment, beside those that the store was opened with.
     Raises InvalidInput for a provider that is not known, or whose client is not installed.
     """
-    known = {**os.environ, **(options or {})}
+    options = {**_given_to(store), **(options or {})}
+    known = {**os.environ, **options}
     chosen = known.get(PROVIDER_VARIABLE) or provider
     if chosen == "object":
         return ObjectRegisters(store)
@@ -46,6 +49,15 @@ def create_lock_table(provider: str, options: Mapping[str, str] | None = None) -
     if (dsn := _dsn(provider, {**os.environ, **(options or {})})) is not None:
         return postgresql.create_table(dsn)
     raise _unknown(provider)
+
+
+def _given_to(store: ObjectStore) -> Mapping[str, str]:
+    """The storage options that a store was opened with, under the names of the environment."""
+    settings = getattr(store, "settings", None)
+    if not isinstance(settings, Settings):
+        return {}
+    keys = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), settings.keys or (), strict=False))
+    return {k: v for k, v in keys.items() if v} | {k.upper(): v for k, v in settings.given.items()}
 
 
 def _dsn(provider: str, options: Mapping[str, str]) -> str | None:
