@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from rowlock.storage.registers import Cell, ObjectRegisters, Registers
 from rowlock.storage import Committed, Lost, MemoryStore, PutOutcome, StorageError, Unknown
+from rowlock.storage.registers import Cell, ObjectRegisters, Registers
 
 
 class Unreliable:

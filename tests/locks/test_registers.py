@@ -143,7 +143,7 @@ def test_the_environment_wins_over_the_table(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("ROWLOCK_LOCK_PROVIDER", "postgresql://me@127.0.0.1:1/x")
     assert repr(open_registers(MemoryStore("memory://x"), "object")) == "PostgresRegisters('memory://x')"
     monkeypatch.setenv("ROWLOCK_LOCK_PROVIDER", f"mysql://{SECRET}@x")
-    with pytest.raises(InvalidInput, match="'mysql'.*object, dynamodb:TABLE or postgresql") as e:
+    with pytest.raises(InvalidInput, match=r"'mysql'.*object, dynamodb:TABLE or postgresql") as e:
         open_registers(MemoryStore("memory://x"))
     assert SECRET not in str(e.value)
     with pytest.raises(InvalidInput, match="object"):

@@ -11,9 +11,9 @@ import os
 from collections.abc import Mapping
 
 from rowlock.exceptions import InvalidInput
+from rowlock.storage.options import Settings
 from rowlock.storage.registers import dynamodb, postgresql
 from rowlock.storage.registers.objects import ObjectRegisters
-from rowlock.storage.options import Settings
 from rowlock.storage.registers.register import Registers
 from rowlock.storage.store import ObjectStore
 
