@@ -16,11 +16,12 @@ from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from rowlock.spark.session import spark
+    from rowlock.storage.registers import create_lock_table
     from rowlock.tables import DeltaTable, read, run, write
 
-__all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "read", "run", "spark", "write"]
+__all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "create_lock_table", "read", "run", "spark", "write"]
 
-_LAZY = dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables")
+_LAZY = dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables") | {"create_lock_table": "rowlock.storage.registers"}
 
 
 def __getattr__(name: str) -> Any:

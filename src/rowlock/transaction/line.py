@@ -97,9 +97,11 @@ def scopes_under(lock: str, statements: Sequence[Statement], snapshot: Snapshot,
     partition  what the statements' conditions pin of the partition columns and of `rowlock.lockKey`; the table where they pin nothing
     auto       as the table's history advises
     """
-    lock = ask() if lock == "auto" else lock
     working = [s for s in statements if s.kind not in ("append", "move")]
-    if lock == "none" or (lock != "table" and not working and not reads_table):
+    if lock != "table" and not working and not reads_table:
+        return frozenset()
+    lock = ask() if lock == "auto" else lock
+    if lock == "none":
         return frozenset()
     if lock != "partition" or reads_table:
         return frozenset({scope.TABLE})

@@ -8,6 +8,7 @@ or libpq's own PGHOST, PGSERVICE and so on.  `storage_options` may say each of t
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from rowlock.exceptions import InvalidInput
@@ -39,14 +40,14 @@ def open_registers(store: ObjectStore, provider: str = "object", options: Mappin
     raise _unknown(chosen)
 
 
-def create_lock_table(provider: str, options: Mapping[str, str] | None = None) -> None:
+def create_lock_table(provider: str, storage_options: Mapping[str, str] | None = None) -> None:
     """Makes the table that `dynamodb:TABLE` or `postgresql` keeps its leases in; nothing happens where it is there.
 
     Raises InvalidInput for another provider (`object` needs none), StorageError where it cannot be made.
     """
     if provider.startswith("dynamodb:"):
-        return dynamodb.create_table(provider.removeprefix("dynamodb:"), options)
-    if (dsn := _dsn(provider, {**os.environ, **(options or {})})) is not None:
+        return dynamodb.create_table(provider.removeprefix("dynamodb:"), storage_options)
+    if (dsn := _dsn(provider, {**os.environ, **(storage_options or {})})) is not None:
         return postgresql.create_table(dsn)
     raise _unknown(provider)
 
@@ -68,5 +69,5 @@ def _dsn(provider: str, options: Mapping[str, str]) -> str | None:
 
 
 def _unknown(provider: str) -> InvalidInput:
-    shown = provider.partition(":")[0]
-    return InvalidInput(f"There is no lock provider of the kind {shown!r}: choose object, dynamodb:TABLE or postgresql (with {DSN_VARIABLE} in the environment)")
+    kind = re.match(r"\w{1,20}(?=:)", provider)  # no more of it: it may be a connection string
+    return InvalidInput(f"There is no lock provider {repr(kind[0] + ':...') if kind else 'of this name'}: choose object, dynamodb:TABLE or postgresql (with {DSN_VARIABLE} in the environment)")
