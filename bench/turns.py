@@ -2,7 +2,7 @@
 
     PYTHONPATH=src:tests python bench/turns.py [SHORT_WRITERS] [SECONDS]
 
-Five processes on one table on the local disk, rows in memory; a rebase of the long one takes 0.3 s.  Without turns it
+Five processes on one table on the local disk, rows in memory; a rebase of the long one takes 0.7 s.  Without turns it
 loses for as long as the others go on: they stop after SECONDS.
 """
 

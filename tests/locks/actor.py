@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rowlock.locks.turns import AFTER, PATIENCE_S
 from rowlock.simulation.script import parse
 from rowlock.simulation.statements import run
 from rowlock.storage import LocalStore
@@ -22,7 +23,7 @@ from rowlock.transaction.options import Options
 from rowlock.transaction.phases import Observer, use_observer
 from schedules.in_memory import InMemory
 
-REBASE_S = 0.3
+REBASE_S = 0.7
 UPDATE = parse("UPDATE SET v = v + 1 WHERE k = 1")
 MERGE = parse("MERGE USING (k, v: (1, 1000), (2, 1000)) ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = t.v + s.v WHEN NOT MATCHED THEN INSERT *")
 
@@ -40,6 +41,7 @@ class Stays(Observer):
     def phase(self, name: str, txn: Any) -> None:
         if name == "before_put" and self._loses:
             self._loses -= 1
+            time.sleep(PATIENCE_S / AFTER)
             with use_observer(Observer()):
                 run(self._world.table, UPDATE, Options(turns=False, lane=False))
         elif name == self._at:
@@ -61,7 +63,7 @@ def main(path: str, job: str, argument: str = "") -> None:
         with use_observer(Stays("staged", "HELD", world)):
             run(world.table, UPDATE, Options(lock="writes"))
     elif job == "turn":
-        with use_observer(Stays("before_put", "TURN", world, loses=3)):
+        with use_observer(Stays("before_put", "TURN", world, loses=AFTER)):
             run(world.table, UPDATE, Options(turns=True, lane=False))
     elif job == "short":
         say("READY")

@@ -70,6 +70,7 @@ class Locking(InMemory):
 def test_rebase_equals_serial_execution_whatever_the_locks_do(history: History, seed: int, locks: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch, clock.use(TestClock()):
         patch.setattr(turns, "AFTER", 1)
+        patch.setattr(turns, "PATIENCE_S", 0.0)
         patch.setattr(line, "advisor", lambda state, statements: "partition")
         world = Locking(seed, locks)
         Contest(history, world, SerialTable(COLUMNS, history.not_null), world.run_program, steps=len(history.program)).run()

@@ -10,7 +10,7 @@ import pytest
 from locks.clocks import Stage, TestClock
 from locks.registers import Unreliable, in_memory
 from rowlock import clock
-from rowlock.locks.turns import AFTER, CELL, LONGEST_TERM_S, LOOK_S, Bid, Turn, Turns, parse
+from rowlock.locks.turns import AFTER, CELL, LONGEST_TERM_S, LOOK_S, PATIENCE_S, Bid, Turn, Turns, parse
 from rowlock.simulation.script import Append
 from rowlock.simulation.script import parse as script
 from rowlock.simulation.statements import run
@@ -51,23 +51,30 @@ def in_cell(registers: Registers) -> Turn:
     return Turn() if cell is None else parse(cell.value)
 
 
-def announced(registers: Registers, holder: str = "long") -> tuple[Turns, Bid]:
+def announced(registers: Registers) -> tuple[Turns, Bid]:
     turns = process(registers)
-    bid = turns.bid(holder)
-    bid.before_put(AFTER)
+    bid = lost(turns.bid("long"))
     assert bid.announced
     return turns, bid
 
 
+def lost(bid: Bid, puts: int = AFTER, seconds: float = PATIENCE_S) -> Bid:
+    """A writer that lost so many puts, and so much time with them, right before its next one."""
+    for n in range(puts):
+        bid.before_put(n)
+        clock.sleep(seconds / max(1, puts))
+    bid.before_put(puts)
+    return bid
+
+
 def test_a_turn_is_announced_after_so_many_lost_puts_and_no_earlier(time: TestClock) -> None:
     registers = in_memory()
-    bid = process(registers).bid("long")
-    for lost in range(AFTER):
-        bid.before_put(lost)
-        assert not bid.announced and registers.read(CELL) is None
-    bid.before_put(AFTER)
+    for puts, seconds in ((AFTER - 1, 10 * PATIENCE_S), (10 * AFTER, 0.9 * PATIENCE_S)):
+        assert not lost(process(registers).bid("short"), puts, seconds).announced and registers.read(CELL) is None
+    before = time.monotonic_s()
+    bid = lost(process(registers).bid("long"))
     assert bid.announced and in_cell(registers).holder == "long"
-    assert time.monotonic_s() >= LOOK_S, "all have looked before it goes on"
+    assert time.monotonic_s() >= before + PATIENCE_S + LOOK_S, "all have looked before it goes on"
     bid.end()
     assert in_cell(registers) == Turn(None, 1, 0.0)
 
@@ -93,8 +100,7 @@ def test_looking_costs_one_read_a_second_and_nothing_for_who_writes_once(time: T
         steady.bid(str(n)).before_put(0)
         time.sleep(0.1)
     assert counted.reads == 9
-    lost = process(counted)
-    lost.bid("b").before_put(1)
+    process(counted).bid("b").before_put(1)
     assert counted.reads == 10, "who has lost looks at once"
 
 
@@ -110,17 +116,15 @@ def test_a_dead_holder_costs_a_process_one_term_and_no_more(time: TestClock) -> 
     for n in range(20):
         other.bid(str(n)).before_put(1)
     assert time.monotonic_s() == before
-    bid = other.bid("c")
-    bid.before_put(AFTER)
+    bid = lost(other.bid("c"))
     assert bid.announced and in_cell(registers) == Turn("c", 2, in_cell(registers).term_s), "the cell is nobody's for ever"
 
 
 def test_of_two_that_lost_one_has_the_turn_and_the_other_honours_it(time: TestClock) -> None:
     registers = in_memory()
     _, first = announced(registers)
-    second = process(registers).bid("second")
-    time.on_sleep = [lambda: None, first.end]
-    second.before_put(AFTER)
+    time.on_sleep = [lambda: None, lambda: None, lambda: None, first.end]
+    second = lost(process(registers).bid("second"))
     assert second.announced and in_cell(registers).holder == "second" and in_cell(registers).epoch == 2
 
 
@@ -129,8 +133,9 @@ def test_a_turn_that_was_too_short_is_announced_anew_and_for_longer(time: TestCl
     _, bid = announced(registers)
     first = in_cell(registers)
     time.sleep(first.term_s + 5)  # the round took longer than was asked for
-    for lost in range(AFTER + 1, 2 * AFTER + 2):
-        bid.before_put(lost)
+    for puts in range(AFTER + 1, 2 * AFTER + 2):
+        bid.before_put(puts)
+        time.sleep(PATIENCE_S)
     again = in_cell(registers)
     assert again.epoch == 2 and first.term_s < again.term_s <= LONGEST_TERM_S
 
@@ -157,10 +162,9 @@ def test_whatever_a_provider_does_a_writer_goes_on(seed: int, time: TestClock) -
     parties = [process(registers) for _ in range(3)]
     for n in range(30):
         before = time.monotonic_s()
-        bid = parties[n % 3].bid(str(n))
-        bid.before_put(n % 5)
+        bid = lost(parties[n % 3].bid(str(n)), n % 5)
         bid.end()
-        assert time.monotonic_s() - before <= LONGEST_TERM_S + LOOK_S + 1
+        assert time.monotonic_s() - before <= LONGEST_TERM_S + LOOK_S + PATIENCE_S + 1
     assert registers.faults > 0
 
 

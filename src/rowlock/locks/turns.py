@@ -1,6 +1,7 @@
 """Turns: who has lost often enough is let through (I8).
 
-A writer that lost `AFTER` puts announces a turn in the cell `turn`.  The others look there before a put, at
+A writer that lost `AFTER` puts, and `PATIENCE_S` seconds of work with them, announces a turn in the cell `turn`.  (Small writers that
+contend lose many puts, each for a few milliseconds; a turn would cost all of them more than it gives one.)  The others look there before a put, at
 most once in `LOOK_S` seconds for each process and table, and wait while somebody has the turn, at most for its
 term.  The writer whose turn it is waits `LOOK_S` once, so that all have seen it, then rebases over what
 they committed; only puts that were on their way already can still be before it.  Like a lease a turn decides nothing (I7): a provider that
@@ -26,7 +27,8 @@ logger = logging.getLogger("rowlock")
 
 CELL = "turn"
 AFTER = 3
-"""A writer announces a turn when it has lost so many puts since its last one."""
+PATIENCE_S = 2.0
+"""A writer announces a turn when it has lost so many puts since its last one, and so much time with them."""
 LOOK_S = 1.0
 LONGEST_TERM_S = 30.0
 _MARGIN_S = 1.0
@@ -165,23 +167,29 @@ class Bid:
     def __init__(self, turns: Turns, holder: str) -> None:
         self._turns, self._holder = turns, holder
         self._counted_from = 0
-        self._round_s, self._last = 0.0, clock.monotonic_s()
+        self._round_s = self._lost_s = 0.0
+        self._begun: float | None = None
         self.announced = False
 
     def before_put(self, lost: int) -> None:
         """Called outside of the commit lane before each put, with the number of puts that were lost so far."""
-        now = clock.monotonic_s()
-        self._round_s = max(self._round_s, now - self._last) if lost else 0.0
-        if self.announced and self._has_the_turn():
+        if self._begun is not None:
+            took = clock.monotonic_s() - self._begun
+            self._round_s, self._lost_s = max(self._round_s, took), self._lost_s + took
+        if self.announced and not self._has_the_turn():
+            self.announced, self._counted_from, self._lost_s = False, lost, 0.0
+        if not self.announced:
+            self._turns.honour(self._holder, has_lost=lost > 0)
+            self._announce(lost)
+        self._begun = clock.monotonic_s()
+
+    def _announce(self, lost: int) -> None:
+        if lost - self._counted_from < AFTER or self._lost_s < PATIENCE_S:
             return
+        self.announced = self._turns.announce(self._holder, min(LONGEST_TERM_S, LOOK_S + 2 * self._round_s + _MARGIN_S))
         if self.announced:
-            self.announced, self._counted_from = False, lost
-        self._turns.honour(self._holder, has_lost=lost > 0)
-        if lost - self._counted_from >= AFTER and self._turns.announce(self._holder, min(LONGEST_TERM_S, LOOK_S + 2 * self._round_s + _MARGIN_S)):
-            self.announced = True
             logger.debug("a turn was announced after %d lost puts", lost)
             clock.sleep(LOOK_S)
-        self._last = clock.monotonic_s()
 
     def end(self) -> None:
         """After the commit, or whatever was raised."""
