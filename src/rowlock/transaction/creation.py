@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, InvalidInput, MetadataChangedException, StatementRefused, TableExists
+from rowlock.exceptions import InvalidInput, MetadataChangedException, StatementRefused, TableExists
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
@@ -20,9 +20,9 @@ from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.features import check_writable, listing, protocol_for_new_table, reader_features, writer_features
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import validate_properties, validate_together
-from rowlock.storage.store import Committed
 from rowlock.transaction import row_ids
 from rowlock.transaction.metrics import operation_parameters
+from rowlock.transaction.outcome import landed
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
 from rowlock.version import ENGINE_INFO
@@ -228,17 +228,7 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
 
 def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
     """Puts a commit; whether it is ours that is there (I2).  Raises CommitUnknown."""
-    outcome = state.log.put(version, data)
-    if isinstance(outcome, Committed):
-        return True
-    for n in range(8):
-        there = state.log.read_commit(version)
-        if there is not None:
-            return there.info is not None and there.info.txn_id == txn_id
-        if isinstance(state.log.put(version, data), Committed):
-            return True
-        clock.sleep(0.02 * 2**n)
-    raise CommitUnknown("Whether the commit landed could not be found out", txn_id=txn_id, table=state.store.root, version=version)
+    return landed(state.log, version, data, txn_id, state.log.put(version, data))
 
 
 def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:
