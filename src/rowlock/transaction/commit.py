@@ -17,10 +17,9 @@ from rowlock import clock
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.in_commit import stamped
-from rowlock.transaction import row_ids
+from rowlock.transaction import outcome, row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
-from rowlock.transaction.outcome import landed
 from rowlock.transaction.publish import FileActions, file_actions
 from rowlock.transaction.receipt import Receipt
 from rowlock.version import ENGINE_INFO
@@ -50,12 +49,13 @@ def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> R
 def _loop(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
     state, files = txn.table.state, FileActions((), ())
     while True:
-        version = catch_up(txn, attempt, state.refresh())
+        just_asked = attempt.attempts == 0 and not txn.touches  # an append's beginning; a put that is lost costs it no more than asking
+        version = catch_up(txn, attempt, state.newest() if just_asked else state.refresh())
         with txn.watch.time("wait"):
             lane = state.lane if txn.options.lane else nullcontext()
             lane.__enter__()
         try:
-            version = version or catch_up(txn, attempt, state.refresh())
+            version = version or catch_up(txn, attempt, state.newest())
             if version is None and txn.effects.is_empty and not _always_commits(txn):
                 return attempt.receipt(txn, None, operation_metrics(txn, files))
             if version is None:
@@ -84,7 +84,7 @@ def _put(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> t
     txn.phase("before_put")
     with txn.watch.time("put"):
         data = _commit_bytes(txn, attempt, files, parameters)
-        won = landed(state.log, version, data, txn.txn_id, state.log.put(version, data))
+        won = outcome.put(state, version, data, txn.txn_id)
     txn.phase("after_put")
     return (version if won else None), files
 
@@ -118,7 +118,7 @@ def after_commit(txn: Transaction | HeadCommit) -> None:
 
     txn.phase("committed")
     try:
-        snapshot = txn.table.state.refresh()
+        snapshot = txn.table.state.newest()
         txn.table.state.log.maybe_checkpoint(snapshot)
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)

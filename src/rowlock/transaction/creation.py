@@ -22,7 +22,7 @@ from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.transaction import row_ids
 from rowlock.transaction.metrics import operation_parameters
-from rowlock.transaction.outcome import landed
+from rowlock.transaction.outcome import put
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
 from rowlock.version import ENGINE_INFO
@@ -224,11 +224,6 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
     if readers == reader_features(old) and writers == writer_features(old):
         return old
     return listing(readers, writers, old.min_reader_version)
-
-
-def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
-    """Puts a commit; whether it is ours that is there (I2).  Raises CommitUnknown."""
-    return landed(state.log, version, data, txn_id, state.log.put(version, data))
 
 
 def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:

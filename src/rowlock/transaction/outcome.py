@@ -17,6 +17,8 @@ looked at; where it is gone, the listing tells.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, CorruptLog
 from rowlock.log.segment import complete_checkpoints, list_log
@@ -24,7 +26,18 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.storage.store import Committed, PutOutcome, StorageError
 
+if TYPE_CHECKING:
+    from rowlock.transaction.table_state import TableState
+
 TRIES = 10
+
+
+def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
+    """Puts a commit; whether it is ours that is there.  Raises as `landed` does, and StorageError where the store refused the first put as such."""
+    won = landed(state.log, version, data, txn_id, state.log.put(version, data))
+    if won:
+        state.carry(version, data)
+    return won
 
 
 def landed(log: TableLog, version: int, data: bytes, txn_id: str, outcome: PutOutcome) -> bool:
