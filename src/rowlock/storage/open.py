@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,7 +19,7 @@ _memory: dict[str, MemoryStore] = {}
 _lock = threading.Lock()
 
 
-def open_store(path_or_uri: str | os.PathLike[str]) -> ObjectStore:
+def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> ObjectStore:
     """The store of the table at a local path, a `file:` URI, or `memory://name` (one store for each name in this process)."""
     if isinstance(path_or_uri, Path):
         return LocalStore(path_or_uri)
