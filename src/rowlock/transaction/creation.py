@@ -11,6 +11,7 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.exceptions import InvalidInput, MetadataChangedException, StatementRefused, TableExists
+from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
@@ -92,6 +93,31 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
     """Raises UnsupportedFeature where a table with this metadata could not be written by this version."""
     check_writable(protocol_for_new_table(metadata.configuration, clustered=clustered), metadata, table)
+
+
+def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
+    """A table that is about to be made, as if it were there and empty."""
+    return Snapshot(
+        table=table,
+        version=-1,
+        protocol=protocol_for_new_table(metadata.configuration),
+        metadata=metadata,
+        schema=schemas.parse_schema(metadata.schema_string, table),
+        files=LiveFiles.of_adds(),
+        txns={},
+        domains={},
+        timestamp_ms=0,
+        txn_id=None,
+        commits_since_checkpoint=0,
+        last_commit_size_bytes=None,
+    )
+
+
+def check_layout(snapshot: Snapshot, partition_by: Sequence[str]) -> None:
+    """Raises InvalidInput where a caller asks for other partition columns than the table has; none asked for is fine."""
+    if partition_by and [c.lower() for c in partition_by] != [c.lower() for c in snapshot.partition_columns]:
+        have = ", ".join(snapshot.partition_columns) or "nothing"
+        raise InvalidInput(f"The table is partitioned by {have}, not by {', '.join(partition_by)}; leave partition_by out", table=snapshot.table)
 
 
 def create_from(

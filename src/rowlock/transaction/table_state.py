@@ -20,6 +20,7 @@ from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
+from rowlock.storage.lane import lane_of
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.transaction.vectors import Vectors
 
@@ -37,7 +38,7 @@ class TableState:
 
     def __init__(self, log: TableLog, store: ObjectStore) -> None:
         self.log, self.store, self.vectors = log, store, Vectors(store)
-        self.lane = threading.RLock()
+        self.lane = lane_of(store)
         self.epoch = 0
         self.overwritten: list[int] = []
         self._lock = threading.RLock()
