@@ -41,6 +41,10 @@ class MemoryStore:
     def identity(self) -> str:
         return self._root
 
+    @property
+    def is_remote(self) -> bool:
+        return False
+
     def __repr__(self) -> str:
         return f"MemoryStore({self._root!r}, {len(self._objects)} objects)"
 

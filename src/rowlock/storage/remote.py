@@ -48,6 +48,10 @@ class RemoteStore:
     def identity(self) -> str:
         return f"{self.root} {self.settings.fingerprint}"
 
+    @property
+    def is_remote(self) -> bool:
+        return True
+
     def __repr__(self) -> str:
         return f"RemoteStore({self.root!r}, {self.settings!r})"
 

@@ -82,6 +82,10 @@ class Line:
         self._waited_s += clock.monotonic_s() - start
         return self._state.refresh().version != txn.read_version
 
+    def join_unplanned(self, txn: Transaction) -> bool:
+        """Waits now, where it must whatever will be planned: planning an append may stage its rows already."""
+        return txn.options.lock == "table" and self.join(txn, ())
+
     def account(self, txn: Transaction) -> None:
         """Writes down for the receipt how long was waited."""
         if self._waited:
