@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -272,3 +275,72 @@ def test_a_history_is_bounded() -> None:
     newest = made.commits[-1].version
     few = read_history(store, 4)
     assert [r.version for r in few.commits] == list(range((newest or 0) - 3, (newest or 0) + 1)) and not few.whole and made.whole
+
+
+def test_a_source_that_was_read_at_another_version_is_kept() -> None:
+    made = world()
+    made.run(parse("UPDATE SET v = v + 7 WHERE k = 1"))
+    txn = made.table.begin()
+    with pytest.raises(DeltaConcurrentModificationException, match="read from this table at version 1"):
+        txn.note_read(1)
+    (raw,) = kept(made)
+    assert raw["account"]["conflicts"][-1]["rule"] == "rows read" and raw["outcome"] == "conflict"
+
+
+def test_a_compaction_that_failed_would_have_waited_for_nobody() -> None:
+    made = world()
+    made.run(parse("APPEND (4, 40)"))
+    txn = staged(made, "OPTIMIZE", on_conflict="fail", granularity="file")
+    made.run(parse("DELETE WHERE k = 1"))
+    with pytest.raises(DeltaConcurrentModificationException):
+        statements.commit(txn, parse("OPTIMIZE"))
+    assert kept(made)[0]["moves"]
+    (failed,) = read_history(made.state.store).failed
+    assert failed.operation == "OPTIMIZE" and not failed.changes
+
+
+SCRIPT = """
+import sys, threading
+from rowlock.observe import attempts
+from rowlock.storage.local import LocalStore
+
+class Store(LocalStore):
+    def put(self, key, data):
+        if "hang" in sys.argv:
+            threading.Event().wait()
+        super().put(key, data)
+
+attempts.AT_EXIT_S = 0.5
+attempts.atexit.unregister(attempts.flush)
+attempts.atexit.register(attempts.flush, attempts.AT_EXIT_S)
+for n in range(20):
+    attempts.keep(Store(sys.argv[1]), {"txn_id": f"t{n}", "outcome": "conflict"})
+raise SystemExit(3)
+"""
+
+
+def test_a_process_that_ends_writes_what_it_has_and_is_not_kept_by_a_store_that_hangs(tmp_path: Path) -> None:
+    def end(*more: str) -> int:
+        done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "t"), *more], capture_output=True, timeout=60, check=False)
+        assert done.stderr == b""
+        return done.returncode
+
+    assert end("hang") == 3 and not (tmp_path / "t" / FOLDER).exists()
+    assert end() == 3 and len(list((tmp_path / "t" / FOLDER).iterdir())) == 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_records_its_own(tmp_path: Path) -> None:
+    store = Slow(str(tmp_path))
+    attempts.keep(store, {"txn_id": "parent"})
+    place = LocalStore(tmp_path / "t")
+    child = os.fork()
+    if child == 0:  # the parent's account waits; the child's does not wait for it
+        try:
+            attempts.keep(place, {"txn_id": "child"})
+            os._exit(0 if attempts.flush(10) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    store.go.set()
+    assert attempts.flush() and len(attempts.read(store)[0]) == 1 and len(attempts.read(place)[0]) == 1

@@ -12,9 +12,13 @@ from rowlock import clock
 from rowlock.conflict.advice import advise, lock_for
 from rowlock.conflict.history import History, Run
 from rowlock.log.table_log import TableLog
+from rowlock.simulation.engine import MemoryEngine
+from rowlock.simulation.script import parse
+from rowlock.simulation.statements import run
 from rowlock.transaction import advised
 from rowlock.transaction.advised import AGAIN_COMMITS, AGAIN_S, advised_lock
 from rowlock.transaction.table_state import TableState
+from rowlock.transaction.transaction import Options, Table
 
 
 class Counting(SlowStore):
@@ -63,11 +67,6 @@ def test_the_history_is_read_once_and_then_seldom(hot: Counting) -> None:
 
 
 def test_after_enough_commits_the_answer_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rowlock.simulation.engine import MemoryEngine
-    from rowlock.simulation.script import parse
-    from rowlock.simulation.statements import run
-    from rowlock.transaction.transaction import Table
-
     store, asked, time = SlowStore(), [], VirtualClock()
     histories.appends_only(store=store)
     state = state_of(store)
@@ -106,3 +105,15 @@ def test_a_new_process_keeps_the_lock_that_others_queue_for() -> None:
     auto = replace(locked(history, 1.0), properties={"rowlock.lock": "auto"})
     assert advise(auto).lock == "writes" and "rowlock.lock" not in advise(auto).settings
     assert "Writers queue for the lock, 0.5 s each" in advise(auto).reasons[0].text
+
+
+@pytest.mark.parametrize(("name", "waits"), [("hot_rows", True), ("disjoint_merges", False), ("appends_only", False)])
+def test_a_statement_under_auto_takes_a_lease_where_the_history_says_so(name: str, waits: bool) -> None:
+    store = SlowStore()
+    getattr(histories, name)(store=store)
+    state = state_of(store)
+    table = Table(state.log, MemoryEngine(store), state=state)
+    with clock.use(VirtualClock()):
+        change = run(table, parse("UPDATE SET v = v + 1 WHERE k = 7"), Options(lock="auto", lane=False))
+        append = run(table, parse("APPEND (500, 0)"), Options(lock="auto", lane=False))
+    assert ("lock" in change.seconds) == waits and "lock" not in append.seconds

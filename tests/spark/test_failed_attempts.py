@@ -7,6 +7,7 @@ import pytest
 import rowlock
 from rowlock import DeltaTable
 from rowlock.conflict.history import History
+from rowlock.conflict.keys import hot_keys
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.observe import attempts
 from rowlock.observe.history import read_history
@@ -63,6 +64,8 @@ def test_a_statement_that_runs_again_says_so(spark, t: DeltaTable, table_path: s
     found = history(table_path)
     (failed,) = found.failed
     assert t.lastReceipt is not None and found.by_version[t.lastReceipt.version or 0].rerun_of == (failed.txn_id,)
+    (keys,) = hot_keys(found)
+    assert (keys.column, keys.values) == ("id", (("1", 2),))
     assert failed.policy == "rerun" and failed.met[-1].rule == "rows changed by both" and failed.thrown_rows == 1
 
 

@@ -168,7 +168,7 @@ def _keys(keys: Sequence[Keys]) -> Table:
     table = _table("column", "statements ", "most asked for", "from ", "to ")
     for k in keys:
         values = ", ".join(f"{value} ({n})" for value, n in k.values[:3])
-        table.add_row(plain(k.column), f"{k.runs:,}", plain(values or "ranges"), *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high)))
+        table.add_row(plain(k.column), f"{k.runs:,}", plain(values or ("ranges" if k.low is not None else "joined by it")), *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high)))
     return table
 
 

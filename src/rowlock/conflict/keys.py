@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import orjson
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -24,7 +25,10 @@ _MAX_TEXT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What conflicting statements ask of a column: the values that most of them name, and the span of all numbers."""
+    """What conflicting statements ask of a column: the values that most of them name, and the span of all numbers.
+
+    Without either, rows are joined by it, as a MERGE does.
+    """
 
     column: str
     runs: int
@@ -48,6 +52,8 @@ def hot_keys(history: History, limit: int = 8) -> list[Keys]:
         for column in {c for c, _, _ in named}:
             runs[column] += times
         for column, value, equal in set(named):
+            if value is None:
+                continue
             if equal:
                 values[column][value] += times
             if (number := _number(value)) is not None:
@@ -59,11 +65,14 @@ def hot_keys(history: History, limit: int = 8) -> list[Keys]:
     return sorted(out, key=lambda k: (-k.runs, k.column))[:limit]
 
 
-def comparisons(predicate: str) -> Iterator[tuple[str, str, bool]]:
-    """(column, literal, whether equality is asked) for each comparison of a column with a literal; nothing where the text does not read."""
+def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
+    """(column, literal, whether equality is asked) for each comparison of a column with a literal; nothing where the text does not read.
+
+    The literal is None where rows of two sides are joined by columns of one name.
+    """
     text = predicate.strip()[:_MAX_TEXT]
-    if text.startswith("[") and text.endswith("]"):  # a JSON list of one, as Delta writes it
-        text = text[1:-1].strip().strip('"').replace('\\"', '"')
+    if text.startswith("["):  # a JSON list, as Delta writes it
+        text = _listed(text)
     if " WHERE " in text and text.split(None, 1)[0].upper() in ("UPDATE", "DELETE"):
         text = text.split(" WHERE ", 1)[1]
     text = _IDS.sub("", text).lstrip("'")
@@ -72,13 +81,29 @@ def comparisons(predicate: str) -> Iterator[tuple[str, str, bool]]:
     except (SqlglotError, RecursionError, ValueError, IndexError):
         return
     for node in tree.find_all(exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between):
-        column = node.this
+        column = _bare(node.this)
         if not isinstance(column, exp.Column):
             continue
         others = node.expressions if isinstance(node, exp.In) else [node.args.get("low"), node.args.get("high")] if isinstance(node, exp.Between) else [node.expression]
-        for other in others:
-            if (literal := _literal(other)) is not None:
+        for other in map(_bare, others):
+            if isinstance(node, exp.EQ) and isinstance(other, exp.Column) and other.name == column.name and other.table != column.table:
+                yield column.name, None, True
+            elif (literal := _literal(other)) is not None:
                 yield column.name, literal, isinstance(node, (exp.EQ, exp.In))
+
+
+def _listed(text: str) -> str:
+    try:
+        return " AND ".join(part for part in orjson.loads(text) if isinstance(part, str))
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _bare(node: object) -> object:
+    """Without the casts and brackets that Spark's own spelling has (`1L` is a cast as well)."""
+    while isinstance(node, (exp.Cast, exp.Paren)):
+        node = node.this
+    return node
 
 
 def _literal(node: object) -> str | None:

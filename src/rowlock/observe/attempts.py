@@ -8,13 +8,14 @@ writes new ones.  Nothing is decided by them (I7), and they may be deleted at an
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -26,36 +27,48 @@ KEPT = 1000
 KEPT_MS = 30 * 86_400_000
 MAX_PENDING = 64
 """Accounts that wait to be written; what comes on top is counted, and said by the next one."""
+AT_EXIT_S = 5.0
+"""How long a process that ends waits for them at the most: a store that hangs keeps nobody."""
 _TIDY_EVERY = 100
 _READERS = 16
 
 logger = logging.getLogger("rowlock")
+_Account: TypeAlias = tuple[ObjectStore, int, Mapping[str, Any]]
 
 
 class _Desk:
-    """Takes accounts and writes them one after the other, for all tables of the process."""
+    """Takes accounts and writes them one after the other, for all tables of the process, on a thread that lives while there is something to write."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-        self._pending: set[Future[None]] = set()
+        self._changed = threading.Condition()
+        self._pending: deque[_Account] = deque()
+        self._at_work = False
         self._written: dict[str, int] = {}
         self._left_out: dict[str, int] = {}
 
     def take(self, store: ObjectStore, at_ms: int, account: Mapping[str, Any]) -> None:
-        with self._lock:
+        with self._changed:
             if len(self._pending) >= MAX_PENDING:
                 self._left_out[store.root] = self._left_out.get(store.root, 0) + 1
                 return
-            unrecorded = self._left_out.pop(store.root, 0)
-            self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="rowlock-attempts")
-            future = self._pool.submit(self._write, store, at_ms, {**account, **({"unrecorded": unrecorded} if unrecorded else {})})
-            self._pending.add(future)
-        future.add_done_callback(self._done)
+            if unrecorded := self._left_out.pop(store.root, 0):
+                account = {**account, "unrecorded": unrecorded}
+            self._pending.append((store, at_ms, account))
+            if not self._at_work:
+                threading.Thread(target=self._work, name="rowlock-attempts", daemon=True).start()
+                self._at_work = True
 
-    def _done(self, future: Future[None]) -> None:
-        with self._lock:
-            self._pending.discard(future)
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._pending:
+                    self._at_work = False
+                    self._changed.notify_all()
+                    return
+                account = self._pending[0]
+            self._write(*account)
+            with self._changed:
+                self._pending.popleft()
 
     def _write(self, store: ObjectStore, at_ms: int, account: Mapping[str, Any]) -> None:
         try:
@@ -68,9 +81,8 @@ class _Desk:
             logger.debug("a failed attempt on %s could not be recorded: %s", store.root, e)
 
     def flush(self, timeout_s: float) -> bool:
-        with self._lock:
-            pending = set(self._pending)
-        return not wait_for(pending, timeout_s).not_done
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._at_work, timeout_s)
 
 
 _desk = _Desk()
@@ -93,16 +105,19 @@ def key_of(at_ms: int, txn_id: str) -> str:
 
 
 def keep(store: ObjectStore, account: Mapping[str, Any]) -> None:
-    """Has the account of a failed attempt written, soon.  Returns at once and never raises; the process waits for it before it ends."""
+    """Has the account of a failed attempt written, soon.  Returns at once and never raises; a process that ends waits for it, up to AT_EXIT_S."""
     try:
         _desk.take(store, clock.now_ms(), account)
-    except RuntimeError as e:  # the interpreter is shutting down
+    except RuntimeError as e:  # no thread can be started: the interpreter is shutting down
         logger.debug("a failed attempt on %s was not recorded: %s", store.root, e)
 
 
 def flush(timeout_s: float = 10.0) -> bool:
     """Waits until what was handed over is written; whether it is."""
     return _desk.flush(timeout_s)
+
+
+atexit.register(flush, AT_EXIT_S)
 
 
 def read(store: ObjectStore, limit: int = KEPT, *, after: str = "") -> tuple[list[dict[str, Any]], str]:
