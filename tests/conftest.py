@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from servers.fixtures import azurite, dynamodb, gcs, minio, postgres
+
+__all__ = ["azurite", "dynamodb", "gcs", "minio", "postgres"]
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -25,11 +25,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage",),
     ("log",),
     ("conflict",),
+    ("observe",),
     ("locks",),
     ("transaction",),
+    ("arrow",),
     ("spark",),
     ("maintenance",),
-    ("observe",),
     ("tables",),
     ("rowlock",),  # the package's own __init__: the face
     ("cli", "ui"),
@@ -39,7 +40,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 ONLY_IN = {
     "spark": {"pyspark", "py4j"},
-    "storage": {"obstore", "boto3", "botocore", "s3fs", "gcsfs", "adlfs", "fsspec", "google", "azure", "deltalake", "pyarrow.fs"},
+    "storage": {"obstore", "boto3", "botocore", "psycopg", "s3fs", "gcsfs", "adlfs", "fsspec", "google", "azure", "deltalake", "pyarrow.fs"},
 }
 PURE = ("protocol", "conflict")
 NO_IO_MODULES = {

@@ -97,7 +97,9 @@ def test_new_tables() -> None:
         ("rowlock.onConflict", "maybe"),
         ("rowlock.isolation", "WriteSerializable"),
         ("delta.isolationLevel", "write_serializable"),
-        ("rowlock.lock", "table"),
+        ("rowlock.lock", "always"),
+        ("rowlock.lockTimeout", "soon"),
+        ("rowlock.lockTerm", "0 seconds"),
         ("rowlock.speed", "fast"),
         ("delta.enableDeletionVector", "true"),
         ("delta.enableDeletionVectors", "yes"),
@@ -118,6 +120,9 @@ def test_right_properties() -> None:
         {
             "rowlock.onConflict": "fail",
             "rowlock.granularity": "file",
+            "rowlock.lock": "partition",
+            "rowlock.lockProvider": "dynamodb:leases",
+            "rowlock.lockTimeout": "interval 90 seconds",
             "delta.appendOnly": "TRUE",
             "delta.dataSkippingNumIndexedCols": "-1",
             "owner": "me",
@@ -128,6 +133,15 @@ def test_right_properties() -> None:
     assert (properties.checkpoint_interval, properties.append_only, properties.stats_columns, properties.num_indexed_columns) == (5, True, ("a", "b.c"), 32)
     assert (properties.on_conflict, properties.isolation, properties.granularity, properties.lock) == ("repair", "serializable", "row", "none")
     assert interval_ms("interval 1 week") == 604_800_000 and interval_ms("2 hours 30 minutes") == 9_000_000
+
+
+@pytest.mark.parametrize("name", ["rowlock.lockProvider", "rowlock.lockprovider"])
+@pytest.mark.parametrize("value", ["postgresql://me:hunter2@db/x", "postgres://me:hunter2@db/x", "host=db password=hunter2", "dynamodb:hunter2 "])
+def test_how_to_reach_a_lock_provider_is_never_written_nor_shown(name: str, value: str) -> None:
+    with pytest.raises(InvalidInput) as e:
+        validate_properties({name: value})
+    assert "hunter2" not in str(e.value) and name in str(e.value)
+    assert TableProperties({name: value}).lock_provider == "object", "nor is it believed where another engine wrote it"
 
 
 EVERYTHING = schema.StructType(

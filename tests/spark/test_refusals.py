@@ -197,7 +197,7 @@ PROPERTIES = {
     "a level that never was": ({"rowlock.isolation": "dirty"}, "rowlock.isolation = 'dirty'.*serializable, write_serializable, snapshot"),
     "a policy that needs row ids": ({"rowlock.onConflict": "lockless"}, "rowlock.onConflict = 'lockless'.*delta.enableRowTracking"),
     "a policy that never was": ({"rowlock.onConflict": "hope"}, "rowlock.onConflict = 'hope'.*repair"),
-    "a lock": ({"rowlock.lock": "table"}, "rowlock.lock = 'table'.*none"),
+    "a lock": ({"rowlock.lock": "all"}, "rowlock.lock = 'all'.*none, writes, table, partition, auto"),
     "an unknown knob": ({"rowlock.speed": "high"}, "rowlock.speed"),
     "another spelling": ({"rowlock.onconflict": "fail"}, "rowlock.onconflict"),
     "Delta's name with a wrong value": ({"delta.appendOnly": "perhaps"}, "delta.appendOnly = 'perhaps'.*true"),

@@ -25,14 +25,11 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "rowlock.lock": ("none", "writes", "table", "partition", "auto"),
     "rowlock.groupCommit": ("true", "false"),
 }
-SUPPORTED_KNOBS: dict[str, tuple[str, ...]] = {
-    "rowlock.onConflict": ("repair", "rerun", "fail", "lockless"),
-    "rowlock.isolation": ("serializable", "write_serializable", "snapshot"),
-    "rowlock.granularity": ("row", "file"),
-    "rowlock.lock": ("none",),
-    "rowlock.groupCommit": ("true", "false"),
-}
-"""What of KNOBS this version carries out; the first value is the default."""
+"""The first value is the default."""
+
+LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
+_LOCK_SETTINGS = (LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY)
+_PROVIDER = re.compile(r"object|postgresql|dynamodb:[A-Za-z0-9_.\-]{3,255}")
 
 DELTA_LEVELS: dict[Isolation, str] = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
 """Delta's names of the isolation levels, for the property `delta.isolationLevel` and for commitInfo."""
@@ -107,7 +104,8 @@ def validate_properties(properties: Mapping[str, str], table: str | None = None)
     """Raises InvalidInput, naming the property, its value and the allowed ones, for the first that cannot be set."""
     for name, value in properties.items():
         if allowed := _problem(name, str(value)):
-            raise InvalidInput(f"property {name} = {value!r} is not possible: {allowed}", table=table)
+            shown = "..." if name.lower() == LOCK_PROVIDER.lower() else value  # somebody's password may be in it
+            raise InvalidInput(f"property {name} = {shown!r} is not possible: {allowed}", table=table)
 
 
 def validate_together(configuration: Mapping[str, str], table: str | None = None) -> None:
@@ -123,15 +121,30 @@ def validate_together(configuration: Mapping[str, str], table: str | None = None
 def _problem(name: str, value: str) -> str | None:
     lowered = name.lower()
     if lowered.startswith("rowlock."):
+        if name in _LOCK_SETTINGS:
+            return _lock_problem(name, value)
         if name not in KNOBS:
-            return f"there is no such property; known are {', '.join(KNOBS)}"
-        if value not in SUPPORTED_KNOBS[name]:
-            planned = " (a later version will know it)" if value in KNOBS[name] else ""
-            return f"allowed are {', '.join(SUPPORTED_KNOBS[name])}{planned}"
+            return f"there is no such property; known are {', '.join((*KNOBS, *_LOCK_SETTINGS))}"
+        if value not in KNOBS[name]:
+            return f"allowed are {', '.join(KNOBS[name])}"
         return None
     if not lowered.startswith("delta.") or lowered.startswith(_FREE_PREFIXES):
         return None
     return _delta_problem(name, value)
+
+
+def _lock_problem(name: str, value: str) -> str | None:
+    if name == LOCK_PROVIDER and not _PROVIDER.fullmatch(value):
+        return "allowed are object, dynamodb:TABLE, postgresql; how to connect to PostgreSQL is taken from the environment (ROWLOCK_LOCK_DSN) and never written into a table"
+    if name == LOCK_KEY and not value.strip():
+        return "the name of a column is needed"
+    if name in (LOCK_TIMEOUT, LOCK_TERM):
+        try:
+            if interval_ms(value) <= 0:
+                raise ValueError
+        except ValueError:
+            return "an interval such as 'interval 30 seconds' is needed"
+    return None
 
 
 def _delta_problem(name: str, value: str) -> str | None:
@@ -232,9 +245,9 @@ class TableProperties:
         return self.configuration.get("delta.columnMapping.mode", "none").strip().lower() or "none"
 
     def _knob(self, name: str) -> str:
-        value = self.configuration.get(name, SUPPORTED_KNOBS[name][0])
-        if value not in SUPPORTED_KNOBS[name]:
-            raise InvalidInput(f"the table's property {name} = {value!r} is not supported: allowed are {', '.join(SUPPORTED_KNOBS[name])}")
+        value = self.configuration.get(name, KNOBS[name][0])
+        if value not in KNOBS[name]:
+            raise InvalidInput(f"the table's property {name} = {value!r} is not supported: allowed are {', '.join(KNOBS[name])}")
         return value
 
     @property
@@ -256,3 +269,24 @@ class TableProperties:
     @property
     def lock(self) -> Lock:
         return cast(Lock, self._knob("rowlock.lock"))
+
+    @property
+    def lock_provider(self) -> str:
+        """`object`, `dynamodb:TABLE` or `postgresql`; never a connection string, whoever wrote one."""
+        said = self.configuration.get(LOCK_PROVIDER, "")
+        return said if _PROVIDER.fullmatch(said) else "object"
+
+    @property
+    def lock_timeout_s(self) -> float:
+        """How long a writer waits for a lease before it goes on without."""
+        return self._interval(LOCK_TIMEOUT, "interval 2 minutes") / 1000
+
+    @property
+    def lock_term_s(self) -> float:
+        """After how long without a sign of life a lease may be stolen."""
+        return self._interval(LOCK_TERM, "interval 10 seconds") / 1000
+
+    @property
+    def lock_key(self) -> str | None:
+        """The column whose values `lock = partition` tells apart by bucket, beside the partition columns."""
+        return self.configuration.get(LOCK_KEY)

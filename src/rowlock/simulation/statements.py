@@ -14,6 +14,7 @@ from rowlock.simulation.expressions import Evaluate, Relation, Row, Scope, compi
 from rowlock.simulation.rules import Change, InsertRule, MatchedRule, MergeRule, NewRows, RowRule
 from rowlock.simulation.script import Append, Assignments, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 from rowlock.simulation.skipping import predicate_of, predicate_of_merge
+from rowlock.transaction.line import Line
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.statements import Statement
 from rowlock.transaction.transaction import Options, Table, Transaction
@@ -77,13 +78,20 @@ def bins(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
 
 def run(table: Table, script: Script, options: Options | None = None) -> Receipt:
     """Stages a script in a transaction of its own and commits it."""
-    return commit(stage(table, script, options), script)
+    with Line(table.state) as line:
+        return commit(stage(table, script, options, line), script)
 
 
-def stage(table: Table, script: Script, options: Options | None = None) -> Transaction:
-    """A transaction with the script staged."""
-    txn = table.begin(options)
-    txn.execute(*statements_of(script, txn.base))
+def stage(table: Table, script: Script, options: Options | None = None, line: Line | None = None) -> Transaction:
+    """A transaction with the script staged, which waits in `line` before."""
+    while True:
+        txn = table.begin(options)
+        statements = statements_of(script, txn.base)
+        if line is None or not line.join(txn, statements):
+            break
+    if line is not None:
+        line.account(txn)
+    txn.execute(*statements)
     return txn
 
 

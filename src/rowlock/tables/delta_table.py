@@ -15,18 +15,19 @@ from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
 from rowlock.tables.conversion import convert
 from rowlock.tables.definitions import Definitions
-from rowlock.tables.frames import snapshot_of
 from rowlock.tables.handle import Handle, Receipts
 from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
 from rowlock.tables.placement import open_by_name
 from rowlock.tables.restoring import restored
 from rowlock.tables.table_builder import DeltaTableBuilder
-from rowlock.tables.transaction import DeltaTransaction, application
+from rowlock.tables.transaction import DeltaTransaction
 from rowlock.tables.upgrades import Upgrades
 from rowlock.transaction import backfill, creation
+from rowlock.transaction.options import application
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import state_of
+from rowlock.transaction.time_travel import snapshot_of
 from rowlock.transaction.transaction import Options
 
 
@@ -181,15 +182,17 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
         granularity: str | None = None,
         app_id: str | None = None,
         app_version: int | None = None,
+        lock: str | None = None,
+        lock_timeout: float | None = None,
     ) -> DeltaTransaction:
         """Several statements as one commit: `with t.transaction() as txn:`, private until the block ends.
 
-        The knobs are those of the properties `rowlock.isolation`, `rowlock.onConflict` and `rowlock.granularity`;
-        what is given here wins.  With `app_id` and `app_version` (0, 1, ...) the transaction is a step of an
+        The knobs are those of the properties `rowlock.isolation`, `rowlock.onConflict`, `rowlock.granularity` and
+        `rowlock.lock` (with `lock_timeout` in seconds, after which it goes on without a lease); what is given here wins.  With `app_id` and `app_version` (0, 1, ...) the transaction is a step of an
         application: a step that is in the log already is left out, so that a batch given twice counts once.
         Raises InvalidInput for a value that is not allowed.
         """
-        options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity)
+        options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)
         return DeltaTransaction(self._handle, options, application(app_id, app_version), self._receipts, self._alias)
 
 

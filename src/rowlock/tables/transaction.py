@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,12 @@ from rowlock.spark.row_statements import delete_statement
 from rowlock.spark.types import DataFrame, SparkSession
 from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
-from rowlock.tables.handle import Handle, Plan, Planned, Receipts
+from rowlock.tables.handle import Handle, Plan, Receipts
+from rowlock.transaction import given_up
+from rowlock.transaction.line import Line
 from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.running import Planned
+from rowlock.transaction.statements import Statement
 from rowlock.transaction.transaction import Options, Transaction
 
 if TYPE_CHECKING:
@@ -32,22 +36,12 @@ if TYPE_CHECKING:
 _SEVERAL = "TRANSACTION"
 
 
-def application(app_id: str | None, app_version: Any) -> SetTransaction | None:
-    """The step of an application that a caller names.  Raises InvalidInput where one of the two is missing or wrong."""
-    if app_id is None and app_version is None:
-        return None
-    if app_id is None or app_version is None:
-        raise InvalidInput("app_id and app_version go together: the name of the application, and the number of this step of it")
-    if not isinstance(app_version, int) or isinstance(app_version, bool) or app_version < 0:
-        raise InvalidInput(f"app_version is the number of a step, 0 or more, not {app_version!r}")
-    return SetTransaction(arguments.text(app_id, "app_id"), app_version)
-
-
 class Open:
     """An open transaction as what carries statements out (see `handle.Runner`)."""
 
     def __init__(self, handle: Handle, options: Options, app: SetTransaction | None) -> None:
-        self._handle = handle
+        self._handle, self._options, self._app = handle, options, app
+        self._line = Line(handle.state)
         self.txn: Transaction = handle.table.begin(options, app=app)
         self.steps: list[tuple[str, dict[str, Any]]] = []
         self._sources: list[Source] = []
@@ -80,14 +74,37 @@ class Open:
         """Stages a statement on top of those before it.  The receipt has no version yet."""
         self.check_open()
         metrics: dict[str, int] = {}
-        if not self.txn.already_committed:
-            start = clock.monotonic_s()
-            statements, parameters = plan(self.plane, self.txn.base)
-            self.txn.watch.add("plan", clock.monotonic_s() - start)
+        if (planned := self._planned(plan)) is not None:
+            statements, parameters = planned
             self.txn.execute(*statements)
             self.steps.append((operation, dict(parameters)))
             metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
         return Receipt(version=None, read_version=self.txn.read_version, txn_id=self.txn.txn_id, operation=operation, already_committed=self.txn.already_committed, metrics=metrics)
+
+    def _planned(self, plan: Plan) -> Planned | None:
+        """A statement under what the transaction reads; None where its application's step is in the log already."""
+        while not self.txn.already_committed:
+            start = clock.monotonic_s()
+            planned = plan(self.plane, self.txn.base)
+            planned_s = clock.monotonic_s() - start
+            if not self._began_anew(planned[0]):
+                self.txn.watch.add("plan", planned_s)
+                return planned
+        return None
+
+    def _began_anew(self, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
+        """Waits in line; where others committed meanwhile, a transaction that has staged and read nothing yet reads the head instead."""
+        moved = self._line.join(self.txn, statements, reads_table=reads_table)
+        anew = moved and not self.txn.program and not self.txn.reads_table
+        if anew:
+            before, self.txn = self.txn, self._handle.table.begin(self._options, app=self._app)
+            self.txn.reruns = before.reruns
+        self._line.account(self.txn)
+        return anew
+
+    def will_read(self) -> None:
+        """The transaction is about to read the table as a whole."""
+        self._began_anew((), reads_table=True)
 
     def commit(self) -> Receipt:
         if len(self.steps) == 1:
@@ -95,9 +112,15 @@ class Open:
         said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
         return self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
 
+    def give_up(self, error: BaseException) -> None:
+        """The block raised: what it had staged, if anything, is thrown away."""
+        if self.steps:
+            given_up.keep(self.txn, error, self.steps[0][0] if len(self.steps) == 1 else _SEVERAL, self.steps[0][1] if len(self.steps) == 1 else {})
+
     def close(self) -> None:
-        """Nothing is carried out any more; what was pinned for a rebase is deleted."""
+        """Nothing is carried out any more; leases are given back, and what was pinned for a rebase is deleted."""
         self.txn.done = True
+        self._line.leave()
         for source in self._sources:
             source.release(self.plane)
         self._sources.clear()
@@ -131,6 +154,8 @@ class DeltaTransaction(Changes):
         try:
             if kind is None:
                 self._table_receipts.last = self._receipts.last = self._runner.commit()
+            elif error is not None:
+                self._runner.give_up(error)
         finally:
             self._runner.close()
 
@@ -152,6 +177,7 @@ class DeltaTransaction(Changes):
         what is written.
         """
         self._runner.check_open()
+        self._runner.will_read()
         txn = self._runner.txn
         txn.note_read()
         frame = read_frame(self._runner.plane, txn.base, txn.effects)
@@ -195,16 +221,20 @@ def run(
     granularity: str | None = None,
     app_id: str | None = None,
     app_version: int | None = None,
+    lock: str | None = None,
+    lock_timeout: float | None = None,
 ) -> Receipt:
     """Runs `fn(txn)` in a transaction and commits; where a rebase cannot do, runs it again as a whole, up to `retries` times.
 
     `fn` must be free of effects elsewhere.  Under `on_conflict='fail'` it runs once.  Returns the receipt of the commit; raises what
     `fn` raises, and the last DeltaConcurrentModificationException.
     """
+    reruns = given_up.Reruns()
     for attempt in range(max(0, retries) + 1):
-        txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version)
+        txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout)
         try:
             with txn:
+                txn._runner.txn.reruns = reruns
                 fn(txn)
             receipt = txn.receipt
             assert receipt is not None
@@ -213,5 +243,6 @@ def run(
             policy = txn._runner.txn.options.on_conflict
             if attempt >= retries or policy == "fail" or isinstance(conflict, ConcurrentTransactionException):
                 raise
+            reruns = reruns.after(txn._runner.txn)
         clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
     raise AssertionError("unreachable")

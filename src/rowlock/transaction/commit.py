@@ -1,6 +1,6 @@
 """The commit loop: rebase over the winners, publish, put if absent, settle the outcome (I1, I2, I4).
 
-    refresh → (rules, rebase)* → write → put → Committed | Lost (again) | Unknown (settle, then again)
+    refresh → (rules, rebase)* → [turn] → write → put → Committed | Lost (again) | Unknown (settle, then again)
 
 Rounds outside the lane carry the bulk of the work; the last one and the put run inside it.  A commit
 file is built anew for every put and never used again.
@@ -14,25 +14,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown
+from rowlock.locks.turns import Bid
 from rowlock.protocol.actions import CommitInfo, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.in_commit import stamped
-from rowlock.storage.store import Committed, Unknown
-from rowlock.transaction import row_ids
+from rowlock.transaction import given_up, outcome, row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
 from rowlock.transaction.group import commit_in_group, may_join
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
 from rowlock.transaction.publish import FileActions, file_actions
 from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.turn import turn_of
 from rowlock.version import ENGINE_INFO
 
 if TYPE_CHECKING:
     from rowlock.transaction.head_commit import HeadCommit
     from rowlock.transaction.transaction import Transaction
-
-_SETTLE_TRIES = 8
-UNKNOWN = "Whether the commit landed could not be found out; what was staged has been kept. Look for the transaction id in the log before running the statement again."
 
 
 def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> Receipt:
@@ -46,21 +43,30 @@ def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> R
         return attempt.receipt(txn, None, operation_metrics(txn, FileActions((), ())))
     refuse_removal(txn, txn.base)
     try:
-        return commit_in_group(txn, attempt, parameters) if may_join(txn) else _loop(txn, attempt, parameters)
+        with given_up.kept(txn, operation, parameters, attempt):
+            return commit_in_group(txn, attempt, parameters) if may_join(txn) else _loop(txn, attempt, parameters)
     except AlreadyCommitted:
         txn.already_committed = True
         return attempt.receipt(txn, None, {})
 
 
 def _loop(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
+    with turn_of(txn) as bid:
+        return _rounds(txn, attempt, parameters, bid)
+
+
+def _rounds(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any], bid: Bid | None) -> Receipt:
     state, files = txn.table.state, FileActions((), ())
     while True:
-        version = catch_up(txn, attempt, state.refresh())
+        just_asked = attempt.attempts == 0 and not txn.touches  # an append's beginning; a put that is lost costs it no more than asking
+        version = catch_up(txn, attempt, state.newest() if just_asked else state.refresh())
         with txn.watch.time("wait"):
+            if bid is not None:
+                bid.before_put(attempt.attempts)
             lane = state.lane if txn.options.lane else nullcontext()
             lane.__enter__()
         try:
-            version = version or catch_up(txn, attempt, state.refresh())
+            version = version or catch_up(txn, attempt, state.newest())
             if version is None and txn.effects.is_empty and not _always_commits(txn):
                 return attempt.receipt(txn, None, operation_metrics(txn, files))
             if version is None:
@@ -88,33 +94,9 @@ def _put(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> t
     attempt.attempts += 1
     txn.phase("before_put")
     with txn.watch.time("put"):
-        won = put_version(txn, version, commit_bytes(txn, attempt, files, parameters))
+        won = outcome.put(state, version, commit_bytes(txn, attempt, files, parameters), txn.txn_id)
     txn.phase("after_put")
     return (version if won else None), files
-
-
-def put_version(txn: Transaction, version: int, data: bytes) -> bool:
-    """Puts a commit of `txn`; whether it is the one that is there (I1, I2).  Raises CommitUnknown."""
-    state = txn.table.state
-    outcome = state.log.put(version, data)
-    # also after Lost: a store's own retry may call the winner a loser
-    won = isinstance(outcome, Committed) or _settle(txn, version, data, isinstance(outcome, Unknown))
-    if won:
-        state.landed(version, data)
-    return won
-
-
-def _settle(txn: Transaction, version: int, data: bytes, unknown: bool) -> bool:
-    """Reads the version back: ours, another's, or (after Unknown) absent, then the put is tried again."""
-    log = txn.table.state.log
-    for n in range(_SETTLE_TRIES):
-        there = log.read_commit(version)
-        if there is not None:
-            return there.info is not None and there.info.txn_id == txn.txn_id
-        if unknown and isinstance(log.put(version, data), Committed):
-            return True
-        clock.sleep(min(1.0, 0.02 * 2**n) * (0.5 + clock.jitter()))
-    raise CommitUnknown(UNKNOWN, txn_id=txn.txn_id, table=txn.table.path, version=version)
 
 
 def commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
@@ -143,7 +125,7 @@ def commit_of(
         "operationMetrics": {k: str(v) for k, v in metrics.items()},
         "engineInfo": ENGINE_INFO,
         "txnId": txn.txn_id,
-        "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **record},
+        "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **txn.reruns.record(), **record},
     }
     info = stamped(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
     rewrites_rows = bool(files.rows_copied) or any(b.kind == "derived" for b in txn.effects.blocks)
@@ -159,7 +141,7 @@ def after_commit(txn: Transaction | HeadCommit) -> None:
 
     txn.phase("committed")
     try:
-        txn.table.state.log.maybe_checkpoint(txn.table.state.recent(1.0))
+        txn.table.state.log.maybe_checkpoint(txn.table.state.newest())
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)
 

@@ -22,11 +22,12 @@ from rowlock import clock
 from rowlock.exceptions import CommitUnknown
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
-from rowlock.transaction import row_ids
+from rowlock.transaction import outcome, row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up
 from rowlock.transaction.metrics import operation_metrics
 from rowlock.transaction.publish import FileActions, staged_adds
 from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.turn import turn_of
 
 if TYPE_CHECKING:
     from rowlock.transaction.handover import Post
@@ -40,8 +41,6 @@ SLOW_PUT_S = 0.01
 """Puts lost to other processes before a lot is handed over, where a put takes longer than this: on a local disk trying again is cheaper."""
 CONTENDED_S = 2.0
 """For how long, then, the next lots are handed over at once."""
-HEAD_KNOWN_S = 2.0
-"""How long a head counts as known: a put on top of it says itself whether it still is."""
 
 
 def may_join(txn: Transaction) -> bool:
@@ -171,13 +170,14 @@ def commit_in_group(txn: Transaction, attempt: Attempt, parameters: Mapping[str,
     txn.phase("written")
     queue.enter(member)
     try:
-        with txn.watch.time("wait"):
-            state.lane.acquire()
-        try:
-            if not member.is_over:
-                lead(member)
-        finally:
-            state.lane.release()
+        with turn_of(txn) as bid:
+            start = clock.monotonic_s()
+            if bid is not None:
+                bid.before_put(0)
+            with state.lane:
+                txn.watch.add("wait", clock.monotonic_s() - start)
+                if not member.is_over:
+                    lead(member)
     except BaseException as e:  # noqa: BLE001 - raised below, when it is certain that nobody else commits the member
         member.error = e
     finally:
@@ -204,7 +204,7 @@ def lead(leader: Member) -> None:
     from rowlock.transaction.handover import hand_over
 
     state = leader.txn.table.state
-    head, queue = state.recent(HEAD_KNOWN_S), queue_of(state)
+    head, queue = state.newest(), queue_of(state)
     for lost in itertools.count():
         if queue.is_contended() or (lost >= HAND_OVER_AFTER and leader.seconds_a_put > SLOW_PUT_S):
             return hand_over(leader, queue)
@@ -219,8 +219,6 @@ def lead(leader: Member) -> None:
 
 def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bool:
     """Tries one version for all of them, and for what `guests` of other processes have staged."""
-    from rowlock.transaction.commit import UNKNOWN, put_version
-
     txn = group[0].txn
     for member in group:
         member.attempt.attempts += 1
@@ -229,10 +227,10 @@ def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) 
     data = group_bytes(group, head, guests)
     try:
         with txn.watch.time("put"):
-            won = put_version(txn, version, data)
-    except CommitUnknown:
+            won = outcome.put(txn.table.state, version, data, txn.txn_id)
+    except CommitUnknown as e:
         for member in group:
-            member.error = CommitUnknown(UNKNOWN, txn_id=member.txn.txn_id, table=txn.table.path, version=version)
+            member.error = outcome.unknown(member.txn.txn_id, txn.table.path, version, e)
         return True
     txn.phase("after_put")
     if won:

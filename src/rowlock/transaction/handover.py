@@ -24,7 +24,7 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit, serialize_commit
 from rowlock.storage.store import NotFound, ObjectMeta, ObjectStore, StorageError
-from rowlock.transaction import creation, group
+from rowlock.transaction import creation, group, outcome
 from rowlock.transaction.group import MAX_FILES, Member, Queue
 
 FOLDER = "_rowlock/queue"
@@ -186,10 +186,7 @@ def give_up(member: Member) -> None:
             if creation.put_info(state, head, {**info, "rowlock": {"aborted": [member.txn.txn_id]}}):
                 break
     except (StorageError, CommitUnknown) as e:
-        from rowlock.transaction.commit import UNKNOWN
-
-        member.error = CommitUnknown(UNKNOWN, txn_id=member.txn.txn_id, table=state.store.root)
-        member.error.__cause__ = e
+        member.error = outcome.unknown(member.txn.txn_id, state.store.root, None, e)
 
 
 def _delete(store: ObjectStore, key: str) -> None:

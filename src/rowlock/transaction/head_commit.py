@@ -15,17 +15,20 @@ from typing import Any, cast
 
 from rowlock import clock
 from rowlock.conflict import rules
+from rowlock.locks.turns import Bid
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import Isolation
-from rowlock.transaction import creation, fail_policy, row_ids
+from rowlock.transaction import creation, fail_policy, outcome, row_ids
 from rowlock.transaction.commit import after_commit
+from rowlock.transaction.line import Line
 from rowlock.transaction.options import Options
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.transaction import Table
+from rowlock.transaction.turn import turn_of
 
 _BY_ROW = tuple(r for r in rules.RULES if r is not rules.removed_by_both)
 """Rules under which a commit that only moves rows is no conflict."""
@@ -71,14 +74,21 @@ class HeadCommit:
     def run(self) -> Receipt:
         """Commits.  Raises what `make` raises, UnsupportedFeature, CommitUnknown, and under `fail` DeltaConcurrentModificationException."""
         self.phase("staged")
+        with Line(self.table.state) as line, turn_of(self) as bid:
+            line.join(self, (), reads_table=True)
+            return self._rounds(bid)
+
+    def _rounds(self, bid: Bid | None) -> Receipt:
         state = self.table.state
         while True:
             self._catch_up()
+            if bid is not None:
+                bid.before_put(self.attempts)
             with state.lane if self.options.lane else nullcontext():
                 self._catch_up()
                 self.phase("before_put")
                 self.attempts += 1
-                if creation.put(state, self.read.version + 1, self._bytes(), self.txn_id):
+                if outcome.put(state, self.read.version + 1, self._bytes(), self.txn_id):
                     break
         receipt = self._receipt(self.read.version + 1)
         after_commit(self)

@@ -8,35 +8,47 @@ not know or does not support is refused by name when it is set, never when it is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, WrongType
+from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.properties import DELTA_LEVELS, LOCKLESS_ALONE, Isolation, TableProperties, validate_properties
 
-_PROPERTY = {"on_conflict": "rowlock.onConflict", "isolation": "rowlock.isolation", "granularity": "rowlock.granularity"}
+_PROPERTY = {"on_conflict": "rowlock.onConflict", "isolation": "rowlock.isolation", "granularity": "rowlock.granularity", "lock": "rowlock.lock"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """None means: as the table's property says.
 
+    lock_timeout: for how many seconds a writer waits for a lease before it goes on without one.
     lane: take the in-process commit lane around the last rebase and the put.  It saves rounds and
     decides nothing (I7); schedules that interleave at every phase switch it off.
     group_commit: a blind append may share its version with others that wait for the same table.
+    turns: announce a turn after lost puts and honour those of others; None: as `lane`.
     """
 
     on_conflict: str | None = None
     isolation: str | None = None
     granularity: str | None = None
+    lock: str | None = None
+    lock_timeout: float | None = None
     lane: bool = True
     group_commit: bool = True
+    turns: bool | None = None
 
     def __post_init__(self) -> None:
         given = {_PROPERTY[k]: v for k in _PROPERTY if (v := getattr(self, k)) is not None}
         validate_properties(given)
         if self.on_conflict == "lockless" and self.isolation is not None:
             raise InvalidInput(LOCKLESS_ALONE)
+        if self.lock_timeout is not None and not self.lock_timeout >= 0:
+            raise InvalidInput(f"lock_timeout is a number of seconds, 0 or more, not {self.lock_timeout!r}")
+
+    @property
+    def takes_turns(self) -> bool:
+        return self.lane if self.turns is None else self.turns
 
     @property
     def raises(self) -> bool:
@@ -61,9 +73,30 @@ class Options:
         if policy == "lockless" and self.isolation is not None:
             raise InvalidInput(LOCKLESS_ALONE)
         level = None if policy == "lockless" else self.isolation or table.isolation
-        return Options(on_conflict=policy, isolation=level, granularity=self.granularity or table.granularity, lane=self.lane, group_commit=self.group_commit and table.group_commit)
+        return replace(
+            self,
+            on_conflict=policy,
+            isolation=level,
+            granularity=self.granularity or table.granularity,
+            group_commit=self.group_commit and table.group_commit,
+            lock=self.lock or table.lock,
+            lock_timeout=table.lock_timeout_s if self.lock_timeout is None else self.lock_timeout,
+        )
 
     @property
     def delta_level(self) -> str:
         """What a commit calls its isolation, by Delta's names: who merges cells has read one version, and promises no more."""
         return DELTA_LEVELS[cast(Isolation, self.isolation or "snapshot")]
+
+
+def application(app_id: str | None, app_version: Any) -> SetTransaction | None:
+    """The step of an application that a caller names.  Raises InvalidInput where one of the two is missing or wrong."""
+    if app_id is None and app_version is None:
+        return None
+    if app_id is None or app_version is None:
+        raise InvalidInput("app_id and app_version go together: the name of the application, and the number of this step of it")
+    if not isinstance(app_version, int) or isinstance(app_version, bool) or app_version < 0:
+        raise InvalidInput(f"app_version is the number of a step, 0 or more, not {app_version!r}")
+    if not isinstance(app_id, str):
+        raise WrongType(f"app_id must be a string, not {type(app_id).__name__}")
+    return SetTransaction(app_id, app_version)

@@ -20,7 +20,7 @@ class Receipt:
     `group_size` transactions share the version;
     `already_committed` says that the application's step was in the log before; `overwritten` are rows in which a lockless commit met a winner.
 
-    seconds has the phases plan, stage, wait, rebase, write, put."""
+    seconds has the phases plan, lock (in line for a lease), stage, wait (for other threads, and for another's turn), rebase, write, put."""
 
     version: int | None
     read_version: int

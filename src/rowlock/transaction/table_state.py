@@ -20,11 +20,13 @@ from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
+from rowlock.storage.lane import lane_of
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.transaction.vectors import Vectors
 
 logger = logging.getLogger("rowlock")
 _WATCHED_COMMITS = 3
+_A_MOMENT_S = 2.0
 
 
 class CommitOverwrittenWarning(UserWarning):
@@ -65,14 +67,14 @@ class TableState:
 
     def __init__(self, log: TableLog, store: ObjectStore) -> None:
         self.log, self.store, self.vectors = log, store, Vectors(store)
-        self.lane = threading.RLock()
+        self.lane = lane_of(store)
         self.epoch = 0
         self.overwritten: list[int] = []
         self._lock = threading.RLock()
         self._flights = Flights()
-        self._sharing, self._shared = threading.Lock(), dict[str, Any]()
+        self._sharing, self._shared = threading.RLock(), dict[str, Any]()
         self._latest: Snapshot | None = None
-        self._seen_s = 0.0
+        self._asked_s = 0.0
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
@@ -89,31 +91,36 @@ class TableState:
         """
         return self._flights.board(self._refresh)
 
-    def recent(self, within_s: float) -> Snapshot:
-        """A snapshot that was the newest at most `within_s` seconds ago, without a look at the log where there is one."""
-        latest = self._latest
-        return latest if latest is not None and clock.monotonic_s() - self._seen_s < within_s else self.refresh()
-
-    def landed(self, version: int, data: bytes) -> Snapshot | None:
-        """Folds a commit of this process that has just landed, so that nobody reads it back.  None where others came between."""
-        with self._lock:
-            if self._latest is None or self._latest.version != version - 1:
-                return None
-            self._seen_s = clock.monotonic_s()
-            self._latest = self.log.after(self._latest, data)
-            self._watched.append((version, zlib.crc32(data)))
-            return self._latest
-
     def _refresh(self) -> Snapshot:
         with self._lock:
             if self._latest is not None and self._was_rewritten():
                 self._start_over()
-            before, self._seen_s = self._latest, clock.monotonic_s()
+            before = self._latest
             latest = self.log.latest(before)
-            if before is None or latest.version != before.version:
+            if not self.store.is_remote and (before is None or latest.version != before.version):
                 self._watch(latest.version)
-            self._latest = latest
+            self._latest, self._asked_s = latest, clock.monotonic_s()
             return latest
+
+    def newest(self) -> Snapshot:
+        """The newest snapshot, on a remote store without asking again what was asked a moment ago.
+
+        For places where an old answer costs a lost put at most.  Elsewhere asking is cheap, and this is `refresh`.
+        """
+        with self._lock:
+            known = self._latest
+            if known is not None and self.store.is_remote and clock.monotonic_s() - self._asked_s < _A_MOMENT_S:
+                return known
+        return self.refresh()
+
+    def carry(self, version: int, data: bytes) -> None:
+        """Takes a commit that landed into the snapshot it was put on, so that nobody reads it back."""
+        with self._lock:
+            if self._latest is None or self._latest.version != version - 1:
+                return
+            self._latest, self._asked_s = self.log.advance(self._latest, version, data), clock.monotonic_s()
+            if not self.store.is_remote:
+                self._watched.append((version, zlib.crc32(data)))
 
     def forget(self) -> None:
         """Drops the snapshot, after the table was made anew."""
@@ -159,8 +166,8 @@ _states_lock = threading.Lock()
 def state_of(store: ObjectStore) -> TableState:
     """The shared state of the table at a store's root."""
     with _states_lock:
-        state = _states.get(store.root)
+        state = _states.get(store.identity)
         if state is None:
             state = TableState(TableLog(store), store)
-            _states[store.root] = state
+            _states[store.identity] = state
         return state

@@ -1,0 +1,74 @@
+"""What a lease covers: the table, a partition, or a bucket of keys.
+
+A scope pins columns to values; the table's pins none.  Two scopes exclude each other unless they pin
+one column to different values.  So the table excludes all, `region = EU` excludes `day = 1` (some rows
+are in both) and lets `region = US` be.  A column with too many values for a scope each is pinned by the
+number of a bucket, into which a hash puts its values.  Pure.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from rowlock.protocol.skipping import And, Compare, In, IsNull, Or, Predicate, pushed_down
+
+Pin = tuple[str, str]
+"""A column and a value as text; of a bucket the column is `column/BUCKETS`."""
+Scope = frozenset[Pin]
+TABLE: Scope = frozenset()
+
+BUCKETS = 16
+_MOST = 64
+"""Scopes of one statement; with more it takes the table."""
+
+
+def exclude(a: Scope, b: Scope) -> bool:
+    """Whether rows may lie in both."""
+    others = dict(b)
+    return not any(column in others and others[column] != value for column, value in a)
+
+
+def any_exclude(mine: Iterable[Scope], theirs: Collection[Scope]) -> bool:
+    return any(exclude(a, b) for a in mine for b in theirs)
+
+
+def scopes_of(predicates: Sequence[Predicate | None], partition_columns: Sequence[str], key: str | None = None) -> frozenset[Scope]:
+    """The scopes that statements with these skipping predicates lie in: {TABLE} where one of them pins nothing.
+
+    `key`: a column whose values are pinned by bucket.  What is missed or taken too widely costs time and no row.
+    """
+    found: set[Scope] = set()
+    for predicate in predicates:
+        found |= {TABLE} if predicate is None else _scopes(pushed_down(predicate), frozenset(partition_columns), key)
+    return _simplified(found)
+
+
+def _scopes(p: Predicate, columns: frozenset[str], key: str | None) -> set[Scope]:
+    if isinstance(p, And):
+        out: set[Scope] = {TABLE}
+        for part in p.parts:
+            also = _scopes(part, columns, key)
+            out = {a | b for a in out for b in also if exclude(a, b)} if len(out) * len(also) <= _MOST * _MOST else out
+        return out
+    if isinstance(p, Or):
+        return set(_simplified(set().union(*(_scopes(part, columns, key) for part in p.parts))))
+    if isinstance(p, Compare) and p.op in ("=", "<=>"):
+        return {_pinned(p.column, p.value, columns, key)} if p.value is not None or p.op == "<=>" else set()
+    if isinstance(p, IsNull):
+        return {_pinned(p.column, None, columns, key)}
+    if isinstance(p, In) and len(p.values) <= _MOST:
+        return {_pinned(p.column, value, columns, key) for value in p.values}
+    return {TABLE}
+
+
+def _pinned(column: Sequence[str], value: Any, columns: frozenset[str], key: str | None) -> Scope:
+    name, text = ".".join(column), "null" if value is None else f"={value}"
+    if name in columns:
+        return frozenset({(name, text)})
+    return frozenset({(f"{name}/{BUCKETS}", str(zlib.crc32(text.encode()) % BUCKETS))}) if name == key else TABLE
+
+
+def _simplified(scopes: set[Scope]) -> frozenset[Scope]:
+    return frozenset({TABLE}) if TABLE in scopes or len(scopes) > _MOST else frozenset(scopes)

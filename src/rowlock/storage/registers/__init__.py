@@ -1,0 +1,7 @@
+"""Registers: named cells with compare-and-swap, for what writers tell each other outside of the log."""
+
+from rowlock.storage.registers.objects import ObjectRegisters
+from rowlock.storage.registers.open import PROVIDER_VARIABLE, create_lock_table, open_registers
+from rowlock.storage.registers.register import Cell, Registers
+
+__all__ = ["PROVIDER_VARIABLE", "Cell", "ObjectRegisters", "Registers", "create_lock_table", "open_registers"]

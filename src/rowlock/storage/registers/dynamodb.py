@@ -1,0 +1,101 @@
+"""Registers in DynamoDB: one item each, in a table of their own, changed by conditional writes.
+
+The table has the key `register` (a string: the Delta table's place and the cell's name) and may serve any
+number of Delta tables.  Credentials, region and endpoint are found as boto3 finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rowlock.exceptions import InvalidInput
+from rowlock.storage.registers.register import Cell
+from rowlock.storage.store import Committed, Lost, PutOutcome, StorageError, Unknown
+
+_ARGUMENTS = {
+    "AWS_DEFAULT_REGION": "region_name",
+    "AWS_REGION": "region_name",
+    "AWS_ACCESS_KEY_ID": "aws_access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
+    "AWS_SESSION_TOKEN": "aws_session_token",
+    "AWS_ENDPOINT_URL_DYNAMODB": "endpoint_url",
+}
+_WAIT_S = {"connect_timeout": 3, "read_timeout": 5}
+"""A writer that waits for a lock must not wait for its provider."""
+
+
+def client(options: Mapping[str, str] | None = None) -> Any:
+    """A client of DynamoDB.  `options` by their names in the environment; what is not given boto3 finds by itself.
+
+    Raises InvalidInput where boto3 is not installed.
+    """
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as e:
+        raise InvalidInput("Leases in DynamoDB need boto3: pip install 'rowlock[dynamodb]'") from e
+    given = {_ARGUMENTS[k]: v for k, v in (options or {}).items() if k in _ARGUMENTS}
+    return boto3.client("dynamodb", config=Config(retries={"total_max_attempts": 2, "mode": "standard"}, **_WAIT_S), **given)
+
+
+class DynamoDbRegisters:
+    """The registers of the Delta table at `root`, in the DynamoDB table `table`."""
+
+    def __init__(self, table: str, root: str, options: Mapping[str, str] | None = None) -> None:
+        self._table, self._root, self._client = table, root, client(options)
+
+    def __repr__(self) -> str:
+        return f"DynamoDbRegisters({self._table!r}, {self._root!r})"
+
+    def _key(self, name: str) -> dict[str, Any]:
+        return {"register": {"S": f"{self._root}#{name}"}}
+
+    def read(self, name: str) -> Cell | None:
+        try:
+            item = self._client.get_item(TableName=self._table, Key=self._key(name), ConsistentRead=True).get("Item")
+        except Exception as e:
+            raise StorageError(f"DynamoDB, table {self._table}: {e}") from e
+        return None if item is None else Cell(bytes(item["content"]["B"]), item["tag"]["N"])
+
+    def create(self, name: str, value: bytes) -> PutOutcome:
+        item = {**self._key(name), "content": {"B": value}, "tag": {"N": "1"}}
+        return self._write("attribute_not_exists(#r)", {"#r": "register"}, None, item)
+
+    def swap(self, name: str, value: bytes, tag: str) -> PutOutcome:
+        item = {**self._key(name), "content": {"B": value}, "tag": {"N": str(int(tag) + 1)}}
+        return self._write("#t = :tag", {"#t": "tag"}, {":tag": {"N": tag}}, item)
+
+    def _write(self, condition: str, names: dict[str, str], values: dict[str, Any] | None, item: dict[str, Any]) -> PutOutcome:
+        from botocore.exceptions import ClientError
+
+        more = {} if values is None else {"ExpressionAttributeValues": values}
+        try:
+            self._client.put_item(TableName=self._table, Item=item, ConditionExpression=condition, ExpressionAttributeNames=names, **more)
+        except ClientError as e:
+            code = e.response.get("Error", {}).get("Code")
+            if code == "ConditionalCheckFailedException":
+                return Lost()
+            if code == "ResourceNotFoundException":
+                raise StorageError(f"DynamoDB has no table {self._table}: rowlock.create_lock_table('dynamodb:{self._table}') makes it") from e
+            return Unknown(f"DynamoDB, table {self._table}: {e}")
+        except Exception as e:  # noqa: BLE001 - whatever the client met, the item may have been written
+            return Unknown(f"DynamoDB, table {self._table}: {e}")
+        return Committed()
+
+
+def create_table(name: str, options: Mapping[str, str] | None = None) -> None:
+    """Makes the table, billed by request, and waits until it serves; nothing happens where it is there."""
+    made = client(options)
+    try:
+        made.create_table(
+            TableName=name,
+            KeySchema=[{"AttributeName": "register", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "register", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    except made.exceptions.ResourceInUseException:
+        pass
+    except Exception as e:
+        raise StorageError(f"DynamoDB, table {name}: {e}") from e
+    made.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})

@@ -1,0 +1,73 @@
+"""From the name of a provider to its registers: `object`, `dynamodb:TABLE`, `postgresql`.
+
+The environment's ROWLOCK_LOCK_PROVIDER wins over what the table says.  A connection string of PostgreSQL may
+hold a password, so it is taken from the environment only: ROWLOCK_LOCK_DSN, or ROWLOCK_LOCK_PROVIDER itself,
+or libpq's own PGHOST, PGSERVICE and so on.  `storage_options` may say each of them too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from rowlock.exceptions import InvalidInput
+from rowlock.storage.options import Settings
+from rowlock.storage.registers import dynamodb, postgresql
+from rowlock.storage.registers.objects import ObjectRegisters
+from rowlock.storage.registers.register import Registers
+from rowlock.storage.store import ObjectStore
+
+PROVIDER_VARIABLE, DSN_VARIABLE = "ROWLOCK_LOCK_PROVIDER", "ROWLOCK_LOCK_DSN"
+_POSTGRESQL = ("postgresql://", "postgres://")
+
+
+def open_registers(store: ObjectStore, provider: str = "object", options: Mapping[str, str] | None = None) -> Registers:
+    """The registers of the table at a store's root.
+
+    `options`: credentials and endpoints by their names in the environment, beside those that the store was opened with.
+    Raises InvalidInput for a provider that is not known, or whose client is not installed.
+    """
+    options = {**_given_to(store), **(options or {})}
+    known = {**os.environ, **options}
+    chosen = known.get(PROVIDER_VARIABLE) or provider
+    if chosen == "object":
+        return ObjectRegisters(store)
+    if chosen.startswith("dynamodb:"):
+        return dynamodb.DynamoDbRegisters(chosen.removeprefix("dynamodb:"), store.root, options)
+    if (dsn := _dsn(chosen, known)) is not None:
+        return postgresql.PostgresRegisters(dsn, store.root)
+    raise _unknown(chosen)
+
+
+def create_lock_table(provider: str, storage_options: Mapping[str, str] | None = None) -> None:
+    """Makes the table that `dynamodb:TABLE` or `postgresql` keeps its leases in; nothing happens where it is there.
+
+    Raises InvalidInput for another provider (`object` needs none), StorageError where it cannot be made.
+    """
+    if provider.startswith("dynamodb:"):
+        return dynamodb.create_table(provider.removeprefix("dynamodb:"), storage_options)
+    if (dsn := _dsn(provider, {**os.environ, **(storage_options or {})})) is not None:
+        return postgresql.create_table(dsn)
+    raise _unknown(provider)
+
+
+def _given_to(store: ObjectStore) -> Mapping[str, str]:
+    """The storage options that a store was opened with, under the names of the environment."""
+    settings = getattr(store, "settings", None)
+    if not isinstance(settings, Settings):
+        return {}
+    keys = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), settings.keys or (), strict=False))
+    return {k: v for k, v in keys.items() if v} | {k.upper(): v for k, v in settings.given.items()}
+
+
+def _dsn(provider: str, options: Mapping[str, str]) -> str | None:
+    """libpq reads the rest, or all, from its own variables."""
+    if provider == "postgresql":
+        return options.get(DSN_VARIABLE, "")
+    return provider if provider.startswith(_POSTGRESQL) else None
+
+
+def _unknown(provider: str) -> InvalidInput:
+    kind = re.match(r"\w{1,20}(?=:)", provider)  # no more of it: it may be a connection string
+    return InvalidInput(f"There is no lock provider {repr(kind[0] + ':...') if kind else 'of this name'}: choose object, dynamodb:TABLE or postgresql (with {DSN_VARIABLE} in the environment)")

@@ -1,0 +1,122 @@
+"""Waiting in line before working: the leases of a transaction, taken before it stages anything (I7).
+
+What a statement touches is known when it is planned, and planning is cheap; so a transaction plans, takes
+the leases that its lock asks for, and where the head has moved while it waited begins anew from there.
+
+    plan → (wait → begin and plan again, where the head has moved) → stage → commit → give back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rowlock import clock
+from rowlock.locks import scope
+from rowlock.locks.lease import Lease, Leases, logger
+from rowlock.log.snapshot import Snapshot
+from rowlock.transaction.advised import advised_lock
+from rowlock.transaction.statements import Statement
+from rowlock.transaction.table_state import TableState
+from rowlock.transaction.turn import registers_of
+
+if TYPE_CHECKING:
+    from rowlock.transaction.head_commit import HeadCommit
+    from rowlock.transaction.transaction import Transaction
+
+Advisor = Callable[[TableState, Sequence[Statement]], str]
+"""What `lock = auto` means for these statements on this table: none, writes, table or partition."""
+
+
+advisor: Advisor = advised_lock
+"""Who is asked under `lock = auto`."""
+
+
+class Line:
+    """The leases of one transaction, as a context manager: they are given back when it ends, however it ends."""
+
+    def __init__(self, state: TableState) -> None:
+        self._state = state
+        self._held: list[Lease] = []
+        self._waited_s = 0.0
+        self._waited = False
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Gives the leases back."""
+        while self._held:
+            self._held.pop().release()
+
+    @property
+    def scopes(self) -> frozenset[scope.Scope]:
+        """What is held."""
+        return frozenset(s for lease in self._held for s in lease.scopes)
+
+    def join(self, txn: Transaction | HeadCommit, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
+        """Waits for what `statements` (or reading the table as a whole) must wait for under the transaction's lock.
+
+        True where the head has moved meanwhile: what has staged nothing yet had better begin anew.  It waits once; what a
+        later statement asks for beyond that is taken if it is free, so that no two transactions wait for each other.
+        """
+        options = txn.options
+        if options.lock == "none":
+            return False
+        wanted = scopes_under(str(options.lock), statements, txn.read, reads_table, lambda: advisor(self._state, statements))
+        wanted = frozenset(w for w in wanted if not any(held <= w for held in self.scopes))
+        if not wanted:
+            return False
+        start = clock.monotonic_s()
+        lease = _acquire(self._state, txn.read, wanted, 0.0 if self._waited else options.lock_timeout or 0.0)
+        self._waited = True
+        if lease is not None:
+            self._held.append(lease)
+        self._waited_s += clock.monotonic_s() - start
+        return self._state.refresh().version != txn.read_version
+
+    def join_unplanned(self, txn: Transaction) -> bool:
+        """Waits now, where it must whatever will be planned: planning an append may stage its rows already."""
+        return txn.options.lock == "table" and self.join(txn, ())
+
+    def account(self, txn: Transaction) -> None:
+        """Writes down for the receipt how long was waited."""
+        if self._waited:
+            txn.watch.add("lock", self._waited_s)
+            self._waited_s = 0.0
+
+
+def scopes_under(lock: str, statements: Sequence[Statement], snapshot: Snapshot, reads_table: bool, ask: Callable[[], str]) -> frozenset[scope.Scope]:
+    """What must be waited for.
+
+    writes     the table, for statements that change or read rows that are there; not for appends, nor for compactions, which make nobody fail
+    table      the table, for everybody
+    partition  what the statements' conditions pin of the partition columns and of `rowlock.lockKey`; the table where they pin nothing
+    auto       as the table's history advises
+    """
+    working = [s for s in statements if s.kind not in ("append", "move")]
+    if lock != "table" and not working and not reads_table:
+        return frozenset()
+    lock = ask() if lock == "auto" else lock
+    if lock == "none":
+        return frozenset()
+    if lock != "partition" or reads_table:
+        return frozenset({scope.TABLE})
+    return scope.scopes_of([s.reads for s in working], snapshot.partition_columns, snapshot.properties.lock_key)
+
+
+def _acquire(state: TableState, snapshot: Snapshot, scopes: frozenset[scope.Scope], timeout_s: float) -> Lease | None:
+    properties = snapshot.properties
+    try:
+        registers = registers_of(state, snapshot)
+    except Exception as e:  # noqa: BLE001 - a lock is a courtesy: a writer without its provider goes on
+        logger.warning("no lease: its provider cannot be had (%s); the writer goes on without one", e)
+        return None
+    name = f"leases {properties.lock_provider} {properties.lock_term_s}"
+    leases: Leases = state.shared(name, lambda: Leases(registers, term_s=properties.lock_term_s))
+    return leases.acquire(scopes, timeout_s)
+

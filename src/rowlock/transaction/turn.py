@@ -1,0 +1,38 @@
+"""A transaction's part in the turns of its table, and where these live (I8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rowlock.locks.turns import Bid, Turns
+from rowlock.log.snapshot import Snapshot
+from rowlock.storage.registers import Registers, open_registers
+from rowlock.transaction.table_state import TableState
+
+if TYPE_CHECKING:
+    from rowlock.transaction.head_commit import HeadCommit
+    from rowlock.transaction.transaction import Transaction
+
+
+def registers_of(state: TableState, snapshot: Snapshot) -> Registers:
+    """Where the table's leases and turns live.  Raises InvalidInput where its provider cannot be had here."""
+    provider = snapshot.properties.lock_provider
+    registers: Registers = state.shared(f"registers {provider}", lambda: open_registers(state.store, provider))
+    return registers
+
+
+@contextmanager
+def turn_of(txn: Transaction | HeadCommit) -> Iterator[Bid | None]:
+    """To be asked before each put; a turn that it took is over when the block ends.  None where the transaction takes no turns."""
+    if not txn.options.takes_turns:
+        yield None
+        return
+    state, snapshot = txn.table.state, txn.read
+    turns: Turns = state.shared(f"turns {snapshot.properties.lock_provider}", lambda: Turns(lambda: registers_of(state, snapshot)))
+    bid = turns.bid(txn.txn_id)
+    try:
+        yield bid
+    finally:
+        bid.end()

@@ -1,0 +1,59 @@
+"""A fixture for each server, started when the first test of a process asks for it.
+
+Where a server's program is not on the machine its tests skip and say why; in CI they fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from servers import azurite as azurite_server
+from servers import dynamodb as dynamodb_server
+from servers import gcs as gcs_server
+from servers import minio as minio_server
+from servers import postgres as postgres_server
+from servers.azurite import Azurite
+from servers.dynamodb import DynamoDb
+from servers.gcs import Gcs
+from servers.minio import Minio
+from servers.postgres import Postgres
+from servers.programs import Missing, required
+
+
+def _running(start: Callable[[], Any]) -> Iterator[Any]:
+    try:
+        server = start()
+    except Missing as e:
+        if required():
+            pytest.fail(f"in CI no server may be missing: {e}")
+        pytest.skip(str(e))
+    yield server
+    server.process.stop()
+
+
+@pytest.fixture(scope="session")
+def minio() -> Iterator[Minio]:
+    yield from _running(minio_server.start)
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[Gcs]:
+    yield from _running(gcs_server.start)
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    yield from _running(azurite_server.start)
+
+
+@pytest.fixture(scope="session")
+def dynamodb() -> Iterator[DynamoDb]:
+    yield from _running(dynamodb_server.start)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    yield from _running(postgres_server.start)
