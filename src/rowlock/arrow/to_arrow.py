@@ -16,12 +16,13 @@ import pyarrow as pa
 from rowlock.arrow.append import opened
 from rowlock.arrow.physical import nullable_schema
 from rowlock.arrow.reading import Doubtful, read_file
-from rowlock.exceptions import InvalidInput, UnsupportedFeature, WrongType
+from rowlock.exceptions import CorruptLog, InvalidInput, UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow as arrow_schema
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.schema import StructField, only_read_types
+from rowlock.storage.store import NotFound
 from rowlock.transaction.table_state import TableState
 from rowlock.transaction.time_travel import snapshot_of
 
@@ -83,6 +84,8 @@ def _living(state: TableState, file: AddFile, snapshot: Snapshot, wanted: pa.Sch
         rows = read_file(state.store, file, snapshot, wanted)
     except Doubtful as e:
         raise _refusal(str(e), e.feature, snapshot, file.path) from None
+    except (NotFound, FileNotFoundError) as e:
+        raise CorruptLog("a data file that the log names is not there; a vacuum may have deleted it: read a newer version", table=snapshot.table, version=snapshot.version, file=file.path) from e
     dead = state.vectors.of(file)
     if not dead:
         return rows
