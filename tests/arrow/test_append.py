@@ -270,6 +270,33 @@ def test_a_column_that_went_while_rows_were_staged(path: str, given: str) -> Non
     assert rows(path) == ([(1,)] if given == "kept" else [])
 
 
+def test_a_column_that_became_wider_while_rows_were_staged(path: str) -> None:
+    """Rows that have values for it are staged again, under the wider type."""
+    create(path, StructField("id", PrimitiveType("integer")), properties={"delta.enableTypeWidening": "true"})
+    state = opened(path)
+    widen = Once("staged", lambda: alteration.alter_column(state, ArrowEngine(state.store), "id", type_=PrimitiveType("long")))
+    with use_observer(widen):
+        rowlock.append(path, pa.table({"id": pa.array([1], pa.int32())}))
+    rowlock.append(path, numbers(2**40))
+    assert rows(path) == [(1,), (2**40,)]
+    assert {str(pq.read_schema(f"{path}/{a.path}").field("id").type) for v in (2, 3) for a in commit(path, v).adds} == {"int64"}
+
+
+def test_a_new_constraint_is_refused_by_name_and_not_passed(path: str) -> None:
+    create(path, ID)
+    state = opened(path)
+
+    def constrain() -> None:
+        head = state.refresh()
+        configuration = {**head.metadata.configuration, "delta.constraints.small": "id < 10"}
+        protocol = creation.upgraded(head.protocol, configuration)
+        state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "ADD CONSTRAINT"}), protocol=protocol, metadata=replace(head.metadata, configuration=configuration)))
+
+    with use_observer(Once("staged", constrain)), pytest.raises((UnsupportedFeature, MetadataChangedException), match="small"):
+        rowlock.append(path, numbers(1))
+    assert rows(path) == []
+
+
 def test_a_new_not_null_is_asked_of_staged_rows(path: str) -> None:
     create(path, ID)
     state = opened(path)
@@ -323,3 +350,17 @@ def test_fail_lets_blind_appends_be(path: str) -> None:
     more = [StructField("more", PrimitiveType("long"))]
     with use_observer(Once("staged", lambda: alteration.add_columns(state, ArrowEngine(state.store), more))), pytest.raises(MetadataChangedException):
         rowlock.append(path, numbers(4))
+
+
+def test_a_steady_writer_lists_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process knows of a table is kept between calls."""
+    place = "memory://append-steady"
+    rowlock.append(place, numbers(1))
+    rowlock.append(place, numbers(2))
+    store: Any = open_store(place)
+    listed: list[str] = []
+    monkeypatch.setattr(store, "list", lambda *a, **k: listed.append("list") or iter(()))
+    for n in range(3, 6):
+        rowlock.append(place, numbers(n))
+    assert rows(place) == [(n,) for n in range(1, 6)]
+    assert listed == []
