@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rowlock.transaction.receipt import Conflict, Receipt
 from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -21,10 +20,16 @@ if TYPE_CHECKING:
     from rowlock.arrow.to_arrow import to_arrow
     from rowlock.spark.session import spark
     from rowlock.tables import DeltaTable, read, run, write
+    from rowlock.transaction.receipt import Conflict, Receipt
 
 __all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "append", "read", "run", "spark", "to_arrow", "write"]
 
-_LAZY = dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables") | {"append": "rowlock.arrow.append", "to_arrow": "rowlock.arrow.to_arrow"}
+_LAZY = {
+    **dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables"),
+    **dict.fromkeys(("Conflict", "Receipt"), "rowlock.transaction.receipt"),
+    "append": "rowlock.arrow.append",
+    "to_arrow": "rowlock.arrow.to_arrow",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -12,14 +13,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import _parse_datatype_json_value
+from pyspark.sql.types import StructType as SparkStruct
 
 import rowlock
 import rowlock.arrow.staging as staging
 from arrow.support import create, data_files, rows
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.protocol import widening
-from rowlock.protocol.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType, _type_json, type_name
+from rowlock.protocol.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType, schema_json, type_name
 from rowlock.spark import append as spark_rules
 
 P = PrimitiveType
@@ -39,9 +40,9 @@ TYPES: list[Any] = [
 def test_the_rule_for_types_is_sparks_rule() -> None:
     """Every pair of types, in both rules; the table of them is the test."""
     pairs = list(itertools.product(TYPES, TYPES))
-    spark = {type_name(t) + str(t): _parse_datatype_json_value(_type_json(t)) for t in TYPES}
+    spark = SparkStruct.fromJson(json.loads(schema_json(StructType(tuple(StructField(f"c{n}", t) for n, t in enumerate(TYPES))))))
+    theirs = [(spark_rules.is_wider(x, y), spark_rules.same_shape(x, y)) for x, y in itertools.product([f.dataType for f in spark.fields], repeat=2)]
     ours = [(widening.is_wider(a, b), widening.same_shape(a, b)) for a, b in pairs]
-    theirs = [(spark_rules.is_wider(x, y), spark_rules.same_shape(x, y)) for a, b in pairs for x, y in [(spark[type_name(a) + str(a)], spark[type_name(b) + str(b)])]]
     assert [(type_name(a), type_name(b), o, t) for (a, b), o, t in zip(pairs, ours, theirs, strict=True) if o != t] == []
     assert 40 < sum(o[0] for o in ours) < len(pairs) // 2
 
