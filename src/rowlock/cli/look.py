@@ -14,6 +14,7 @@ from rich.table import Table
 
 from rowlock.arrow.append import opened
 from rowlock.arrow.to_arrow import count_rows, first_rows
+from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol.features import reader_features, writer_features
@@ -61,7 +62,11 @@ def show_table(path: str, limit: int, version: int | None, console: Console) -> 
     if not limit:
         return
     names = list(snapshot.schema.names)
-    found = first_rows(state, snapshot, names[:SEEN_COLUMNS], limit)
+    try:
+        found = first_rows(state, snapshot, names[:SEEN_COLUMNS], limit)
+    except UnsupportedFeature as why:
+        console.print(f"Its rows are not shown: {why}", highlight=False, markup=False, soft_wrap=True)
+        return
     rows = Table(*found.column_names, box=box.SIMPLE_HEAD)
     for row in zip(*(c.to_pylist() for c in found.columns), strict=True):
         rows.add_row(*map(_text, row))
