@@ -17,7 +17,7 @@ import rowlock.arrow.staging as staging
 from arrow.support import commit, create, data_files, info, numbers, rows
 from rowlock.arrow.append import opened
 from rowlock.arrow.engine import ArrowEngine
-from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, UnsupportedFeature, WrongType
+from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import CommitInfo, Protocol
 from rowlock.protocol.commits import serialize_commit
@@ -198,6 +198,16 @@ def test_a_reader_that_was_read_is_refused(path: str) -> None:
     with pytest.raises(InvalidInput, match="given before"):
         rowlock.append(path, stream)
     assert rows(path) == [(1,), (2,)]
+
+
+def test_a_reader_that_was_refused_unread_may_be_given_again(path: str) -> None:
+    rowlock.append(path, pa.table({"a": ["x"]}), app_id="loader", app_version=1)
+    stream = reader(1)
+    with pytest.raises(SchemaMismatch):
+        rowlock.append(path, stream)
+    rowlock.append(path, stream, app_id="loader", app_version=1)  # is there already
+    rowlock.append(path + "2", stream)
+    assert rows(path + "2") == [(1,)]
 
 
 class Once(Observer):
