@@ -74,9 +74,17 @@ def bench(
     processes: Annotated[bool, typer.Option("--processes", help="Each writer is a process with a session of its own, not a thread.")] = False,
     hot: Annotated[bool, typer.Option("--hot", help="Half of the rows of each statement are everybody's.")] = False,
     policies: Annotated[bool, typer.Option("--policies", help="Rowlock's policies and granularities side by side.")] = False,
+    appends: Annotated[bool, typer.Option("--appends", help="Small appends without Spark, by processes, beside deltalake where it is installed.")] = False,
+    seconds: Annotated[float, typer.Option(help="With --appends: how long each engine appends.", min=1)] = 5,
 ) -> None:
-    """Contended UPDATE and MERGE on this machine, beside delta-spark where it is installed."""
+    """Contended UPDATE and MERGE on this machine, beside delta-spark where it is installed; or small appends."""
     with plain_errors():
+        if appends:
+            from rowlock.cli.appends import run as run_appends
+
+            if not run_appends(_console(), writers=writers, seconds=seconds):
+                raise typer.Exit(1)
+            return
         from rowlock.cli.bench import run
 
         if not run(_console(), quick=quick, writers=writers, processes=processes, hot=hot, policies=policies):
@@ -153,7 +161,7 @@ def version() -> None:
 
     from rowlock.version import VERSION
 
-    _console().print(f"rowlock {VERSION} (pyspark {installed('pyspark')}, Python {platform.python_version()})", highlight=False)
+    _console().print(f"rowlock {VERSION} (pyspark {installed('pyspark')}, pyarrow {installed('pyarrow')}, Python {platform.python_version()})", highlight=False)
 
 
 def _console() -> Console:
