@@ -24,8 +24,8 @@ from rowlock.transaction.time_travel import snapshot_of
 SEEN_COLUMNS = 12
 
 
-def history_of(path: str, limit: int, console: Console) -> None:
-    log = TableLog(open_store(path))
+def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    log = TableLog(open_store(path, storage_options))
     times = dict(log.commit_times())
     table = Table("version", "time", "operation", "what changed", "by", box=box.SIMPLE_HEAD)
     for commit in log.history(limit):
@@ -37,8 +37,8 @@ def history_of(path: str, limit: int, console: Console) -> None:
     console.print(table)
 
 
-def show_table(path: str, limit: int, version: int | None, console: Console) -> None:
-    state = opened(path)
+def show_table(path: str, limit: int, version: int | None, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    state = opened(path, storage_options)
     snapshot = snapshot_of(state, version)
     metadata, protocol = snapshot.metadata, snapshot.protocol
     facts = Table(show_header=False, box=None)
@@ -75,8 +75,9 @@ def show_table(path: str, limit: int, version: int | None, console: Console) -> 
         console.print(f"and {len(names) - SEEN_COLUMNS} more columns: {', '.join(names[SEEN_COLUMNS:])}")
 
 
-def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console) -> None:
-    log = TableLog(open_store(path))
+def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    """Needs no Spark."""
+    log = TableLog(open_store(path, storage_options))
     with Progress(TextColumn("deleting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         bar = progress.add_task("", total=None)
         done = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run, tell=lambda n, total: progress.update(bar, completed=n, total=total))
