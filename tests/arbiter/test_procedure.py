@@ -357,7 +357,7 @@ def test_options(dynamodb: Any, client: Any, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(InvalidInput, match="number of seconds"):
         arbitrated(store, {"DELTA_DYNAMO_TTL_SECONDS": "a day"})
     missing = arbitrated(store, options | {"DELTA_DYNAMO_TABLE_NAME": "no_such_table"})
-    with pytest.raises(InvalidInput, match="no DynamoDB table no_such_table.*rowlock arbiter create"):
+    with pytest.raises(InvalidInput, match=r"no DynamoDB table no_such_table.*rowlock arbiter create"):
         missing.put_if_absent(commit_key(1), b"one")
 
 
