@@ -1,0 +1,111 @@
+"""`rowlock check` and `rowlock arbiter create` with a real DynamoDB: what two arbiters leave behind is found, and nothing is touched."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from typer.testing import CliRunner
+
+from arbiter.delta_side import Stopped
+from arbiter.world import TABLE, NoCopy, World
+from rowlock.cli.main import app
+from rowlock.protocol.names import commit_key
+from rowlock.storage import Committed, LocalStore
+from servers.dynamodb import DynamoDb
+
+
+@pytest.fixture
+def w(client: Any, tmp_path: Path, dynamodb: DynamoDb, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A table of 2 commits by delta-rs, then 4 through the arbiter, in turns."""
+    path = tmp_path / "table"
+    for n in range(2):
+        write_deltalake(str(path), pa.table({"id": [n]}), mode="append")
+    world = World(store=LocalStore(path), client=client)
+    world.table_path = f"file:{path}"
+    for v in range(2, 6):
+        if v % 2:
+            assert world.ours().put_if_absent(commit_key(v), commit("Rowlock/0.1.0")) == Committed()
+        else:
+            world.delta().write(v, commit("Apache-Spark/4.2.0 Delta-Lake/4.4.0"))
+    for name, value in (dynamodb.storage_options | {"AWS_S3_LOCKING_PROVIDER": "dynamodb"}).items():
+        monkeypatch.setenv(name, value)
+    return world
+
+
+def commit(engine: str) -> bytes:
+    return json.dumps({"commitInfo": {"timestamp": 1, "operation": "WRITE", "engineInfo": engine, "txnId": str(uuid.uuid4())}}).encode() + b"\n"
+
+
+def checked(w: World, *, exit_code: int) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["check", w.store.root, "--json"])
+    assert done.exit_code == exit_code, done.output
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["sound"] == (exit_code == 0)
+    return report | {"found": {f["code"]: f for f in report["findings"]}}
+
+
+def test_one_arbiter(w: World) -> None:
+    report = checked(w, exit_code=0)
+    assert report["findings"] == [] and report["version"] == 5
+    assert {n["engine"]: n["verdict"] for n in report["neighbours"]} == {"delta-spark": "yes", "delta-rs 1.6": "no"}
+
+
+def test_a_writer_that_does_not_ask(w: World) -> None:
+    """delta-rs 1.6 puts a version by itself: a suspicion, since an entry could also have been deleted."""
+    write_deltalake(w.store.root, pa.table({"id": [9]}), mode="append")
+    w.delta().write(7, commit("Apache-Spark/4.2.0 Delta-Lake/4.4.0"))
+    finding = checked(w, exit_code=0)["found"]["committed-past-arbiter"]
+    assert finding["versions"] == [6] and "(by delta-rs)" in finding["text"] and "Certain is only" in finding["text"]
+
+
+def test_a_commit_that_was_replaced_is_proof(w: World) -> None:
+    with pytest.raises(Stopped):
+        w.delta().write(6, commit("Apache-Spark/4.2.0 Delta-Lake/4.4.0"), stop_before="copy")
+    write_deltalake(w.store.root, pa.table({"id": [9]}), mode="append")  # takes version 6, which was claimed
+    list(w.ours().list("_delta_log"))
+    assert checked(w, exit_code=1)["found"]["claimed-version-holds-another-commit"]["versions"] == [6]
+
+
+def test_a_check_finishes_nothing(w: World) -> None:
+    with pytest.raises(Stopped):
+        w.ours(store=NoCopy(w.store)).put_if_absent(commit_key(6), commit("Rowlock/0.1.0"))
+    report = checked(w, exit_code=0)
+    assert report["found"]["commit-to-be-finished"]["versions"] == [6] and report["version"] == 5
+    entry = w.entry(6)
+    assert entry is not None and not entry.complete and 6 not in w.commits()
+
+
+def test_an_arbiter_that_is_not_set_here(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_S3_LOCKING_PROVIDER")
+    report = checked(w, exit_code=0)
+    assert report["found"]["arbiter-not-set"]["versions"] == [2, 4], "Spark's jobs leave their temporary files"
+
+
+def test_as_text(w: World) -> None:
+    write_deltalake(w.store.root, pa.table({"id": [9]}), mode="append")
+    done = CliRunner().invoke(app, ["check", w.store.root])
+    assert done.exit_code == 0 and "suspicion version 6 (by delta-rs) has no entry" in done.stdout and "→ See to it" in done.stdout
+    assert "delta-spark: yes, with io.delta.storage.S3DynamoDBLogStore" in done.stdout and "version 6; looked at 7 commits" in done.stdout
+    (Path(w.store.root) / commit_key(3)).unlink()
+    done = CliRunner().invoke(app, ["check", w.store.root])
+    assert done.exit_code == 1 and "damage commits are missing" in done.stdout
+
+
+def test_the_table_is_made(w: World) -> None:
+    name = f"made_{uuid.uuid4().hex}"
+    for text in (f"{name} was made", f"{name} was there already"):
+        done = CliRunner().invoke(app, ["arbiter", "create", "--name", name])
+        assert done.exit_code == 0 and text in done.stdout
+    assert w.client.describe_table(TableName=name)["Table"]["TableStatus"] == "ACTIVE"
+    assert TABLE in w.client.list_tables()["TableNames"]
+
+
+def test_no_table_is_one_line(w: World, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "nothing")])
+    assert done.exit_code == 2 and "there is no Delta table here" in done.stderr and "Traceback" not in done.output
