@@ -12,7 +12,7 @@ WORKERS ?= 2
 FILE    ?= ../shared/corpus/conflict_cases.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash conflict-cases matrix mutants servers clean
+.PHONY: help demo flights test quick check bench crash faults conflict-cases matrix mutants servers clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -40,6 +40,9 @@ bench: $(VENV)/.test  ## contended UPDATE and MERGE, beside delta-spark (ARGS="-
 
 crash: $(VENV)/.test  ## kills a writer 50 times at random points and checks the table each time
 	$(PYTHON) tests/tools/crash.py $(ARGS)
+
+faults: $(VENV)/.test  ## 6 writers behind a proxy that breaks their puts; every increment counts once (ARGS="--each 200 --seed 3")
+	$(PYTHON) tests/tools/faults.py $(ARGS)
 
 conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (FILE=path of a file of that form)
 	$(PYTHON) tests/tools/conflict_cases.py $(FILE)

@@ -19,7 +19,7 @@ from typing import Any
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.spark.rows import Rows
+from rowlock.arrow.rows import Rows
 from rowlock.spark.scan import Scanner
 from rowlock.transaction.phases import Observer, use_observer
 

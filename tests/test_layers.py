@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("conflict",),
     ("locks",),
     ("transaction",),
+    ("arrow",),
     ("spark",),
     ("maintenance",),
     ("observe",),

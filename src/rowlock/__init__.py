@@ -3,6 +3,8 @@
     import rowlock
     from rowlock import DeltaTable
 
+    rowlock.append("/lake/sales", arrow_table)     # no Spark, no JVM
+
 Many writers change one table at the same time and none loses its work: when others committed first,
 a transaction is rebased over exactly the rows that they changed.
 """
@@ -15,16 +17,18 @@ from rowlock.transaction.receipt import Conflict, Receipt
 from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from rowlock.arrow.append import append
+    from rowlock.arrow.to_arrow import to_arrow
     from rowlock.spark.session import spark
     from rowlock.tables import DeltaTable, read, run, write
 
-__all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "read", "run", "spark", "write"]
+__all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "append", "read", "run", "spark", "to_arrow", "write"]
 
-_LAZY = dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables")
+_LAZY = dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables") | {"append": "rowlock.arrow.append", "to_arrow": "rowlock.arrow.to_arrow"}
 
 
 def __getattr__(name: str) -> Any:
-    """pyspark is imported when it is first needed, so that Java can be found before its JVM starts."""
+    """pyspark is imported when it is first needed: Java can be found before its JVM starts, and appends need neither."""
     import importlib
 
     if name == "spark":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -16,30 +17,38 @@ from arbiter.delta_side import Stopped
 from arbiter.world import TABLE, NoCopy, World
 from rowlock.cli.main import app
 from rowlock.protocol.names import commit_key
-from rowlock.storage import Committed, LocalStore
+from rowlock.storage import Committed, open_store
 from servers.dynamodb import DynamoDb
+from servers.minio import Minio
 
 
 @pytest.fixture
-def w(client: Any, tmp_path: Path, dynamodb: DynamoDb, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A table of 2 commits by delta-rs, then 4 through the arbiter, in turns."""
-    path = tmp_path / "table"
+def w(client: Any, minio: Minio, dynamodb: DynamoDb, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A table of 2 commits by delta-rs on S3, then 4 through the arbiter, in turns.  The environment says where all is."""
+    root = minio.fresh_root()
+    around = minio.storage_options | {f"{name.removesuffix('_DYNAMODB')}_DYNAMODB": value for name, value in dynamodb.storage_options.items()}
+    for name, value in around.items():
+        monkeypatch.setenv(name, value)
     for n in range(2):
-        write_deltalake(str(path), pa.table({"id": [n]}), mode="append")
-    world = World(store=LocalStore(path), client=client)
-    world.table_path = f"file:{path}"
+        write_deltalake(root, pa.table({"id": [n]}), mode="append", storage_options=minio.storage_options)
+    world = World(store=open_store(root), client=client)
+    monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
     for v in range(2, 6):
         if v % 2:
-            assert world.ours().put_if_absent(commit_key(v), commit("Rowlock/0.1.0")) == Committed()
+            assert open_store(root).put_if_absent(commit_key(v), commit("Rowlock/0.1.0")) == Committed()
         else:
             world.delta().write(v, commit("Apache-Spark/4.2.0 Delta-Lake/4.4.0"))
-    for name, value in (dynamodb.storage_options | {"AWS_S3_LOCKING_PROVIDER": "dynamodb"}).items():
-        monkeypatch.setenv(name, value)
     return world
 
 
 def commit(engine: str) -> bytes:
     return json.dumps({"commitInfo": {"timestamp": 1, "operation": "WRITE", "engineInfo": engine, "txnId": str(uuid.uuid4())}}).encode() + b"\n"
+
+
+def beside(w: World) -> None:
+    """A commit by an engine that asks no arbiter."""
+    options = {name: value for name in ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if (value := os.environ[name])}
+    write_deltalake(w.store.root, pa.table({"id": [9]}), mode="append", storage_options=options)
 
 
 def checked(w: World, *, exit_code: int) -> dict[str, Any]:
@@ -58,7 +67,7 @@ def test_one_arbiter(w: World) -> None:
 
 def test_a_writer_that_does_not_ask(w: World) -> None:
     """delta-rs 1.6 puts a version by itself: a suspicion, since an entry could also have been deleted."""
-    write_deltalake(w.store.root, pa.table({"id": [9]}), mode="append")
+    beside(w)
     w.delta().write(7, commit("Apache-Spark/4.2.0 Delta-Lake/4.4.0"))
     finding = checked(w, exit_code=0)["found"]["committed-past-arbiter"]
     assert finding["versions"] == [6] and "(by delta-rs)" in finding["text"] and "Certain is only" in finding["text"]
@@ -67,7 +76,7 @@ def test_a_writer_that_does_not_ask(w: World) -> None:
 def test_a_commit_that_was_replaced_is_proof(w: World) -> None:
     with pytest.raises(Stopped):
         w.delta().write(6, commit("Apache-Spark/4.2.0 Delta-Lake/4.4.0"), stop_before="copy")
-    write_deltalake(w.store.root, pa.table({"id": [9]}), mode="append")  # takes version 6, which was claimed
+    beside(w)  # takes version 6, which was claimed
     list(w.ours().list("_delta_log"))
     assert checked(w, exit_code=1)["found"]["claimed-version-holds-another-commit"]["versions"] == [6]
 
@@ -88,11 +97,11 @@ def test_an_arbiter_that_is_not_set_here(w: World, monkeypatch: pytest.MonkeyPat
 
 
 def test_as_text(w: World) -> None:
-    write_deltalake(w.store.root, pa.table({"id": [9]}), mode="append")
+    beside(w)
     done = CliRunner().invoke(app, ["check", w.store.root])
     assert done.exit_code == 0 and "suspicion version 6 (by delta-rs) has no entry" in done.stdout and "→ See to it" in done.stdout
     assert "delta-spark: yes, with io.delta.storage.S3DynamoDBLogStore" in done.stdout and "version 6; looked at 7 commits" in done.stdout
-    (Path(w.store.root) / commit_key(3)).unlink()
+    w.store.delete(commit_key(3))
     done = CliRunner().invoke(app, ["check", w.store.root])
     assert done.exit_code == 1 and "damage commits are missing" in done.stdout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import uuid
 from collections.abc import Callable
@@ -14,10 +15,10 @@ import pytest
 from arbiter.delta_side import Stopped
 from arbiter.world import TABLE, Faulty, World
 from rowlock import clock
-from rowlock.exceptions import CorruptLog, InvalidInput, VersionNotFound
+from rowlock.exceptions import ConcurrentWriteException, CorruptLog, InvalidInput
 from rowlock.protocol.names import commit_key
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, Unknown
-from rowlock.storage.dynamodb import ArbitratedStore, EntryTable, arbitrated, create_table
+from rowlock.storage.dynamodb import ArbitratedStore, EntryTable, arbitrated, create_table, settings
 from rowlock.storage.dynamodb.spelling import spellings
 
 MakeWorld = Callable[..., World]
@@ -185,12 +186,12 @@ def test_a_gap_and_a_sleeper_are_refused(world: MakeWorld) -> None:
     w = world()
     for v in range(3):
         w.ours().put_if_absent(commit_key(v), b"%d" % v)
-    with pytest.raises(VersionNotFound, match="version 3 is not in the log"):
+    with pytest.raises(ConcurrentWriteException, match="version 3 is not in the log"):
         w.ours().put_if_absent(commit_key(4), b"gap")
     for v in (0, 1):
         w.store.delete(commit_key(v))
         w.client.delete_item(TableName=TABLE, Key={"tablePath": {"S": w.table_path}, "fileName": {"S": f"{v:020d}.json"}})
-    with pytest.raises(VersionNotFound, match="run it again from the newest"):
+    with pytest.raises(ConcurrentWriteException, match="Run the statement again"):
         w.ours().put_if_absent(commit_key(1), b"sleeper")
     assert w.commits() == {2: b"2"} and w.entry(1) is None and not list(w.store.list("_delta_log/.tmp"))
     with pytest.raises(OSError, match="version 0 is not there"):
@@ -354,6 +355,8 @@ def test_options(dynamodb: Any, client: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(arbitrated(store, dynamodb.storage_options), ArbitratedStore)
     with pytest.raises(InvalidInput, match="there is only dynamodb"):
         arbitrated(store, {"AWS_S3_LOCKING_PROVIDER": "zookeeper"})
+    assert arbitrated(LocalStore("/lake/t"), dynamodb.storage_options).root == "/lake/t", "the environment's is for S3"
+    assert not isinstance(arbitrated(LocalStore("/lake/t"), dynamodb.storage_options), ArbitratedStore)
     with pytest.raises(InvalidInput, match="number of seconds"):
         arbitrated(store, {"DELTA_DYNAMO_TTL_SECONDS": "a day"})
     missing = arbitrated(store, options | {"DELTA_DYNAMO_TABLE_NAME": "no_such_table"})
@@ -361,8 +364,27 @@ def test_options(dynamodb: Any, client: Any, monkeypatch: pytest.MonkeyPatch) ->
         missing.put_if_absent(commit_key(1), b"one")
 
 
+def test_keys_are_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of the options never goes with a token of the environment; what is for DynamoDB comes first."""
+    seen: list[dict[str, str]] = []
+    monkeypatch.setattr(settings, "_client", lambda arguments, profile: seen.append(dict(arguments)))
+    monkeypatch.setattr(settings, "_clients", {})
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "environment")
+    settings.client_of({"aws_access_key_id": "mine", "aws_secret_access_key": "mine", "aws_region": "eu-west-1", "aws_region_dynamodb": "us-west-2"})
+    settings.client_of({"AWS_ACCESS_KEY_ID": "mine", "AWS_ACCESS_KEY_ID_DYNAMODB": "arbiters"})
+    settings.client_of({"AWS_PROFILE": "mine", "AWS_ENDPOINT_URL": "http://all", "AWS_ENDPOINT_URL_DYNAMODB": "http://one"})
+    settings.client_of({})
+    assert seen == [
+        {"aws_access_key_id": "mine", "aws_secret_access_key": "mine", "region_name": "us-west-2"},
+        {"aws_access_key_id": "arbiters", "region_name": "us-east-1"},
+        {"endpoint_url": "http://one", "region_name": "us-east-1"},
+        {"aws_access_key_id": "environment", "aws_secret_access_key": "environment", "aws_session_token": "environment", "region_name": "us-east-1"},
+    ]
+
+
 def test_no_boto3_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "boto3.session", None)
+    monkeypatch.setitem(sys.modules, "boto3.session", None)
     with pytest.raises(InvalidInput, match=r"pip install 'rowlock\[dynamodb\]'"):
         arbitrated(MemoryStore(), {"AWS_S3_LOCKING_PROVIDER": "dynamodb", "AWS_REGION": "never-made-before"})
 

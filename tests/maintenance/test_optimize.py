@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rowlock.arrow.blocks import driver_block
 from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import marked
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
-from rowlock.spark.blocks import driver_block
 from rowlock.spark.ordering import interleaved, local_order
 from rowlock.transaction.effects import Provenance, StagedFile
 from rowlock.transaction.following import placements

@@ -38,7 +38,7 @@ def test_an_edit_that_does_not_fit_is_loud(tmp_path: Path) -> None:
 
 
 def test_a_mutant_that_survives_is_told() -> None:
-    harmless = {"edits": [{"file": "transaction/commit.py", "old": "_SETTLE_TRIES = 8", "new": "_SETTLE_TRIES = 9"}], "tests": ["test_dropped_payload"]}
+    harmless = {"edits": [{"file": "transaction/outcome.py", "old": "TRIES = 10", "new": "TRIES = 9"}], "tests": ["test_dropped_payload"]}
     assert mutants.verdict(harmless) == ("SURVIVED", "test_dropped_payload passes without the check")
-    broken = {**harmless, "edits": [{**harmless["edits"][0], "new": "_SETTLE_TRIES ="}]}
+    broken = {**harmless, "edits": [{**harmless["edits"][0], "new": "TRIES ="}]}
     assert mutants.verdict(broken)[0] == "BROKEN"

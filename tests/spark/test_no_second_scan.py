@@ -8,7 +8,7 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.spark.rows import RowCache, Rows
+from rowlock.arrow.rows import RowCache, Rows
 from rowlock.spark.scan import Scanner
 from rowlock.storage.open import open_store
 from rowlock.transaction.phases import Observer, use_observer

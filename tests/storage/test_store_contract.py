@@ -13,9 +13,14 @@ from rowlock.exceptions import InvalidInput
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, ObjectStore, Unknown, open_store
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "minio", "gcs", "azurite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
-    return LocalStore(tmp_path / "table") if request.param == "local" else MemoryStore()
+    if request.param == "local":
+        return LocalStore(tmp_path / "table")
+    if request.param == "memory":
+        return MemoryStore()
+    server = request.getfixturevalue(request.param)
+    return open_store(server.fresh_root(), server.storage_options)
 
 
 def test_what_is_put_is_got(store: ObjectStore) -> None:
@@ -146,5 +151,5 @@ def test_open_store(tmp_path: Path) -> None:
     assert open_store(f"file://{tmp_path}/a%20b").root == f"{tmp_path}/a b"
     assert open_store(f"file:{tmp_path}").root == str(tmp_path)
     assert open_store("memory://open-store-test") is open_store("memory://open-store-test")
-    with pytest.raises(InvalidInput, match="handles local paths"):
-        open_store("s3://bucket/table")
+    with pytest.raises(InvalidInput, match="hdfs: is not a kind of place"):
+        open_store("hdfs://namenode/table")

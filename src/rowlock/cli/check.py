@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from rowlock.maintenance.check.finding import Report
 from rowlock.maintenance.check.run import check
-from rowlock.storage.dynamodb import arbitrated, create_table
+from rowlock.storage.dynamodb import create_table
 from rowlock.storage.open import open_store
 
 _COLOURS = {"damage": "bold red", "danger": "bold red", "suspicion": "yellow", "note": "cyan"}
@@ -17,7 +17,7 @@ _VERDICTS = {"yes": "[green]yes[/]", "alone": "[yellow]only while nobody else do
 
 def check_table(path: str, console: Console, *, json: bool, commits: int, files: int, footers: int) -> bool:
     """Whether nothing certain is wrong."""
-    report = check(arbitrated(open_store(path)), commits=commits, files=files, footers=footers)
+    report = check(open_store(path), commits=commits, files=files, footers=footers)
     if json:
         console.file.write(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
     else:

@@ -59,8 +59,20 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
             return segment_of(files, store.root, version)
     files = list_log(store)
     if not any(f.kind == "commit" or f.is_checkpoint for f in files):
-        raise TableNotFound("there is no Delta table here", table=store.root)
+        first = names.commit_key(0)  # a listing may be older than a table that was just made
+        size = store.head(first)
+        if size is None or (found := names.parse(first, size_bytes=size)) is None:
+            raise TableNotFound("there is no Delta table here", table=store.root)
+        files = [found]
     return segment_of(files, store.root, version)
+
+
+def newest_checkpoint(store: ObjectStore, through: int) -> tuple[LogFile, ...]:
+    """The newest complete checkpoint at or before a version that listings show; () where there is none."""
+    hint = read_hint(store)
+    files = list_log(store, hint) if hint is not None and hint <= through else []
+    found = complete_checkpoints(f for f in files if f.version <= through) or complete_checkpoints(f for f in list_log(store) if f.version <= through)
+    return found[-1] if found else ()
 
 
 def complete_checkpoints(files: Iterable[LogFile]) -> list[tuple[LogFile, ...]]:

@@ -4,7 +4,8 @@ Owns the way from a store to snapshots, kept up to date without listing.  Never 
 (I1) and never guesses what a put did (I2): outcomes go to the caller as values.
 
 Refresh: what `latest(previous)` does
-  A  no previous                                  list, newest complete checkpoint, replay the commits after it
+  A  no previous                                  list, newest complete checkpoint, replay the commits after it; then as B, for a
+                                                  listing may be seconds old
   B  next commit is there                         read it, and on until one is missing; then D
   C  next commit is missing                       D, with nothing to apply
   D  previous' own commit is there, same size     the commits read (if any) continue previous: apply them
@@ -24,7 +25,7 @@ from rowlock.exceptions import CorruptLog, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint
-from rowlock.log.segment import find_segment, list_log
+from rowlock.log.segment import find_segment, list_log, newest_checkpoint
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import names
 from rowlock.protocol.actions import Commit, FileKey, RemoveFile
@@ -50,28 +51,50 @@ class TableLog:
 
     def exists(self) -> bool:
         """Whether there is a log with at least one commit or checkpoint."""
-        return any(f.kind == "commit" or f.is_checkpoint for f in list_log(self.store))
+        return any(f.kind == "commit" or f.is_checkpoint for f in list_log(self.store)) or self.store.head(names.commit_key(0)) is not None
 
     def latest(self, previous: Snapshot | None = None) -> Snapshot:
         """The newest snapshot; see Refresh above. Raises TableNotFound, CorruptLog, UnsupportedFeature."""
         if previous is None:
-            return self._load()
-        commits: list[Commit] = []
-        while (commit := replay.read_commit(self.store, previous.version + len(commits) + 1)) is not None:
-            commits.append(commit)
+            return self._onward(self._load())
+        commits = self._next_commits(previous.version)
         size = self.store.head(names.commit_key(previous.version))
         if size is None or size != (previous.last_commit_size_bytes or size):
             self._forget()
-            return self._load()
+            return self._onward(self._load())
         for commit in commits:
             self._remember(commit)
         return replay.advance(previous, commits)
+
+    def _next_commits(self, after: int, through: int | None = None) -> list[Commit]:
+        """The commits after a version, each by its own key, until one is missing."""
+        commits: list[Commit] = []
+        version = after + 1
+        while (through is None or version <= through) and (commit := replay.read_commit(self.store, version)) is not None:
+            commits.append(commit)
+            version += 1
+        return commits
+
+    def _onward(self, listed: Snapshot, through: int | None = None) -> Snapshot:
+        """What a listing gave, and the commits after it that it did not show."""
+        commits = self._next_commits(listed.version, through)
+        for commit in commits:
+            self._remember(commit)
+        return replay.advance(listed, commits) if commits else listed
 
     def at(self, version: int) -> Snapshot:
         """The snapshot of a version; raises VersionNotFound where there is none or it can no longer be built."""
         if version < 0:
             raise VersionNotFound(f"there is no version {version}", table=self.table, version=version)
-        return self._load(version)
+        try:
+            return self._load(version)
+        except VersionNotFound:
+            if self.store.head(names.commit_key(version)) is None:
+                raise
+            listed = self._load()
+            if listed.version >= version or (found := self._onward(listed, version)).version < version:
+                raise
+            return found
 
     def _load(self, version: int | None = None) -> Snapshot:
         """Lists and replays; once more where the log has changed under our hands, since a clean-up looks like damage for a moment."""
@@ -155,6 +178,12 @@ class TableLog:
             self._cache.clear()
             self._cached_bytes = 0
 
+    def advance(self, snapshot: Snapshot, version: int, data: bytes) -> Snapshot:
+        """The snapshot after one commit more, whose bytes are known."""
+        commit = parse_commit(version, data, self.table)
+        self._remember(commit)
+        return replay.advance(snapshot, [commit])
+
     def put(self, version: int, data: bytes) -> PutOutcome:
         """Tries to be the one that commits `version`: Committed, Lost, or Unknown (then read the log back)."""
         return self.store.put_if_absent(names.commit_key(version), data)
@@ -186,12 +215,12 @@ class TableLog:
 
     def tombstones(self, snapshot: Snapshot) -> list[RemoveFile]:
         """The removes up to the snapshot's version that vacuum must still know of: within retention, and not live again."""
-        segment = find_segment(self.store, snapshot.version)
+        checkpoint = newest_checkpoint(self.store, snapshot.version)
         horizon = clock.now_ms() - snapshot.properties.deleted_file_retention_ms
         found: dict[FileKey, RemoveFile] = {}
-        if segment.checkpoint:
-            found = {r.key: r for r in read_checkpoint(self.store, segment.checkpoint, removes_only=True).removes}
-        base = -1 if segment.checkpoint_version is None else segment.checkpoint_version
+        if checkpoint:
+            found = {r.key: r for r in read_checkpoint(self.store, checkpoint, removes_only=True).removes}
+        base = checkpoint[0].version if checkpoint else -1
         for commit in self.commits(base, snapshot.version):
             for add in commit.adds:
                 found.pop(add.key, None)

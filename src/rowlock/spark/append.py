@@ -22,10 +22,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.spark import row_statements
-from rowlock.spark.blocks import driver_block, file_block
 from rowlock.spark.catalyst import nullable_type, to_arrow
 from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.lineage import versions_read

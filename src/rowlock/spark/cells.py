@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from rowlock.arrow.blocks import DriverRows, logical
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.spark.blocks import DriverRows, logical
 from rowlock.spark.plane import Plane
 from rowlock.transaction.effects import Mask, RowBlock
 

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rowlock.arrow.blocks import DriverRows, FileRows, logical
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
-from rowlock.spark.blocks import DriverRows, FileRows, logical
 from rowlock.spark.catalyst import nullable
 from rowlock.spark.plane import SMALL_ROWS, Plane
 from rowlock.spark.scan import local_frame, table_schema

@@ -15,15 +15,15 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rowlock.arrow.blocks import DriverRows, FileRows, logical
+from rowlock.arrow.constraints import check_not_null, check_rows
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import ConstraintViolated, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.constraints import Check, checks_of
 from rowlock.spark.analysis import Relation, Resolved, analyzed
-from rowlock.spark.blocks import DriverRows, FileRows, logical
 from rowlock.spark.catalyst import JavaObject, to_arrow
-from rowlock.spark.constraints import check_not_null, check_rows
 from rowlock.spark.plane import Plane
 from rowlock.transaction.effects import RowBlock
 

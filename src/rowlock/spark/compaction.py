@@ -17,6 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
+from rowlock.arrow.blocks import driver_block, file_block
+from rowlock.arrow.physical import names_in_files
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
@@ -25,10 +27,9 @@ from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.clustering import marked
 from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
 from rowlock.protocol.partition_values import parse
-from rowlock.spark.blocks import driver_block, file_block, stored_origin
+from rowlock.spark.blocks import stored_origin
 from rowlock.spark.catalyst import nullable
 from rowlock.spark.ordering import Order, local_order, ordered_frame
-from rowlock.spark.physical import names_in_files
 from rowlock.spark.plane import LOCAL_ROWS, Plane
 from rowlock.spark.row_ids import moving_frame
 from rowlock.spark.scan import PATH, POSITION, empty_frame, local_frame, table_schema, wrap_session

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from rowlock.arrow.writing import stats_leaves
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths, statistics
@@ -25,7 +26,6 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.partition_values import parse, serialize
 from rowlock.protocol.schema import parse_schema
 from rowlock.spark.catalyst import bare, catalyst, nullable_type
-from rowlock.spark.rows import stats_leaves
 from rowlock.spark.scan import read_parquet
 from rowlock.storage.store import ObjectMeta, ObjectStore
 

@@ -11,13 +11,14 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
+from rowlock.arrow.adoption import adopted
+from rowlock.arrow.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
+from rowlock.arrow.rows import Rows
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.clustering import marked
 from rowlock.protocol.schema import ColumnPath
-from rowlock.spark.adoption import adopted
-from rowlock.spark.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
 from rowlock.spark.cells import differing, merged
 from rowlock.spark.change_feed import write_changes
 from rowlock.spark.checks import check_blocks, check_slices
@@ -26,7 +27,6 @@ from rowlock.spark.copying import copy_slices
 from rowlock.spark.passage import Passage
 from rowlock.spark.plane import Plane
 from rowlock.spark.row_ids import with_identities, without_empty
-from rowlock.spark.rows import Rows
 from rowlock.transaction.change_feed import Change
 from rowlock.transaction.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.transaction.notes import Notes

@@ -19,13 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.conflict.delta import Slice, minus
 from rowlock.exceptions import MultipleMatches
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.spark.analysis import Resolved
-from rowlock.spark.blocks import SOURCE_ROW, driver_block, file_block, stored_origin, stored_source_rows
+from rowlock.spark.blocks import SOURCE_ROW, stored_origin, stored_source_rows
 from rowlock.spark.catalyst import JavaObject, to_arrow
 from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.merge_plan import ACTION, Clause, MergePlan

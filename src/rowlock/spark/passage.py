@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
+from rowlock.arrow.blocks import DriverRows, FileRows, keep_rows, living_positions, logical
 from rowlock.conflict.delta import Slice, minus
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.spark import compaction, row_statements
-from rowlock.spark.blocks import DriverRows, FileRows, keep_rows, living_positions, logical
 from rowlock.spark.merge import MergeRun, Outcome
 from rowlock.spark.plane import Found, Plane
 from rowlock.transaction.effects import Assigned, Counts, Effects, Kind, Provenance, RowBlock, fresh_path, united

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rowlock.arrow.rows import Rows
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
@@ -32,7 +33,6 @@ from rowlock.spark.analysis import Relation, Resolved, Target
 from rowlock.spark.catalyst import JavaObject, arrow_schema, catalyst, nullable, to_arrow
 from rowlock.spark.predicates import attribute_ids
 from rowlock.spark.row_ids import MaterializedIds, changing_frame, outputs_with_ids
-from rowlock.spark.rows import Rows
 from rowlock.spark.scan import ADDRESS, PATH, POSITION, Scanner, table_schema, wrap_session
 from rowlock.spark.settings import cloned_session
 from rowlock.storage.store import ObjectStore

@@ -7,10 +7,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from rowlock.arrow.blocks import DriverRows, FileRows, logical
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
-from rowlock.spark.blocks import DriverRows, FileRows, logical
 from rowlock.spark.catalyst import bare
 from rowlock.spark.plane import Plane
 from rowlock.spark.row_ids import tracked_frame

@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
@@ -21,7 +22,7 @@ from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.deletion_vector import all_but
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.spark.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
-from rowlock.spark.blocks import SOURCE_ROW, driver_block, file_block, stored_origin
+from rowlock.spark.blocks import SOURCE_ROW, stored_origin
 from rowlock.spark.catalyst import JavaObject
 from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.plane import Addressed, Found, Plane, TooMany

@@ -17,12 +17,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from rowlock import clock
+from rowlock.arrow.physical import names_in_files
+from rowlock.arrow.writing import stats_leaves
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.column_mapping import is_mapped
-from rowlock.spark.physical import file_column, names_in_files
-from rowlock.spark.rows import stats_leaves
+from rowlock.spark.physical import file_column
 from rowlock.spark.scan import quote
 from rowlock.storage.store import ObjectStore
 

@@ -28,6 +28,14 @@ class LocalStore:
     def root(self) -> str:
         return self._root
 
+    @property
+    def identity(self) -> str:
+        return self._root
+
+    @property
+    def is_remote(self) -> bool:
+        return False
+
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
 

@@ -37,6 +37,14 @@ class MemoryStore:
     def root(self) -> str:
         return self._root
 
+    @property
+    def identity(self) -> str:
+        return self._root
+
+    @property
+    def is_remote(self) -> bool:
+        return False
+
     def __repr__(self) -> str:
         return f"MemoryStore({self._root!r}, {len(self._objects)} objects)"
 

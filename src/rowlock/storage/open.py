@@ -1,16 +1,22 @@
-"""From a table's path or URI to its store. Schemes that this version lacks are refused by name (I9)."""
+"""From a table's path or URI to its store.  Schemes that are not known are refused by name (I9).
+
+obstore is loaded when the first table on a cloud is opened.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
 from rowlock.exceptions import InvalidInput
+from rowlock.storage.address import SCHEMES, parse
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
+from rowlock.storage.options import settings_for
 from rowlock.storage.store import ObjectStore
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]+):")
@@ -18,8 +24,13 @@ _memory: dict[str, MemoryStore] = {}
 _lock = threading.Lock()
 
 
-def open_store(path_or_uri: str | os.PathLike[str]) -> ObjectStore:
-    """The store of the table at a local path, a `file:` URI, or `memory://name` (one store for each name in this process)."""
+def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> ObjectStore:
+    """The store of the table at a place.
+
+    A local path or `file:` URI; `s3://` (also `s3a://`), `gs://`, `az://` and `abfss://`, for which
+    `storage_options` and the environment say how to get there (see rowlock.storage.options); and
+    `memory://name`, one store for each name in this process.  Raises InvalidInput.
+    """
     if isinstance(path_or_uri, Path):
         return LocalStore(path_or_uri)
     text = os.fspath(path_or_uri)
@@ -34,4 +45,10 @@ def open_store(path_or_uri: str | os.PathLike[str]) -> ObjectStore:
     if scheme == "memory":
         with _lock:
             return _memory.setdefault(text, MemoryStore(text))
-    raise InvalidInput(f"this version handles local paths; {scheme}: is not supported", table=text)
+    if scheme in SCHEMES:
+        from rowlock.storage.dynamodb import arbitrated
+        from rowlock.storage.remote import RemoteStore
+
+        address = parse(text)
+        return arbitrated(RemoteStore(address, settings_for(address.kind, storage_options, table=address.root)), storage_options)
+    raise InvalidInput(f"{scheme}: is not a kind of place that a table can be at; there are local paths, file:, s3:, gs:, az:, abfss: and memory:", table=text)

@@ -70,6 +70,16 @@ class ObjectStore(Protocol):
         """The table's place: an absolute local path, or a URI."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """Tells two stores in one process apart where their root does not, by endpoint or credentials; holds no secret."""
+        ...
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether each call is a request over a network: what need not be asked is not asked then."""
+        ...
+
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         """Makes the object, whole, unless there is one: of many callers exactly one gets Committed."""
         ...

@@ -9,8 +9,9 @@ from rowlock.spark.analysis import Expression
 from rowlock.spark.row_statements import delete_statement, update_statement
 from rowlock.spark.types import DataFrame
 from rowlock.tables import arguments
-from rowlock.tables.handle import Plan, Planned, Receipts, Runner
+from rowlock.tables.handle import Plan, Receipts, Runner
 from rowlock.tables.merge_builder import DeltaMergeBuilder
+from rowlock.transaction.running import Planned
 
 
 class Changes:

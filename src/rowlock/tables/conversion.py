@@ -9,7 +9,6 @@ from rowlock.exceptions import TableExists
 from rowlock.spark.conversion import files_in, folder_in, footers_of, partition_type, schema_in, with_statistics
 from rowlock.spark.types import SparkSession
 from rowlock.tables import arguments
-from rowlock.tables.frames import draft_snapshot
 from rowlock.tables.handle import Handle
 from rowlock.transaction import creation
 
@@ -28,7 +27,7 @@ def convert(spark: SparkSession, identifier: str, partition_schema: Any) -> Hand
     schema = schema_in(spark, handle.path, files, partitions)
     metadata = creation.new_metadata(schema.json(), partitions.names, {}, table=handle.path)
     creation.check_new_table(metadata, handle.path)
-    adds = with_statistics(files, footers, draft_snapshot(handle, metadata))
+    adds = with_statistics(files, footers, creation.draft_snapshot(metadata, handle.path))
     parameters = {"numFiles": len(adds), "partitionedBy": list(metadata.partition_columns), "collectStats": True, "sourceFormat": "parquet"}
     with contextlib.suppress(TableExists):  # another writer was first: a table is left as it is
         creation.create_from(handle.state, metadata, operation="CONVERT", parameters=parameters, adds=adds)

@@ -15,18 +15,19 @@ from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
 from rowlock.tables.conversion import convert
 from rowlock.tables.definitions import Definitions
-from rowlock.tables.frames import snapshot_of
 from rowlock.tables.handle import Handle, Receipts
 from rowlock.tables.not_yet import NotYet
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
 from rowlock.tables.placement import open_by_name
 from rowlock.tables.restoring import restored
 from rowlock.tables.table_builder import DeltaTableBuilder
-from rowlock.tables.transaction import DeltaTransaction, application
+from rowlock.tables.transaction import DeltaTransaction
 from rowlock.tables.upgrades import Upgrades
 from rowlock.transaction import backfill, creation
+from rowlock.transaction.options import application
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import state_of
+from rowlock.transaction.time_travel import snapshot_of
 from rowlock.transaction.transaction import Options
 
 

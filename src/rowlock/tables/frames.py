@@ -6,22 +6,21 @@ import datetime
 from collections.abc import Mapping, Sequence
 
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
-from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
-from rowlock.protocol.features import protocol_for_new_table
-from rowlock.protocol.schema import parse_schema
 from rowlock.spark.append import append_blocks, check_names, conform, merged_schema
 from rowlock.spark.catalyst import nullable
 from rowlock.spark.plane import Plane
 from rowlock.spark.reading import read_frame, read_with_row_ids
 from rowlock.spark.scan import table_schema
 from rowlock.spark.types import Column, DataFrame, SparkSession
-from rowlock.tables.handle import Handle, Planned
-from rowlock.tables.transaction import append_statements, application, overwrite_statements
+from rowlock.tables.handle import Handle
+from rowlock.tables.transaction import append_statements, overwrite_statements
 from rowlock.transaction import creation
+from rowlock.transaction.options import application
 from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction.running import Planned
+from rowlock.transaction.time_travel import snapshot_of
 
 MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 
@@ -35,30 +34,9 @@ def read(spark: SparkSession, path: str, version: int | None = None, timestamp: 
     that inserted or last updated it (delta-spark calls them `_metadata.row_id` and
     `_metadata.row_commit_version`).  Raises TableNotFound, VersionNotFound, UnsupportedFeature.
     """
-    if version is not None and timestamp is not None:
-        raise InvalidInput("Give a version or a timestamp, not both", table=path)
     handle = Handle(spark, path)
     snapshot = snapshot_of(handle.state, version, timestamp)
     return read_with_row_ids(handle.plane, snapshot) if with_row_ids else read_frame(handle.plane, snapshot)
-
-
-def snapshot_of(state: TableState, version: int | None = None, timestamp: str | datetime.datetime | None = None) -> Snapshot:
-    """The snapshot that was asked for; the newest by default."""
-    if version is not None:
-        return state.log.at(version)
-    if timestamp is not None:
-        return state.log.at_timestamp(_milliseconds(timestamp, state.store.root))
-    return state.refresh()
-
-
-def _milliseconds(timestamp: str | datetime.datetime, table: str) -> int:
-    if isinstance(timestamp, str):
-        try:
-            timestamp = datetime.datetime.fromisoformat(timestamp)
-        except ValueError as e:
-            raise InvalidInput(f"{timestamp!r} is not a time; write it like 2026-11-21 08:00:00 or 2026-11-21T08:00:00+01:00", table=table) from e
-    aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=datetime.UTC)
-    return int(aware.timestamp() * 1000)
 
 
 def write(
@@ -100,14 +78,8 @@ def write(
         raise TableExists("There is a table already; use mode='append' or mode='overwrite'", table=handle.path)
     if mode == "ignore":
         return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
-    _check_layout(snapshot, columns, handle.path)
+    creation.check_layout(snapshot, columns)
     return _write(handle, df, mode, merge_schema, replace_where, app)
-
-
-def _check_layout(snapshot: Snapshot, columns: Sequence[str], path: str) -> None:
-    if columns and [c.lower() for c in columns] != [c.lower() for c in snapshot.partition_columns]:
-        have = ", ".join(snapshot.partition_columns) or "nothing"
-        raise InvalidInput(f"The table is partitioned by {have}, not by {', '.join(columns)}; leave partition_by out", table=path)
 
 
 def _write(handle: Handle, df: DataFrame, mode: str, merge_schema: bool, replace_where: str | Column | None, app: SetTransaction | None) -> Receipt:
@@ -129,25 +101,7 @@ def _create(handle: Handle, df: DataFrame, partition_columns: Sequence[str], pro
     schema = nullable(df.schema).json()
     metadata = creation.new_metadata(schema, partition_columns, properties, table=handle.path)
     creation.check_new_table(metadata, handle.path)
-    draft = draft_snapshot(handle, metadata)
+    draft = creation.draft_snapshot(metadata, handle.path)
     blocks = append_blocks(handle.plane, draft, conform(df, table_schema(draft), handle.path))
     staged = handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)
     return creation.create_from(handle.state, metadata, operation="WRITE", parameters={"mode": "ErrorIfExists" if mode.startswith("error") else mode.capitalize(), "partitionBy": list(metadata.partition_columns)}, adds=[s.add for s in staged], app=app)
-
-
-def draft_snapshot(handle: Handle, metadata: Metadata) -> Snapshot:
-    """A table that is about to be made, as if it were there and empty."""
-    return Snapshot(
-        table=handle.path,
-        version=-1,
-        protocol=protocol_for_new_table(metadata.configuration),
-        metadata=metadata,
-        schema=parse_schema(metadata.schema_string, handle.path),
-        files=LiveFiles.of_adds(),
-        txns={},
-        domains={},
-        timestamp_ms=0,
-        txn_id=None,
-        commits_since_checkpoint=0,
-        last_commit_size_bytes=None,
-    )

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
-from rowlock import clock
-from rowlock.exceptions import (
-    ConcurrentTransactionException,
-    DeltaConcurrentModificationException,
-    InvalidInput,
-    MetadataChangedException,
-    ProtocolChangedException,
-)
+from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.spark.engine import SparkEngine
@@ -22,16 +15,13 @@ from rowlock.spark.merge_source import Source
 from rowlock.spark.plane import Plane
 from rowlock.spark.types import SparkSession
 from rowlock.storage.open import open_store
+from rowlock.transaction import running
 from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.statements import Statement
+from rowlock.transaction.running import Planned
 from rowlock.transaction.table_state import TableState, state_of
-from rowlock.transaction.transaction import Options, Table
+from rowlock.transaction.transaction import Table
 
-Planned = tuple[Sequence[Statement], Mapping[str, Any]]
-"""The statements of a transaction and its operation's parameters."""
 Plan = Callable[[Plane, Snapshot], Planned]
-RERUNS = 20
-"""How often a statement is planned and staged anew before its conflict is raised after all."""
 
 
 class Runner(Protocol):
@@ -86,32 +76,8 @@ class Handle:
                 source.release(self.plane)
 
     def run(self, operation: str, plan: Plan, *, metadata: Callable[[Snapshot], Metadata] | None = None, app: SetTransaction | None = None) -> Receipt:
-        """Plans against the newest snapshot, stages, commits: one statement as one transaction.  What is raised leaves the table as it is.
-
-        A statement is planned and staged again from the head where the policy is `rerun` and it met a conflict, or
-        where (under `repair` too) the schema or the protocol changed under it.
-        """
-        for attempt in range(RERUNS + 1):
-            start = clock.monotonic_s()
-            snapshot = self.table.refresh()
-            txn = self.table.begin(snapshot=snapshot, metadata=metadata(snapshot) if metadata else None, app=app)
-            try:
-                if not txn.already_committed:
-                    statements, parameters = plan(self.plane, txn.base)
-                    txn.watch.add("plan", clock.monotonic_s() - start)
-                    txn.execute(*statements)
-                return txn.commit(operation, {} if txn.already_committed else parameters)
-            except DeltaConcurrentModificationException as conflict:
-                if attempt == RERUNS or not _runs_again(txn.options, conflict):
-                    raise
-            clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
-        raise AssertionError("unreachable")
-
-
-def _runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
-    if isinstance(conflict, ConcurrentTransactionException):
-        return False
-    return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))
+        """One statement as one transaction (see `running.run`)."""
+        return running.run(self.table, operation, lambda snapshot: plan(self.plane, snapshot), metadata=metadata, app=app)
 
 
 class Receipts(threading.local):

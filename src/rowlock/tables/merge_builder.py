@@ -17,8 +17,9 @@ from rowlock.spark.plane import Plane
 from rowlock.spark.scan import table_schema
 from rowlock.spark.types import DataFrame
 from rowlock.tables import arguments
-from rowlock.tables.handle import Handle, Planned, Receipts, Runner
+from rowlock.tables.handle import Handle, Receipts, Runner
 from rowlock.transaction import creation
+from rowlock.transaction.running import Planned
 
 
 class DeltaMergeBuilder:

@@ -15,7 +15,8 @@ from rowlock.spark.ordering import Order
 from rowlock.spark.plane import Plane
 from rowlock.spark.types import DataFrame
 from rowlock.tables import arguments
-from rowlock.tables.handle import Handle, Planned, Receipts
+from rowlock.tables.handle import Handle, Receipts
+from rowlock.transaction.running import Planned
 from rowlock.transaction.statements import Statement
 
 Words = Mapping[str, list[str]]

@@ -22,25 +22,15 @@ from rowlock.spark.row_statements import delete_statement
 from rowlock.spark.types import DataFrame, SparkSession
 from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
-from rowlock.tables.handle import Handle, Plan, Planned, Receipts
+from rowlock.tables.handle import Handle, Plan, Receipts
 from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.running import Planned
 from rowlock.transaction.transaction import Options, Transaction
 
 if TYPE_CHECKING:
     from rowlock.tables.delta_table import DeltaTable
 
 _SEVERAL = "TRANSACTION"
-
-
-def application(app_id: str | None, app_version: Any) -> SetTransaction | None:
-    """The step of an application that a caller names.  Raises InvalidInput where one of the two is missing or wrong."""
-    if app_id is None and app_version is None:
-        return None
-    if app_id is None or app_version is None:
-        raise InvalidInput("app_id and app_version go together: the name of the application, and the number of this step of it")
-    if not isinstance(app_version, int) or isinstance(app_version, bool) or app_version < 0:
-        raise InvalidInput(f"app_version is the number of a step, 0 or more, not {app_version!r}")
-    return SetTransaction(arguments.text(app_id, "app_id"), app_version)
 
 
 class Open:

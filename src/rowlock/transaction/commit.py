@@ -14,12 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.in_commit import stamped
-from rowlock.storage.store import Committed, Unknown
-from rowlock.transaction import row_ids
+from rowlock.transaction import outcome, row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
 from rowlock.transaction.publish import FileActions, file_actions
@@ -29,8 +27,6 @@ from rowlock.version import ENGINE_INFO
 if TYPE_CHECKING:
     from rowlock.transaction.head_commit import HeadCommit
     from rowlock.transaction.transaction import Transaction
-
-_SETTLE_TRIES = 8
 
 
 def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> Receipt:
@@ -53,12 +49,13 @@ def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> R
 def _loop(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
     state, files = txn.table.state, FileActions((), ())
     while True:
-        version = catch_up(txn, attempt, state.refresh())
+        just_asked = attempt.attempts == 0 and not txn.touches  # an append's beginning; a put that is lost costs it no more than asking
+        version = catch_up(txn, attempt, state.newest() if just_asked else state.refresh())
         with txn.watch.time("wait"):
             lane = state.lane if txn.options.lane else nullcontext()
             lane.__enter__()
         try:
-            version = version or catch_up(txn, attempt, state.refresh())
+            version = version or catch_up(txn, attempt, state.newest())
             if version is None and txn.effects.is_empty and not _always_commits(txn):
                 return attempt.receipt(txn, None, operation_metrics(txn, files))
             if version is None:
@@ -87,29 +84,9 @@ def _put(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> t
     txn.phase("before_put")
     with txn.watch.time("put"):
         data = _commit_bytes(txn, attempt, files, parameters)
-        outcome = state.log.put(version, data)
-        # also after Lost: a store's own retry may call the winner a loser
-        won = isinstance(outcome, Committed) or _settle(txn, version, data, isinstance(outcome, Unknown))
+        won = outcome.put(state, version, data, txn.txn_id)
     txn.phase("after_put")
     return (version if won else None), files
-
-
-def _settle(txn: Transaction, version: int, data: bytes, unknown: bool) -> bool:
-    """Reads the version back: ours, another's, or (after Unknown) absent, then the put is tried again."""
-    log = txn.table.state.log
-    for n in range(_SETTLE_TRIES):
-        there = log.read_commit(version)
-        if there is not None:
-            return there.info is not None and there.info.txn_id == txn.txn_id
-        if unknown and isinstance(log.put(version, data), Committed):
-            return True
-        clock.sleep(min(1.0, 0.02 * 2**n) * (0.5 + clock.jitter()))
-    raise CommitUnknown(
-        "Whether the commit landed could not be found out; what was staged has been kept. Look for the transaction id in the log before running the statement again.",
-        txn_id=txn.txn_id,
-        table=txn.table.path,
-        version=version,
-    )
 
 
 def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
@@ -141,7 +118,7 @@ def after_commit(txn: Transaction | HeadCommit) -> None:
 
     txn.phase("committed")
     try:
-        snapshot = txn.table.state.refresh()
+        snapshot = txn.table.state.newest()
         txn.table.state.log.maybe_checkpoint(snapshot)
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)

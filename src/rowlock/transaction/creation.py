@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, InvalidInput, MetadataChangedException, StatementRefused, TableExists
+from rowlock.exceptions import InvalidInput, MetadataChangedException, StatementRefused, TableExists
+from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
@@ -20,9 +21,9 @@ from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.features import check_writable, listing, protocol_for_new_table, reader_features, writer_features
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import validate_properties, validate_together
-from rowlock.storage.store import Committed
 from rowlock.transaction import row_ids
 from rowlock.transaction.metrics import operation_parameters
+from rowlock.transaction.outcome import put
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
 from rowlock.version import ENGINE_INFO
@@ -92,6 +93,31 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
     """Raises UnsupportedFeature where a table with this metadata could not be written by this version."""
     check_writable(protocol_for_new_table(metadata.configuration, clustered=clustered), metadata, table)
+
+
+def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
+    """A table that is about to be made, as if it were there and empty."""
+    return Snapshot(
+        table=table,
+        version=-1,
+        protocol=protocol_for_new_table(metadata.configuration),
+        metadata=metadata,
+        schema=schemas.parse_schema(metadata.schema_string, table),
+        files=LiveFiles.of_adds(),
+        txns={},
+        domains={},
+        timestamp_ms=0,
+        txn_id=None,
+        commits_since_checkpoint=0,
+        last_commit_size_bytes=None,
+    )
+
+
+def check_layout(snapshot: Snapshot, partition_by: Sequence[str]) -> None:
+    """Raises InvalidInput where a caller asks for other partition columns than the table has; none asked for is fine."""
+    if partition_by and [c.lower() for c in partition_by] != [c.lower() for c in snapshot.partition_columns]:
+        have = ", ".join(snapshot.partition_columns) or "nothing"
+        raise InvalidInput(f"The table is partitioned by {have}, not by {', '.join(partition_by)}; leave partition_by out", table=snapshot.table)
 
 
 def create_from(
@@ -224,21 +250,6 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
     if readers == reader_features(old) and writers == writer_features(old):
         return old
     return listing(readers, writers, old.min_reader_version)
-
-
-def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
-    """Puts a commit; whether it is ours that is there (I2).  Raises CommitUnknown."""
-    outcome = state.log.put(version, data)
-    if isinstance(outcome, Committed):
-        return True
-    for n in range(8):
-        there = state.log.read_commit(version)
-        if there is not None:
-            return there.info is not None and there.info.txn_id == txn_id
-        if isinstance(state.log.put(version, data), Committed):
-            return True
-        clock.sleep(0.02 * 2**n)
-    raise CommitUnknown("Whether the commit landed could not be found out", txn_id=txn_id, table=state.store.root, version=version)
 
 
 def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:

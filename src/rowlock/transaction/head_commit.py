@@ -21,7 +21,7 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import Isolation
-from rowlock.transaction import creation, fail_policy, row_ids
+from rowlock.transaction import creation, fail_policy, outcome, row_ids
 from rowlock.transaction.commit import after_commit
 from rowlock.transaction.options import Options
 from rowlock.transaction.receipt import Receipt
@@ -78,7 +78,7 @@ class HeadCommit:
                 self._catch_up()
                 self.phase("before_put")
                 self.attempts += 1
-                if creation.put(state, self.read.version + 1, self._bytes(), self.txn_id):
+                if outcome.put(state, self.read.version + 1, self._bytes(), self.txn_id):
                     break
         receipt = self._receipt(self.read.version + 1)
         after_commit(self)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, WrongType
+from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.properties import DELTA_LEVELS, LOCKLESS_ALONE, Isolation, TableProperties, validate_properties
 
 _PROPERTY = {"on_conflict": "rowlock.onConflict", "isolation": "rowlock.isolation", "granularity": "rowlock.granularity"}
@@ -65,3 +66,16 @@ class Options:
     def delta_level(self) -> str:
         """What a commit calls its isolation, by Delta's names: who merges cells has read one version, and promises no more."""
         return DELTA_LEVELS[cast(Isolation, self.isolation or "snapshot")]
+
+
+def application(app_id: str | None, app_version: Any) -> SetTransaction | None:
+    """The step of an application that a caller names.  Raises InvalidInput where one of the two is missing or wrong."""
+    if app_id is None and app_version is None:
+        return None
+    if app_id is None or app_version is None:
+        raise InvalidInput("app_id and app_version go together: the name of the application, and the number of this step of it")
+    if not isinstance(app_version, int) or isinstance(app_version, bool) or app_version < 0:
+        raise InvalidInput(f"app_version is the number of a step, 0 or more, not {app_version!r}")
+    if not isinstance(app_id, str):
+        raise WrongType(f"app_id must be a string, not {type(app_id).__name__}")
+    return SetTransaction(app_id, app_version)

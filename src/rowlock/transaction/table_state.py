@@ -16,14 +16,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
+from rowlock.storage.lane import lane_of
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.transaction.vectors import Vectors
 
 logger = logging.getLogger("rowlock")
 _WATCHED_COMMITS = 3
+_A_MOMENT_S = 2.0
 
 
 class CommitOverwrittenWarning(UserWarning):
@@ -35,12 +38,13 @@ class TableState:
 
     def __init__(self, log: TableLog, store: ObjectStore) -> None:
         self.log, self.store, self.vectors = log, store, Vectors(store)
-        self.lane = threading.RLock()
+        self.lane = lane_of(store)
         self.epoch = 0
         self.overwritten: list[int] = []
         self._lock = threading.RLock()
         self._shared: dict[str, Any] = {}
         self._latest: Snapshot | None = None
+        self._asked_s = 0.0
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
@@ -57,10 +61,27 @@ class TableState:
                 self._start_over()
             before = self._latest
             latest = self.log.latest(before)
-            if before is None or latest.version != before.version:
+            if not self.store.is_remote and (before is None or latest.version != before.version):
                 self._watch(latest.version)
-            self._latest = latest
+            self._latest, self._asked_s = latest, clock.monotonic_s()
             return latest
+
+    def newest(self) -> Snapshot:
+        """The newest snapshot, on a remote store without asking again what was asked a moment ago.
+
+        For places where an old answer costs a lost put at most.  Elsewhere asking is cheap, and this is `refresh`.
+        """
+        with self._lock:
+            known = self._latest
+            if known is not None and self.store.is_remote and clock.monotonic_s() - self._asked_s < _A_MOMENT_S:
+                return known
+        return self.refresh()
+
+    def carry(self, version: int, data: bytes) -> None:
+        """Takes a commit that landed into the snapshot it was put on, where its bytes would have to be fetched."""
+        with self._lock:
+            if self.store.is_remote and self._latest is not None and self._latest.version == version - 1:
+                self._latest, self._asked_s = self.log.advance(self._latest, version, data), clock.monotonic_s()
 
     def forget(self) -> None:
         """Drops the snapshot, after the table was made anew."""
@@ -106,8 +127,8 @@ _states_lock = threading.Lock()
 def state_of(store: ObjectStore) -> TableState:
     """The shared state of the table at a store's root."""
     with _states_lock:
-        state = _states.get(store.root)
+        state = _states.get(store.identity)
         if state is None:
             state = TableState(TableLog(store), store)
-            _states[store.root] = state
+            _states[store.identity] = state
         return state

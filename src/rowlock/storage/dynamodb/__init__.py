@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rowlock.exceptions import InvalidInput
+from rowlock.protocol.sharing import place_of
 from rowlock.storage.dynamodb import settings
 from rowlock.storage.dynamodb.arbiter import DEFAULT_TTL_S, ArbitratedStore
 from rowlock.storage.dynamodb.creation import CreatedTable, create_table
@@ -13,11 +14,11 @@ from rowlock.storage.store import ObjectStore
 
 
 def arbitrated(store: ObjectStore, options: Mapping[str, str] | None = None) -> ObjectStore:
-    """The store, with its commits arbitrated where the options or the environment say so, else as it is.
+    """The store, with its commits arbitrated where the options, or for a table on S3 the environment, say so; else as it is.
 
     Raises InvalidInput for an option that cannot mean anything, or where boto3 is missing.
     """
-    provider = settings.option(options, settings.PROVIDER)
+    provider = (settings.option if place_of(store.root) == "s3" else settings.given)(options, settings.PROVIDER)
     if provider is None or provider.lower() == "none" or isinstance(store, ArbitratedStore):
         return store
     if provider.lower() != "dynamodb":
@@ -30,7 +31,7 @@ def arbitrated(store: ObjectStore, options: Mapping[str, str] | None = None) -> 
         EntryTable(settings.client_of(options), settings.option(options, settings.TABLE_NAME) or settings.DEFAULT_TABLE_NAME),
         scheme=scheme.removesuffix("://") if scheme else None,
         ttl_s=int(ttl) if ttl else DEFAULT_TTL_S,
-        conditional_copy=(settings.option(options, settings.CONDITIONAL_PUT) or "").lower() != "disabled",
+        conditional_copy=(settings.option(options, settings.CONDITIONAL_COPY) or "true").lower() not in ("false", "0", "no"),
     )
 
 

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Iterator
 
 from rowlock import clock
-from rowlock.exceptions import CorruptLog, InvalidInput, VersionNotFound
+from rowlock.exceptions import ConcurrentWriteException, CorruptLog, InvalidInput
 from rowlock.protocol import names
 from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Entry, EntryTable
 from rowlock.storage.dynamodb.spelling import spellings
@@ -57,6 +57,14 @@ class ArbitratedStore:
     def root(self) -> str:
         return self.inner.root
 
+    @property
+    def identity(self) -> str:
+        return f"{self.inner.identity} {self.entries.name}"
+
+    @property
+    def is_remote(self) -> bool:
+        return self.inner.is_remote
+
     def __repr__(self) -> str:
         return f"ArbitratedStore({self.inner!r}, {self.entries.name!r})"
 
@@ -77,7 +85,7 @@ class ArbitratedStore:
             return self._table_path
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        """As of any store; for a commit also raises VersionNotFound where the version before it is not there, and InvalidInput for a version 0 over old entries."""
+        """As of any store; for a commit also raises ConcurrentWriteException where the version before it is gone, and InvalidInput for a version 0 over old entries."""
         version = _version_of(key)
         if version is None:
             return self.inner.put_if_absent(key, data)
@@ -109,7 +117,11 @@ class ArbitratedStore:
         if before is not None and not before.complete:
             self._finish(before)
         elif self.inner.head(names.commit_key(version - 1)) is None:
-            raise VersionNotFound(f"version {version} cannot be committed: version {version - 1} is not in the log any more. Nothing was written; run it again from the newest version", table=self.root, version=version - 1)
+            raise ConcurrentWriteException(
+                f"Version {version} cannot be committed: version {version - 1} is not in the log, which was cleaned up or made anew while this transaction waited. Nothing was committed.",
+                table=self.root,
+                remedy="Run the statement again.",
+            )
 
     def _publish(self, entry: Entry, data: bytes) -> PutOutcome:
         try:

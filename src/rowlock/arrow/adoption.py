@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowlock.arrow.physical import nullable_schema
 from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.schema import StructField, StructType
-from rowlock.spark.rows import nullable_schema
 
 
 def adopted(table: pa.Table, before: StructType, after: StructType) -> pa.Table:

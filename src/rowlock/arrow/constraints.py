@@ -1,4 +1,4 @@
-"""NOT NULL at any depth: of rows on the driver, and of files that Spark has just written."""
+"""NOT NULL at any depth: of rows on the driver, and of files that have just been written."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from rowlock.arrow.files import open_parquet
+from rowlock.arrow.physical import file_schema, names_in_files, nullable_schema, relabelled
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, demands
-from rowlock.spark.physical import file_schema, names_in_files, relabelled
-from rowlock.spark.rows import nullable_schema
 from rowlock.storage.store import ObjectStore
 
 
@@ -82,21 +81,22 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
                 raise null_in(name, store.root)
         if not required:
             continue
-        place = paths.join(store.root, file.path)
-        metadata = pq.read_metadata(place)
+        with open_parquet(store, file.path, file.size_bytes) as source:
+            metadata = source.metadata
         leaves = [(f".{metadata.schema.column(at).path}.", at) for at in range(metadata.num_columns)]
         doubtful = {top for start, top in required for leaf, at in leaves if leaf.startswith(start) and _may_hold_null(metadata, at)}
         if doubtful:
             columns = [n for n in snapshot.schema.names if n in doubtful]
-            table = relabelled(*_as_read(place, columns, snapshot))
+            table = relabelled(*_as_read(store, file, columns, snapshot))
             check_rows(_living(table, (dead or {}).get(file.path)), snapshot, store.root)
 
 
-def _as_read(place: str, names: Sequence[str], snapshot: Snapshot) -> tuple[pa.Table, pa.Schema]:
+def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> tuple[pa.Table, pa.Schema]:
     """Columns of a file that was just written, and the table's names for all in them."""
     schema = file_schema(snapshot, names)
     own = nullable_schema(to_arrow(snapshot.schema))
-    return pq.read_table(place, columns=schema.names, partitioning=None).select(schema.names).cast(schema), pa.schema([own.field(n) for n in names])
+    with open_parquet(store, file.path, file.size_bytes) as source:
+        return source.read(columns=schema.names).select(schema.names).cast(schema), pa.schema([own.field(n) for n in names])
 
 
 def _living(table: pa.Table, dead: BitMap64 | None) -> pa.Table:

@@ -1,0 +1,104 @@
+"""What a caller gives as rows, as Arrow batches that can be read again where a transaction must run again.
+
+A stream can be read once.  What has been read of it is kept as long as it is small; a larger one that
+would have to be read again is refused, and so is one that was given before: nothing is ever appended
+from a stream that is spent.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from rowlock.exceptions import InvalidInput, SchemaMismatch, WrongType
+
+KEPT_BYTES = 64 * 1024 * 1024
+"""So much of a stream is kept, in case that it is asked for again."""
+PIECE_BYTES = 32 * 1024 * 1024
+"""A table is worked on in pieces of about this size."""
+_spent: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+class Rows(Protocol):
+    """Rows of one schema."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+    def tables(self) -> Iterator[pa.Table]:
+        """All rows, piece by piece; again and again where that is possible."""
+        ...
+
+
+class Held:
+    """A table in memory."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.schema, self._table = table.schema, table
+
+    def tables(self) -> Iterator[pa.Table]:
+        step = max(1, self._table.num_rows * PIECE_BYTES // max(1, self._table.nbytes))
+        for start in range(0, self._table.num_rows, step):
+            yield self._table.slice(start, step)
+
+
+class Streamed:
+    """A reader; it is drained while its rows are staged."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self.schema = reader.schema
+        self._reader: pa.RecordBatchReader | None = reader
+        self._kept: list[pa.Table] | None = []
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Raises InvalidInput where the stream would have to be read a second time and was too large to be kept."""
+        if self._reader is None:
+            if self._kept is None:
+                raise InvalidInput("The rows came from a stream that has been read, and the table was changed so that they must be staged again: give them as a new reader, or as a table")
+            yield from self._kept
+            return
+        reader, self._reader, kept_bytes = self._reader, None, 0
+        for batch in reader:
+            table = pa.Table.from_batches([batch])
+            kept_bytes += table.nbytes
+            if self._kept is not None:
+                self._kept = [*self._kept, table] if kept_bytes <= KEPT_BYTES else None
+            yield table
+
+
+def rows_of(data: Any) -> Rows:
+    """The rows of a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or of whatever else exports an Arrow stream.
+
+    A pandas index is left out.  Raises WrongType, SchemaMismatch for a frame that Arrow cannot hold, InvalidInput for a reader that was given before.
+    """
+    if isinstance(data, pa.Table):
+        return Held(data)
+    if isinstance(data, pa.RecordBatch):
+        return Held(pa.Table.from_batches([data]))
+    if isinstance(data, pa.RecordBatchReader):
+        return Streamed(_taken(data))
+    package = type(data).__module__.partition(".")[0]
+    try:
+        if package == "pandas" and hasattr(data, "columns"):
+            return Held(pa.Table.from_pandas(data, preserve_index=False))
+        if package == "polars" and hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
+            return Held(pa.table(data))
+        if hasattr(data, "__arrow_c_stream__"):
+            return Streamed(pa.RecordBatchReader.from_stream(data))
+        if hasattr(data, "__arrow_c_array__"):
+            return Held(pa.Table.from_batches([pa.record_batch(data)]))
+    except (pa.ArrowException, ValueError) as e:
+        raise SchemaMismatch(f"The {package} rows have no form in Arrow: {e}") from e
+    raise WrongType(f"Rows are a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another Arrow stream, not {type(data).__name__}")
+
+
+def _taken(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    with _lock:
+        if reader in _spent:
+            raise InvalidInput("This reader was given before and has been read: appending it again would add nothing. Make a new one")
+        _spent.add(reader)
+    return reader

@@ -1,0 +1,58 @@
+"""A profile of ~/.aws, as the AWS tools have it: keys, region and endpoint out of `credentials` and `config`.
+
+Keys that stand in the files are read here.  A profile that assumes a role, signs on, or runs a program for
+them is left to boto3, which knows all of these ways.
+"""
+
+from __future__ import annotations
+
+import configparser
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowlock.exceptions import InvalidInput
+
+_KEYS = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key", "aws_session_token": "session_token"}
+_OTHERS = {"region": "region", "endpoint_url": "endpoint"}
+_FOR_BOTO3 = ("role_arn", "sso_session", "sso_start_url", "credential_process", "credential_source", "web_identity_token_file")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Profile:
+    """What a profile says, under obstore's names."""
+
+    name: str
+    config: dict[str, str]
+    needs_boto3: bool
+
+
+def read(name: str | None, *, table: str | None = None) -> Profile | None:
+    """The profile of a name, or the default one, which need not be there.  Raises InvalidInput where a named one is missing."""
+    wanted = name or "default"
+    credentials, config = _file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), _file("AWS_CONFIG_FILE", "config")
+    section = {**_section(config, wanted if wanted == "default" else f"profile {wanted}"), **_section(credentials, wanted)}
+    if not section:
+        if name is None:
+            return None
+        raise InvalidInput(f"there is no profile {name!r} in the AWS files; `aws configure --profile {name}` makes one", table=table)
+    found = {new: section[old] for old, new in {**_KEYS, **_OTHERS}.items() if section.get(old)}
+    needs_boto3 = "access_key_id" not in found and any(k in section for k in _FOR_BOTO3)
+    if needs_boto3 and importlib.util.find_spec("boto3") is None:
+        raise InvalidInput(f"the AWS profile {wanted!r} gets its keys by a role, a sign-on or a program, which boto3 knows: pip install boto3", table=table)
+    return Profile(wanted, found, needs_boto3)
+
+
+def _file(variable: str, name: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    named = os.environ.get(variable)
+    try:
+        parser.read(Path(named).expanduser() if named else Path("~/.aws").expanduser() / name, encoding="utf-8")
+    except (configparser.Error, OSError, UnicodeDecodeError, RuntimeError) as e:
+        raise InvalidInput(f"the AWS file {name} cannot be read: {type(e).__name__}") from None
+    return parser
+
+
+def _section(parser: configparser.ConfigParser, name: str) -> dict[str, str]:
+    return dict(parser.items(name)) if parser.has_section(name) else {}

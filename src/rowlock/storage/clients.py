@@ -1,0 +1,73 @@
+"""obstore's client for an address and its settings.  Its own retries are off: a retry that nobody sees tells a winner that it lost (I2)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import obstore.exceptions
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from rowlock.exceptions import InvalidInput
+from rowlock.storage.address import Address
+from rowlock.storage.options import Settings, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Client = S3Store | GCSStore | AzureStore
+_NO_RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
+
+
+def client_of(address: Address, settings: Settings) -> Client:
+    """Makes the client; nothing is sent yet.  Raises InvalidInput for an option that is not known or does not parse."""
+    problem: InvalidInput
+    try:
+        return {"s3": _s3, "gcs": _gcs, "azure": _azure}[address.kind](address, settings)
+    except obstore.exceptions.UnknownConfigurationKeyError as e:
+        problem = unknown_name(settings, str(e).split("'")[1])
+    except (obstore.exceptions.BaseError, ValueError, TypeError) as e:
+        problem = InvalidInput(f"storage_options do not make a client of {address.kind}: {settings.redacted(e).splitlines()[0]}", table=address.root)
+    raise problem
+
+
+def _s3(address: Address, settings: Settings) -> Client:
+    config: Any = {**settings.config, "conditional_put": "etag"}
+    config.setdefault("disable_bulk_delete", "true")  # not every S3 server knows it
+    if "endpoint" in config:
+        config["aws_endpoint_url_s3"] = config["endpoint"]  # else the environment's would come first
+    provider: Any = None
+    if settings.profile is not None:
+        import boto3
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        provider = Boto3CredentialProvider(boto3.Session(profile_name=settings.profile))
+    elif settings.keys is not None:  # as a group: no session token of the environment's comes to the argument's keys
+        provider = _static(*settings.keys)
+        for name in ("access_key_id", "secret_access_key", "session_token"):
+            config.pop(name, None)
+    return S3Store(address.bucket, prefix=address.prefix, config=config, client_options=_connection(settings), retry_config=_NO_RETRIES, credential_provider=provider)
+
+
+def _static(access_key: str, secret_key: str, token: str | None) -> Callable[[], dict[str, Any]]:
+    return lambda: {"access_key_id": access_key, "secret_access_key": secret_key, "token": token, "expires_at": None}
+
+
+def _gcs(address: Address, settings: Settings) -> Client:
+    config: Any = dict(settings.config)
+    return GCSStore(address.bucket, prefix=address.prefix, config=config, client_options=_connection(settings), retry_config=_NO_RETRIES)
+
+
+def _azure(address: Address, settings: Settings) -> Client:
+    config: Any = dict(settings.config)
+    if address.account is not None:
+        if config.get("account_name", address.account) != address.account:
+            raise InvalidInput(f"storage_options name the account {config['account_name']!r}, the path names {address.account!r}", table=address.root)
+        config["account_name"] = address.account
+        if address.account_suffix and "core.windows.net" not in address.account_suffix:
+            config.setdefault("endpoint", f"https://{address.account}.{address.account_suffix.replace('dfs.', 'blob.', 1)}")
+    return AzureStore(address.bucket, prefix=address.prefix, config=config, client_options=_connection(settings), retry_config=_NO_RETRIES)
+
+
+def _connection(settings: Settings) -> Any:
+    return dict(settings.client) or None  # an empty one would forbid the plain HTTP that a key file may name

@@ -1,0 +1,149 @@
+"""Storage options: what a store must know to reach its server, under the names that people have for it.
+
+The names are those of delta-rs and the clouds' own (`AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
+`AZURE_STORAGE_ACCOUNT_NAME`, ...), in any case, and obstore's (`endpoint`, `region`, ...).  An option is
+taken from the argument, else from the environment.  Keys and tokens are a group: where the argument has
+one of it, none of the environment's is mixed in.  Values are never shown: not in a repr, not in an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rowlock import clock
+from rowlock.exceptions import InvalidInput
+from rowlock.storage import aws_profile
+
+Kind = Literal["s3", "gcs", "azure"]
+PREFIXES: dict[str, Kind] = {"aws_": "s3", "s3_": "s3", "google_": "gcs", "gcs_": "gcs", "azure_": "azure"}
+
+CLIENT = frozenset(
+    ["allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url", "proxy_ca_certificate", "proxy_excludes", "randomize_addresses", "read_timeout", "root_certificate", "timeout", "user_agent"]
+)
+"""Options of the connection: they mean the same on every cloud."""
+_SWITCHES = frozenset({"allow_http", "allow_invalid_certificates", "http1_only", "http2_only", "randomize_addresses"})
+
+FOR_OTHERS = re.compile(
+    r"^(aws_)?((\w+_)?dynamodb|(endpoint_url_)?sts|s3_locking_provider|s3_allow_unsafe_rename|force_credential_load|s3_dynamo_\w+|s3_assume_role\w*|s3_pool_\w+|s3_get_\w+)"
+    r"|dynamo_\w+|delta_\w+|rowlock_\w+|max_retries|retry_timeout|backoff_config\.\w+"
+)
+"""Known names that say nothing to an object store: an arbiter's, and what delta-rs has and Rowlock needs not."""
+
+_S3_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
+_S3_NAMES = {"endpoint_url": "endpoint", "token": "session_token", "endpoint_url_s3": "endpoint", "default_region": "region", "bucket_name": "bucket"}
+_S3_SELF = ("role_arn", "web_identity_token_file", "container_credentials_relative_uri", "container_credentials_full_uri")
+_S3_AROUND = frozenset({*_S3_CREDENTIALS, *_S3_SELF, "region", "endpoint", "profile", "skip_signature"})
+"""What is looked for in the environment here; obstore finds the rest of it."""
+_AZURE_NAMES = {
+    "storage_account_name": "account_name",
+    "storage_account_key": "account_key",
+    "storage_sas_token": "sas_key",
+    "storage_sas_key": "sas_key",
+    "storage_client_id": "client_id",
+    "storage_client_secret": "client_secret",
+    "storage_tenant_id": "tenant_id",
+    "storage_authority_id": "tenant_id",
+    "storage_endpoint": "endpoint",
+    "storage_use_emulator": "use_emulator",
+}
+_NOT_SECRET = frozenset({"account_name", "client_id", "tenant_id", "client_email", "private_key_id"})
+_SECRET = re.compile(r"secret|token|password|sas|(^|_)key|access_key_id|credential|service_account|customer_key")
+_IN_URLS = re.compile(r"(?i)\b(sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|x-goog-credential|se|skoid|sktid)=[^&\s\"'<>]+")
+_ONCE = clock.new_uuid().bytes
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """What a store of one cloud is made with.  `config` has obstore's names; `client` is about the connection."""
+
+    kind: Kind
+    config: Mapping[str, str]
+    client: Mapping[str, str | bool] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+    """The options as they were given, for an arbiter that has some of its own; names in lower case."""
+    profile: str | None = None
+    """A profile of ~/.aws whose keys need more than reading: boto3 gets them."""
+
+    def __repr__(self) -> str:
+        return f"Settings({self.kind}: {', '.join(sorted({*self.config, *self.client}))})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal settings in this process; says nothing about them, here or elsewhere."""
+        text = repr((self.kind, sorted(self.config.items()), sorted(self.client.items()), sorted(self.given.items()), self.profile))
+        return hashlib.blake2b(text.encode(), key=_ONCE, digest_size=12).hexdigest()
+
+    @property
+    def keys(self) -> tuple[str, str, str | None] | None:
+        """S3's access key, secret key and session token, where they are known here and not fetched by the store."""
+        key, secret = self.config.get("access_key_id"), self.config.get("secret_access_key")
+        return (key, secret, self.config.get("session_token")) if key and secret else None
+
+    def redacted(self, text: object) -> str:
+        """The text without any secret of these settings, and without signatures."""
+        out = _IN_URLS.sub(r"\1=***", str(text))
+        secrets = [v for names in (self.config, self.given) for k, v in names.items() if _SECRET.search(k) and k not in _NOT_SECRET and len(v) > 3]
+        for secret in sorted({*secrets}, key=len, reverse=True):
+            out = out.replace(secret, "***")
+        return out
+
+
+def settings_for(kind: Kind, storage_options: Mapping[str, str] | None = None, *, table: str | None = None) -> Settings:
+    """The settings of a store out of the argument and the environment.  Raises InvalidInput for a name that is not known."""
+    given = {str(k).lower(): str(v) for k, v in (storage_options or {}).items()}
+    mine = _own(kind, given)
+    around = {k: v for k, v in _own(kind, _environment()).items() if k in CLIENT or (kind == "s3" and k in _S3_AROUND)}
+    client = {k: v for k, v in {**around, **mine}.items() if k in CLIENT}
+    mine, around = ({k: v for k, v in names.items() if k not in CLIENT} for names in (mine, around))
+    if kind == "s3":
+        config, profile = _s3(mine, around, table)
+    else:  # obstore reads the environment of the other two by itself
+        config, profile = mine, None
+    return Settings(kind, config, {k: v.lower() in ("true", "1", "yes") if k in _SWITCHES else v for k, v in client.items()}, given, profile)
+
+
+def _environment() -> dict[str, str]:
+    return {k.lower(): v for k, v in os.environ.items() if v and k.lower().startswith(tuple(PREFIXES))}
+
+
+def _own(kind: Kind, options: Mapping[str, str]) -> dict[str, str]:
+    """The options that concern this cloud, under obstore's short names."""
+    out: dict[str, str] = {}
+    for name, value in options.items():
+        prefix = next((p for p in PREFIXES if name.startswith(p)), "")
+        if FOR_OTHERS.fullmatch(name) or (prefix and PREFIXES[prefix] != kind):
+            continue
+        short = name.removeprefix(prefix)
+        short = {"s3": _S3_NAMES, "azure": _AZURE_NAMES, "gcs": {}}[kind].get(short, short)
+        if short not in out or name.removeprefix(prefix) == short or name.endswith("_s3"):
+            out[short] = value
+    return out
+
+
+def _s3(mine: dict[str, str], around: dict[str, str], table: str | None) -> tuple[dict[str, str], str | None]:
+    """S3's configuration: the argument's keys, else the profile it names, else the environment's, else the profile in force, else the instance's."""
+    if mine.get("conditional_put", "etag") != "etag":
+        raise InvalidInput("conditional_put must be 'etag': a commit is a put with If-None-Match, and nothing else decides who wins", table=table)
+    own_keys = any(k in mine for k in _S3_CREDENTIALS) or mine.get("skip_signature") in ("true", "1") or "profile" in mine
+    config = {**{k: v for k, v in around.items() if not (own_keys and k in (*_S3_CREDENTIALS, "profile", "skip_signature"))}, **mine}
+    wanted = config.pop("profile", None)
+    if any(k in config for k in ("access_key_id", *_S3_SELF)) or config.get("skip_signature") in ("true", "1"):
+        return config, None
+    found = aws_profile.read(wanted, table=table)
+    if found is None:
+        return config, None
+    return {**found.config, **config}, found.name if found.needs_boto3 else None
+
+
+def unknown_name(settings: Settings, name: str, *, known: tuple[str, ...] = ()) -> InvalidInput:
+    """The error for an option that the store does not know; its value stays out of it."""
+    asked = next((k for k in settings.given if k.endswith(name.lower()) or name.lower().endswith(k)), name)
+    near = difflib.get_close_matches(name.lower(), [*known, *CLIENT, *_AZURE_NAMES, *_S3_NAMES, *_S3_CREDENTIALS, "region", "profile"], 1)
+    return InvalidInput(f"storage_options: {asked!r} is not an option of {settings.kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
+

@@ -1,0 +1,199 @@
+"""A table's folder on S3, Google Cloud Storage or Azure Blob Storage, through obstore.
+
+A commit is one conditional put, sent once: If-None-Match on S3 and Azure, generation 0 on GCS; the server
+lets one caller win (I1).  Only a clear answer is Committed or Lost; a timeout, a broken connection, a 5xx
+or a conflict under way (409) is Unknown (I2), and the log is read back by whoever asked.  Everything else
+is tried again with pauses, for it does no harm twice.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import obstore as obs
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+
+from rowlock import clock
+from rowlock.protocol.paths import check_key
+from rowlock.storage.address import Address
+from rowlock.storage.clients import client_of
+from rowlock.storage.options import Settings
+from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown
+
+T = TypeVar("T")
+_TRIES = 8
+_STATUS = re.compile(r"status code: (\d{3})")
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+_PART_BYTES = 16 << 20
+Failure = (BaseError, OSError, ValueError)
+"""What obstore raises; FileNotFoundError is one of them."""
+
+
+class RemoteStore:
+    """The store of one folder of a bucket.  Safe to share between threads."""
+
+    def __init__(self, address: Address, settings: Settings) -> None:
+        self.address, self.settings = address, settings
+        self._client = client_of(address, settings)
+
+    @property
+    def root(self) -> str:
+        return self.address.root
+
+    @property
+    def identity(self) -> str:
+        return f"{self.root} {self.settings.fingerprint}"
+
+    @property
+    def is_remote(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self.root!r}, {self.settings!r})"
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        return self._conditional(key, data, "create")
+
+    def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
+        try:
+            version: Any = {k: v for k, v in json.loads(tag).items() if v is not None}
+        except (ValueError, AttributeError):
+            return Lost()  # a tag that this store never gave
+        return self._conditional(key, data, version)
+
+    def _conditional(self, key: str, data: bytes, mode: Any) -> PutOutcome:
+        """One request, never sent again by itself.  Raises StorageError where the server refused it as such, which wrote nothing."""
+        check_key(key)
+        try:
+            obs.put(self._client, key, data, mode=mode)
+            return Committed()
+        except Failure as e:
+            failure = e
+        status, text = _status(failure), self._told(failure)
+        if status == 412 or (status == 409 and "BlobAlreadyExists" in str(failure)):
+            return Lost()
+        if status == 404 and mode != "create" and not _NO_BUCKET.search(str(failure)):
+            return Lost()  # what was to be replaced is gone
+        if isinstance(failure, (AlreadyExistsError, PreconditionError)) and status is None:
+            return Lost()
+        if _is_refusal(failure, status):
+            raise StorageError(f"{self.root}/{key} could not be put: {text}")
+        return Unknown(text)
+
+    def put(self, key: str, data: bytes) -> None:
+        check_key(key)
+        self._tried("put", key, lambda: obs.put(self._client, key, data, chunk_size=_PART_BYTES))
+
+    def get(self, key: str) -> bytes:
+        check_key(key)
+        return self._tried("read", key, lambda: obs.get(self._client, key).bytes().to_bytes())
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        check_key(key)
+
+        def ranged() -> bytes:
+            try:
+                return obs.get_range(self._client, key, start=start, length=length).to_bytes()
+            except BaseError as e:
+                if _status(e) == 416:  # it ends before `start`
+                    return b""
+                raise
+
+        if length > 0:
+            return self._tried("read", key, ranged)
+        if self.head(key) is None:
+            raise NotFound(key)
+        return b""
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        check_key(key)
+
+        def tagged() -> tuple[bytes, str]:
+            found = obs.get(self._client, key)
+            return found.bytes().to_bytes(), json.dumps({"e_tag": found.meta["e_tag"], "version": found.meta["version"]})
+
+        return self._tried("read", key, tagged)
+
+    def head(self, key: str) -> int | None:
+        check_key(key)
+        try:
+            return self._tried("look at", key, lambda: obs.head(self._client, key)["size"])
+        except NotFound:
+            return None
+
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
+        folder = f"{check_key(prefix)}/" if prefix else ""
+
+        def listed() -> builtins.list[ObjectMeta]:
+            if start_after is None and not recursive:
+                found: Any = obs.list_with_delimiter(self._client, prefix or None)["objects"]
+            else:  # no server lists one folder from a name on through obstore: the folders below come too
+                found = [meta for chunk in obs.list(self._client, prefix or None, offset=start_after) for meta in chunk]
+            out = [ObjectMeta(m["path"], m["size"], int(m["last_modified"].timestamp() * 1000)) for m in found]
+            return sorted(
+                (m for m in out if m.key.startswith(folder) and (recursive or "/" not in m.key[len(folder) :]) and (start_after is None or m.key > start_after)),
+                key=lambda m: m.key,
+            )
+
+        return iter(self._tried("list", prefix, listed))
+
+    def delete(self, key: str) -> None:
+        check_key(key)
+        try:
+            self._tried("delete", key, lambda: obs.delete(self._client, key))
+        except NotFound:
+            return
+
+    def exists(self, key: str = "") -> bool:
+        if key and self.head(key) is not None:
+            return True
+
+        def anything() -> bool:
+            return any(chunk for chunk in obs.list(self._client, key or None, chunk_size=1))
+
+        return self._tried("list", key, anything)
+
+    def _tried(self, what: str, key: str, call: Callable[[], T]) -> T:
+        """The call's answer; tried again where the failure may pass.  Raises NotFound or StorageError."""
+        for n in range(_TRIES):
+            try:
+                return call()
+            except Failure as e:
+                failure = e
+            status = _status(failure)
+            if status == 404 or isinstance(failure, FileNotFoundError):
+                if _NO_BUCKET.search(str(failure)):
+                    break
+                raise NotFound(key)
+            if _is_refusal(failure, status) or n == _TRIES - 1:
+                break
+            clock.sleep(min(2.0, 0.05 * 2**n) * (0.5 + clock.jitter()))
+        place = f"{self.root}/{key}" if key else self.root
+        raise StorageError(f"{place}: could not {what} it: {self._told(failure)}")
+
+    def _told(self, failure: BaseException) -> str:
+        """The failure in a line or two, without secrets."""
+        text = str(failure).split("\n\nDebug source:")[0]
+        hint = ""
+        if _NO_BUCKET.search(text):
+            hint = f"the bucket {self.address.bucket!r} does not exist. "
+        elif isinstance(failure, (PermissionDeniedError, UnauthenticatedError)) or _status(failure) in (401, 403):
+            hint = "access was denied: look at the credentials, and whether they may read, write and list this bucket. "
+        return hint + self.settings.redacted(" ".join(text.split()))[:600]
+
+
+def _status(failure: BaseException) -> int | None:
+    """The HTTP status that obstore tells in words; None where there was no answer."""
+    match = _STATUS.search(str(failure))
+    return int(match[1]) if match else None
+
+
+def _is_refusal(failure: BaseException, status: int | None) -> bool:
+    """Whether the server would refuse it every time: a 4xx that is not about time, load or a race, or a request that cannot be made."""
+    if status is not None:
+        return (400 <= status < 500 and status not in (408, 409, 412, 425, 429)) or status == 501
+    return isinstance(failure, ValueError)

@@ -1,0 +1,99 @@
+"""What became of a put: won or lost, found out by reading the version back.  The one place that decides it (I1, I2).
+
+A store says Committed, Lost or Unknown, and only the log is believed: an HTTP client, a proxy or a load
+balancer that sent a put twice tells the winner that it lost.
+
+    Committed          won
+    Lost, Unknown      read the version back: our txnId = won, another's = lost, absent = the same bytes again
+
+While the version is absent a put of ours may still be on its way, so the transaction stays with this version
+until somebody has it: another's commit there is what makes it certain that ours cannot land any more.
+Reading goes by the version's own key, never by a listing, which may be seconds old.
+
+A version that was won must be part of the log's chain: where a writer slept and the log was cleaned up
+meanwhile, an old version is free again, and what is put there nobody reads.  So the version before is
+looked at; where it is gone, the listing tells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowlock import clock
+from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, CorruptLog
+from rowlock.log.segment import complete_checkpoints, list_log
+from rowlock.log.table_log import TableLog
+from rowlock.protocol import names
+from rowlock.storage.store import Committed, PutOutcome, StorageError
+
+if TYPE_CHECKING:
+    from rowlock.transaction.table_state import TableState
+
+TRIES = 10
+
+
+def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
+    """Puts a commit; whether it is ours that is there.  Raises as `landed` does, and StorageError where the store refused the first put as such."""
+    won = landed(state.log, version, data, txn_id, state.log.put(version, data))
+    if won:
+        state.carry(version, data)
+    return won
+
+
+def landed(log: TableLog, version: int, data: bytes, txn_id: str, outcome: PutOutcome) -> bool:
+    """Whether the commit `data` is version `version`, after one put of it had this outcome.
+
+    Raises CommitUnknown where that could not be found out in a quarter of a minute or so, and
+    ConcurrentWriteException where the log was cleaned up behind a writer that slept.
+    """
+    if not isinstance(outcome, Committed) and not _settled(log, version, data, txn_id):
+        return False
+    _check_chain(log, version)
+    return True
+
+
+def _settled(log: TableLog, version: int, data: bytes, txn_id: str) -> bool:
+    last: StorageError | None = None
+    for n in range(TRIES):
+        try:
+            if (there := log.read_commit(version)) is not None:
+                return there.info is not None and there.info.txn_id == txn_id
+            if isinstance(log.put(version, data), Committed):
+                return True
+        except StorageError as e:  # an earlier put may still land, so this is no failure yet
+            last = e
+        clock.sleep(min(4.0, 0.02 * 2**n) * (0.5 + clock.jitter()))
+    raise CommitUnknown(
+        "Whether the commit landed could not be found out; what was staged has been kept. "
+        f"Look for the transaction id {txn_id} in the log before running the statement again." + (f" The last error was: {last}" if last else ""),
+        txn_id=txn_id,
+        table=log.table,
+        version=version,
+    )
+
+
+def _check_chain(log: TableLog, version: int) -> None:
+    """Raises unless what is at `version` continues the log."""
+    try:
+        if version > 0 and log.store.head(names.commit_key(version - 1)) is not None:
+            return
+        files = list_log(log.store)
+    except StorageError:
+        return  # the commit is there; that the log was cleaned up under it is far from likely
+    commits = {f.version: f for f in files if f.kind == "commit"}
+    covered = max((c[0].version for c in complete_checkpoints(files)), default=-1)
+    ours, after = commits.get(version), commits.get(version + 1)
+    if covered >= version and (after is None or (ours is not None and after.modified_ms < ours.modified_ms)):
+        raise ConcurrentWriteException(
+            f"The log is at version {max(covered, *commits)} and was cleaned up while this transaction waited; version {version}, where it was put, is before what readers look at. "
+            "Nothing of it can be seen.",
+            table=log.table,
+            remedy="Run the statement again.",
+        )
+    if 0 <= covered < version - 1 or (covered < 0 < version):
+        raise CorruptLog(
+            f"version {version - 1} went away while version {version} was put after it: the table was made anew meanwhile. Delete the file, which belongs to the table that was there before",
+            table=log.table,
+            version=version,
+            file=names.commit_key(version),
+        )

@@ -1,0 +1,58 @@
+"""One statement, or a few that belong together, as one transaction: planned against the head, staged, committed, and run again where that is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rowlock import clock
+from rowlock.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import Metadata, SetTransaction
+from rowlock.transaction.options import Options
+from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.statements import Statement
+from rowlock.transaction.transaction import Table
+
+Planned = tuple[Sequence[Statement], Mapping[str, Any]]
+"""The statements of a transaction and its operation's parameters."""
+RERUNS = 20
+"""How often a statement is planned and staged anew before its conflict is raised after all."""
+
+
+def run(
+    table: Table,
+    operation: str,
+    plan: Callable[[Snapshot], Planned],
+    *,
+    metadata: Callable[[Snapshot], Metadata] | None = None,
+    app: SetTransaction | None = None,
+    snapshot: Snapshot | None = None,
+) -> Receipt:
+    """Plans against the newest snapshot (`snapshot`, where the caller has just asked for it), stages, commits.  What is raised leaves the table as it is.
+
+    A statement is planned and staged again from the head where the policy is `rerun` and it met a conflict, or
+    where (under `repair` too) the schema or the protocol changed under it.
+    """
+    for attempt in range(RERUNS + 1):
+        start = clock.monotonic_s()
+        head = snapshot if snapshot is not None and not attempt else table.refresh()
+        txn = table.begin(snapshot=head, metadata=metadata(head) if metadata else None, app=app)
+        try:
+            if not txn.already_committed:
+                statements, parameters = plan(txn.base)
+                txn.watch.add("plan", clock.monotonic_s() - start)
+                txn.execute(*statements)
+            return txn.commit(operation, {} if txn.already_committed else parameters)
+        except DeltaConcurrentModificationException as conflict:
+            if attempt == RERUNS or not runs_again(txn.options, conflict):
+                raise
+        clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
+    raise AssertionError("unreachable")
+
+
+def runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
+    """Whether a statement that met this conflict is run again by itself."""
+    if isinstance(conflict, ConcurrentTransactionException):
+        return False
+    return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))

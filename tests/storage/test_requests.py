@@ -1,0 +1,39 @@
+"""What a commit asks of the store, counted by a proxy before MinIO."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rowlock.simulation.script import parse
+from rowlock.storage import open_store
+from schedules.in_memory import InMemory
+from schedules.play import schema_string
+from servers.minio import Minio, options
+from servers.proxy import Proxy
+
+
+def test_requests_of_an_append(minio: Minio) -> None:
+    """At the head 5: is there a next version (GET), is ours still there (HEAD), the data file (PUT), the commit (PUT), is the one before still
+    there (HEAD).  Each version behind is one GET more.  deltalake 1.6: 7, and 38 when 10 behind.
+    """
+    proxy, root = Proxy(minio.endpoint), minio.fresh_root()
+    try:
+        counted, other = InMemory(store=open_store(root, options(proxy.endpoint))), InMemory(store=open_store(root, minio.storage_options))
+        other.create(schema_string([("k", "long", True)]), (), {})
+        counted.run(parse("APPEND (1)"))
+
+        def requests() -> Counter[str]:
+            before = proxy.counts()
+            counted.run(parse("APPEND (1)"))
+            return proxy.counts() - before
+
+        assert requests() == {"GET": 1, "HEAD": 2, "PUT": 2}
+        for _ in range(4):  # past the checkpoint of version 10
+            other.run(parse("APPEND (2)"))
+        counted.run(parse("APPEND (1)"))
+        for _ in range(10):
+            other.run(parse("APPEND (2)"))
+        behind = requests()
+        assert behind == {"GET": 11, "HEAD": 2, "PUT": 2} and sum(behind.values()) == 15
+    finally:
+        proxy.stop()

@@ -1,0 +1,187 @@
+"""I2: what became of a put, whatever the store said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rowlock import clock
+from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, CorruptLog
+from rowlock.log.table_log import TableLog
+from rowlock.protocol import names
+from rowlock.protocol.actions import CommitInfo
+from rowlock.protocol.commits import serialize_commit
+from rowlock.storage import Committed, Lost, MemoryStore, PutOutcome, StorageError, Unknown
+from rowlock.transaction.outcome import TRIES, landed
+
+OURS, THEIRS = "ours", "theirs"
+
+
+class Quick(clock.SystemClock):
+    """Sleeps in no time, and tells how long it would have slept."""
+
+    def __init__(self) -> None:
+        self.slept_s = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s += seconds
+
+
+@pytest.fixture(autouse=True)
+def quick() -> Iterator[Quick]:
+    with clock.use(Quick()) as c:
+        yield c  # type: ignore[misc]
+
+
+def commit(txn_id: str) -> bytes:
+    return serialize_commit(CommitInfo({"operation": "WRITE", "txnId": txn_id}))
+
+
+class Unclear(MemoryStore):
+    """A store whose puts go as a script says: 'lost-reply', 'never-sent', 'called-lost', 'late' (it lands at the next reading), 'fails'."""
+
+    def __init__(self, *script: str) -> None:
+        super().__init__("memory://outcome")
+        self.script, self.tries, self.late, self.blind = list(script), 0, dict[str, bytes](), 0
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        self.tries += 1
+        what = self.script.pop(0) if self.script else "well"
+        if what == "fails":
+            raise StorageError("access was denied")
+        if what == "never-sent":
+            return Unknown("no reply")
+        if what == "late":
+            self.late[key] = data
+            return Unknown("no reply")
+        done = super().put_if_absent(key, data)
+        return {"lost-reply": Unknown("no reply"), "called-lost": Lost()}.get(what, done)
+
+    def get(self, key: str) -> bytes:
+        if self.blind:
+            self.blind -= 1
+            raise StorageError("no answer")
+        try:
+            return super().get(key)
+        finally:
+            if key in self.late:
+                super().put_if_absent(key, self.late.pop(key))
+
+
+def settle(store: MemoryStore, version: int = 1, txn_id: str = OURS) -> bool:
+    log, data = TableLog(store), commit(txn_id)
+    return landed(log, version, data, txn_id, log.put(version, data))
+
+
+@pytest.mark.parametrize(
+    ("script", "tries"),
+    [
+        ((), 1),
+        (("lost-reply",), 1),
+        (("called-lost",), 1),
+        (("never-sent",), 2),
+        (("never-sent", "never-sent", "lost-reply"), 3),
+        (("late",), 2),
+        (("late", "called-lost"), 2),
+        (("never-sent", "fails", "never-sent"), 4),
+    ],
+    ids=lambda x: "+".join(x) or "well" if isinstance(x, tuple) else None,
+)
+def test_ours_is_found_to_be_ours(script: tuple[str, ...], tries: int) -> None:
+    store = Unclear("well", *script)
+    store.put_if_absent(names.commit_key(0), commit("before"))
+    store.tries = 0
+    assert settle(store) is True
+    assert store.get(names.commit_key(1)) == commit(OURS) and store.tries == tries
+
+
+@pytest.mark.parametrize("script", [(), ("lost-reply",), ("never-sent",), ("called-lost",)])
+def test_anothers_is_found_to_be_anothers(script: tuple[str, ...]) -> None:
+    store = Unclear("well", "well", *script)
+    store.put_if_absent(names.commit_key(0), commit("before"))
+    store.put_if_absent(names.commit_key(1), commit(THEIRS))
+    assert settle(store) is False
+    assert store.get(names.commit_key(1)) == commit(THEIRS)
+
+
+def test_another_may_come_between_two_of_our_tries() -> None:
+    store = Unclear("well", "never-sent")
+    store.put_if_absent(names.commit_key(0), commit("before"))
+    MemoryStore.put_if_absent(store, names.commit_key(1), commit(THEIRS))
+    assert settle(store) is False
+
+
+def test_reading_back_is_tried_again() -> None:
+    store = Unclear("well", "lost-reply")
+    store.put_if_absent(names.commit_key(0), commit("before"))
+    store.blind = 4
+    assert settle(store) is True
+
+
+@pytest.mark.parametrize("script", [["never-sent"] * 99, ["never-sent", *["fails"] * 99]])
+def test_what_cannot_be_found_out_is_said(script: list[str], quick: Quick) -> None:
+    store = Unclear("well", *script)
+    store.put_if_absent(names.commit_key(0), commit("before"))
+    with pytest.raises(CommitUnknown, match="transaction id ours") as e:
+        settle(store)
+    assert (e.value.version, e.value.txn_id, store.tries) == (1, OURS, TRIES + 2) and 5 < quick.slept_s < 60
+
+
+def test_a_refused_first_put_is_a_failure_and_not_unknown() -> None:
+    store = Unclear("fails")
+    with pytest.raises(StorageError, match="denied"):
+        settle(store, 0)
+    assert list(store.list("_delta_log")) == []
+
+
+def log_of(versions: Iterator[int] | range, checkpoint: int | None = None) -> MemoryStore:
+    store = MemoryStore("memory://outcome")
+    for v in versions:
+        store.put(names.commit_key(v), commit(f"v{v}"))
+    if checkpoint is not None:
+        store.put(names.checkpoint_key(checkpoint), b"PAR1")
+    return store
+
+
+def aged(store: MemoryStore) -> MemoryStore:
+    """As if all of it had been written a minute ago."""
+    objects: dict[str, Any] = store._objects
+    for key, (data, at) in objects.items():
+        objects[key] = (data, at - 60_000)
+    return store
+
+
+def test_a_version_that_clean_up_made_free_is_not_won() -> None:
+    """The writer read version 4 and slept; the log went on to 9 and was cleaned up, by a checkpoint at 8, up to 7 or up to 5."""
+    for kept in (range(8, 10), range(6, 10)):
+        store = aged(log_of(iter(kept), checkpoint=8))
+        with pytest.raises(ConcurrentWriteException, match="at version 9 and was cleaned up") as e:
+            settle(store, 5)
+        assert "Run the statement again" in str(e.value)
+
+
+def test_a_commit_on_a_checkpoint_whose_own_commit_is_gone_is_won() -> None:
+    assert settle(aged(log_of(range(0), checkpoint=4)), 5)
+
+
+def test_a_commit_that_others_have_built_on_is_won() -> None:
+    store = aged(log_of(range(0), checkpoint=4))
+    log, data = TableLog(store), commit(OURS)
+    outcome = log.put(5, data)
+    store.put(names.commit_key(6), commit("v6"))
+    store.put(names.checkpoint_key(6), b"PAR1")
+    assert outcome == Committed() and landed(log, 5, data, OURS, outcome)
+
+
+def test_a_table_that_was_made_anew_is_named() -> None:
+    with pytest.raises(CorruptLog, match="made anew meanwhile") as e:
+        settle(log_of(range(2)), 5)
+    assert e.value.file == names.commit_key(5)
+
+
+def test_the_first_version_is_won_where_there_is_no_log_and_only_there() -> None:
+    assert settle(MemoryStore("memory://outcome"), 0)
+    with pytest.raises(ConcurrentWriteException):
+        settle(aged(log_of(range(8, 10), checkpoint=8)), 0)
