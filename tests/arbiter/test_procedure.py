@@ -7,6 +7,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,17 @@ def test_who_goes_past_the_arbiter_is_noticed(world: MakeWorld, caplog: pytest.L
     entry = w.entry(1)
     assert entry is not None and entry.complete and w.store.get(entry.temp_key) == b"ours", "the evidence"
     assert w.ours().put_if_absent(commit_key(2), b"two") == Committed()
+
+
+def test_completing_touches_no_entry_of_another(world: MakeWorld) -> None:
+    """A slow writer whose entry was deleted meanwhile, with its table."""
+    w = world()
+    w.delta().write(0, b"new table")
+    entries, theirs = EntryTable(w.client, TABLE), w.entry(0)
+    assert theirs is not None
+    entries.complete(replace(theirs, temp_path=".tmp/old"), 5)
+    entries.complete(replace(theirs, file_name=f"{1:020d}.json"), 5)
+    assert w.entry(0) == theirs and w.entry(1) is None
 
 
 def test_bytes_that_are_gone_are_damage(world: MakeWorld) -> None:
