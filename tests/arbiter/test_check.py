@@ -115,6 +115,19 @@ def test_the_table_is_made(w: World) -> None:
     assert TABLE in w.client.list_tables()["TableNames"]
 
 
+def test_a_table_that_is_gone_is_forgotten(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(app, ["arbiter", "forget", w.store.root])
+    assert done.exit_code == 2 and "the table is still there" in done.stderr
+    for meta in w.store.list(recursive=True):
+        w.store.delete(meta.key)
+    done = CliRunner().invoke(app, ["arbiter", "forget", w.store.root])
+    assert done.exit_code == 0 and f"4 entries of {w.table_path} were deleted" in done.stdout
+    assert open_store(w.store.root).put_if_absent(commit_key(0), commit("Rowlock/0.1.0")) == Committed()
+    monkeypatch.delenv("AWS_S3_LOCKING_PROVIDER")
+    done = CliRunner().invoke(app, ["arbiter", "forget", w.store.root])
+    assert done.exit_code == 2 and "no arbiter is set" in done.stderr
+
+
 def test_no_table_is_one_line(w: World, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["check", str(tmp_path / "nothing")])
     assert done.exit_code == 2 and "there is no Delta table here" in done.stderr and "Traceback" not in done.output

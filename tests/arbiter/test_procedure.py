@@ -217,6 +217,21 @@ def test_entries_of_a_table_that_was_here_before(world: MakeWorld) -> None:
         w.delta().write(0, b"new table")
     with pytest.raises(NotFound):
         w.ours().get(commit_key(0))
+    assert w.ours().forget() == 1 and w.entry(0) is None
+    assert w.ours().put_if_absent(commit_key(0), b"new table") == Committed()
+    with pytest.raises(InvalidInput, match="the table is still there"):
+        w.ours().forget()
+
+
+def test_an_unfinished_entry_is_not_forgotten(world: MakeWorld) -> None:
+    w = world()
+    with pytest.raises(Stopped):
+        w.ours_stopped_before("copy").put_if_absent(commit_key(0), b"zero")
+    with pytest.raises(InvalidInput, match="may yet be finished"):
+        w.ours().forget()
+    claimed = w.entry(0)
+    assert claimed is not None and not EntryTable(w.client, TABLE).forget(claimed)
+    assert w.ours().get(commit_key(0)) == b"zero"
 
 
 def test_an_unfinished_version_0_is_lost_and_then_finished(world: MakeWorld) -> None:

@@ -6,9 +6,10 @@ import orjson
 from rich.console import Console
 from rich.markup import escape
 
+from rowlock.exceptions import InvalidInput
 from rowlock.maintenance.check.finding import Report
 from rowlock.maintenance.check.run import check
-from rowlock.storage.dynamodb import create_table
+from rowlock.storage.dynamodb import ArbitratedStore, create_table
 from rowlock.storage.open import open_store
 
 _COLOURS = {"damage": "bold red", "danger": "bold red", "suspicion": "yellow", "note": "cyan"}
@@ -49,3 +50,11 @@ def create_arbiter(name: str | None, console: Console) -> None:
     console.print(f"The DynamoDB table {made.name} {'was made' if made.created else 'was there already'}.", highlight=False, soft_wrap=True)
     if not made.expires:
         console.print("DynamoDB does not delete its expired entries by itself: turn on its time to live, on expireTime.", highlight=False, soft_wrap=True)
+
+
+def forget_entries(path: str, console: Console) -> None:
+    """Deletes the arbiter's entries of a table that is gone."""
+    store = open_store(path)
+    if not isinstance(store, ArbitratedStore):
+        raise InvalidInput("no arbiter is set for this path: AWS_S3_LOCKING_PROVIDER=dynamodb", table=store.root)
+    console.print(f"{store.forget():,} entries of {store.table_path} were deleted.", highlight=False, markup=False, soft_wrap=True)

@@ -153,6 +153,15 @@ def arbiter_create(name: Annotated[str | None, typer.Option(help="The table's na
         create_arbiter(name, _console())
 
 
+@arbiter.command("forget")
+def arbiter_forget(path: Annotated[str, typer.Argument(help="Where a table was, and another is to be made.")]) -> None:
+    """Deletes the entries of a table that is gone; refused while its log is there."""
+    with plain_errors():
+        from rowlock.cli.check import forget_entries
+
+        forget_entries(path, _console())
+
+
 @app.command()
 def version() -> None:
     """The version of Rowlock, and of what it runs on."""

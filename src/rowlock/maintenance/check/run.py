@@ -14,7 +14,7 @@ from rowlock.log.segment import list_log, read_hint
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.arbiters import Arbitration, SeenEntry, arbiter_findings
 from rowlock.maintenance.check.data_files import data_file_findings
-from rowlock.maintenance.check.finding import Finding, Report, by_weight
+from rowlock.maintenance.check.finding import Finding, Report, by_weight, spans
 from rowlock.maintenance.check.log_files import log_file_findings
 from rowlock.maintenance.check.writers import SeenCommit, engine_of, writer_findings
 from rowlock.protocol import names
@@ -65,17 +65,21 @@ def _commits(store: ObjectStore, listed: Sequence[LogFile], most: int) -> tuple[
     """The newest commits and their checksums, oldest first, and those that do not read."""
     checksums = {f.version for f in listed if f.kind == "checksum"}
     seen: list[SeenCommit] = []
-    findings: list[Finding] = []
+    broken: dict[int, CorruptLog] = {}
     for version in sorted(f.version for f in listed if f.kind == "commit")[-most:]:
         try:
             commit = replay.read_commit(store, version)
         except CorruptLog as e:
-            findings.append(Finding("damage", "commit-does-not-read", str(e), "Look for the file in a backup or in older object versions of the store", (version,), (names.commit_key(version),)))
+            broken[version] = e
             continue
         if commit is not None:
             txn_id = commit.info.txn_id if commit.info else None
             seen.append(SeenCommit(version, engine_of(commit.info), txn_id, _checksum_txn_id(store, version) if txn_id and version in checksums else None))
-    return seen, findings
+    if not broken:
+        return seen, []
+    text = f"commits do not read: {spans(broken)}. The first: {next(iter(broken.values()))}"
+    remedy = "Look for the files in a backup or in older object versions of the store"
+    return seen, [Finding("damage", "commit-does-not-read", text, remedy, tuple(broken), tuple(names.commit_key(v) for v in broken))]
 
 
 def _checksum_txn_id(store: ObjectStore, version: int) -> str | None:

@@ -109,7 +109,7 @@ class ArbitratedStore:
             old = self.entries.get(self.table_path, f"{0:020d}.json")
             if old is not None and old.complete and self.inner.head(old.key) is None:
                 raise InvalidInput(
-                    f"the DynamoDB table {self.entries.name} still has entries of a table that was at {self.table_path} before. Wait until they have expired, or delete the items with that tablePath",
+                    f"the DynamoDB table {self.entries.name} still has entries of a table that was at {self.table_path} before. Where that table is gone for good: `rowlock arbiter forget` with its path",
                     table=self.root,
                 )
             return
@@ -227,6 +227,18 @@ class ArbitratedStore:
             if newest is not None and not newest.complete:
                 self._finish(newest)
         return self.inner.list(prefix, start_after=start_after, recursive=recursive)
+
+    def forget(self) -> int:
+        """Deletes the entries of a table that is gone, so that another can be made in its place; how many they were.
+
+        Raises InvalidInput where the log is still there, or an entry is not complete: its commit may yet be finished.
+        """
+        if any(_version_of(meta.key) is not None for meta in self.inner.list(names.LOG_DIRECTORY)):
+            raise InvalidInput("the table is still there: its entries keep its commits apart", table=self.root)
+        entries = list(self.entries.all(self.table_path))
+        if unfinished := [e for e in entries if not e.complete]:
+            raise InvalidInput(f"the entry of {unfinished[0].file_name} is not complete: its commit may yet be finished", table=self.root)
+        return sum(self.entries.forget(e) for e in entries)
 
     def put(self, key: str, data: bytes) -> None:
         self.inner.put(key, data)

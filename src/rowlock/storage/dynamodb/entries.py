@@ -34,7 +34,7 @@ class ArbiterUnreachable(StorageError):
 
 
 class _ClaimTaken(Exception):
-    """The condition of a put does not hold; `item` is what stands there, where the server said."""
+    """The condition of a request does not hold; `item` is what stands there, where the server said."""
 
     def __init__(self, item: Mapping[str, Any] | None) -> None:
         self.item = item
@@ -45,6 +45,7 @@ class Client(Protocol):
 
     def get_item(self, **arguments: Any) -> Any: ...
     def put_item(self, **arguments: Any) -> Any: ...
+    def delete_item(self, **arguments: Any) -> Any: ...
     def query(self, **arguments: Any) -> Any: ...
     def create_table(self, **arguments: Any) -> Any: ...
     def describe_table(self, **arguments: Any) -> Any: ...
@@ -157,6 +158,16 @@ class EntryTable:
             self._ask("put_item", Item=done.item(), ConditionExpression="tempPath = :ours", ExpressionAttributeValues={":ours": {"S": entry.temp_path}})
         except _ClaimTaken:
             return
+
+    def forget(self, entry: Entry) -> bool:
+        """Deletes a complete entry; whether it was there, complete and this one."""
+        key = {"tablePath": {"S": entry.table_path}, "fileName": {"S": entry.file_name}}
+        same = {":ours": {"S": entry.temp_path}, ":true": {"S": "true"}}
+        try:
+            self._ask("delete_item", Key=key, ConditionExpression="tempPath = :ours AND complete = :true", ExpressionAttributeValues=same)
+        except _ClaimTaken:
+            return False
+        return True
 
     def _query(self, table_path: str, **how: Any) -> Any:
         return self._ask("query", KeyConditionExpression="tablePath = :table", ExpressionAttributeValues={":table": {"S": table_path}}, ConsistentRead=True, **how)

@@ -74,6 +74,6 @@ def _client(arguments: Mapping[str, str], profile: str | None) -> Client:
         from botocore.config import Config
     except ImportError:
         raise InvalidInput("the DynamoDB arbiter needs boto3: pip install 'rowlock[dynamodb]'") from None
-    how = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
+    how = Config(connect_timeout=5, read_timeout=10, max_pool_connections=64, retries={"mode": "standard", "total_max_attempts": 4})
     session: Any = Session(profile_name=None if "aws_access_key_id" in arguments else profile)
     return cast(Client, session.client("dynamodb", config=how, **arguments))
