@@ -7,16 +7,19 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyroaring import BitMap64
 
 from rowlock.exceptions import TableNotFound
 from rowlock.maintenance.check.arbiters import Arbitration, SeenEntry, arbiter_findings
 from rowlock.maintenance.check.finding import Finding, Report, by_weight, spans
 from rowlock.maintenance.check.run import check
 from rowlock.maintenance.check.writers import SeenCommit, engine_of, writer_findings
+from rowlock.protocol import deletion_vector as dv
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.deletion_vector import inline, on_disk, pack_vectors
 from rowlock.protocol.names import checkpoint_key, checksum_key, commit_key
@@ -135,12 +138,6 @@ def test_statistics_that_lie(table: Path) -> None:
 
 def with_vector(table: Path, dead: list[int], *, stored: bool, cardinality: int | None = None) -> Path:
     """Version 6 gives the file of version 5 a deletion vector; where its file is."""
-    from uuid import uuid4
-
-    from pyroaring import BitMap64
-
-    from rowlock.protocol import deletion_vector as dv
-
     bitmap, name = BitMap64(dead), uuid4()
     body, places = pack_vectors([bitmap])
     descriptor = on_disk(name, places[0], len(bitmap)) if stored else inline(bitmap)
@@ -178,6 +175,27 @@ def test_vectors_that_are_gone_or_damaged(table: Path) -> None:
 def test_a_vector_that_marks_more_rows_than_there_are(table: Path) -> None:
     with_vector(table, [0, 1, 2, 3, 4, 5, 6], stored=False)
     assert "its deletion vector marks 7" in found(check(LocalStore(table)))["statistics-lie"].text
+
+
+def test_a_file_that_lives_twice(table: Path) -> None:
+    """A remove that names no vector where there is one cancels nothing: delta-rs, delta-spark and DuckDB then give the rows twice."""
+    with_vector(table, [0], stored=False)
+    add = next(line["add"] for line in actions(table, 6) if "add" in line)
+    more = inline(BitMap64([0, 1]))
+    assert more is not None
+    old, new = add["deletionVector"], {"storageType": "i", "pathOrInlineDv": more.path_or_inline_dv, "sizeInBytes": more.size_bytes, "cardinality": 2}
+    remove = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True, "deletionVector": old}
+
+    def commit(*lines: dict[str, Any]) -> Report:
+        (table / commit_key(7)).write_text("\n".join(map(json.dumps, lines)))
+        return check(LocalStore(table))
+
+    assert commit({"remove": remove}, {"add": add | {"deletionVector": new}}).findings == ()
+    report = commit({"remove": {k: v for k, v in remove.items() if k != "deletionVector"}}, {"add": add | {"deletionVector": new}})
+    assert [(f.code, f.level, f.versions, f.files) for f in report.findings] == [("file-lives-twice", "damage", (7,), (add["path"],))]
+    assert commit({"add": {**add, "dataChange": False}}).findings == (), "added again as it is"
+    assert "file-lives-twice" in found(commit({"add": add | {"deletionVector": new}}))
+    assert commit({"remove": remove}).findings == ()
 
 
 def test_unknown_features_are_named(table: Path) -> None:

@@ -40,8 +40,8 @@ def _print(report: Report, console: Console) -> None:
         line("\n[bold]Who may write beside Rowlock[/]")
     for neighbour in report.neighbours:
         line(f"  {neighbour.engine}: {_VERDICTS[neighbour.verdict]}, {escape(neighbour.why)}")
-    looked = ", ".join(f"{count:,} {what}" for what, count in report.looked_at.items())
-    line(f"\n[dim]{escape(report.table)}" + (f", version {report.version}" if report.version is not None else "") + f"; looked at {looked}[/]")
+    looked = ", ".join(f"{what} {count:,}" for what, count in report.looked_at.items())
+    line(f"\n[dim]{escape(report.table)}" + (f", version {report.version}" if report.version is not None else "") + f"; looked at: {looked}[/]")
 
 
 def create_arbiter(name: str | None, console: Console) -> None:

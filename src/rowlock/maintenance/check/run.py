@@ -16,6 +16,7 @@ from rowlock.maintenance.check.arbiters import Arbitration, SeenEntry, arbiter_f
 from rowlock.maintenance.check.data_files import data_file_findings
 from rowlock.maintenance.check.finding import Finding, Report, by_weight, spans
 from rowlock.maintenance.check.log_files import log_file_findings
+from rowlock.maintenance.check.logical_files import LogicalFiles
 from rowlock.maintenance.check.writers import SeenCommit, engine_of, writer_findings
 from rowlock.protocol import names
 from rowlock.protocol.features import check_writable
@@ -39,8 +40,8 @@ def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers
     if not any(f.kind == "commit" or f.is_checkpoint for f in listed):
         raise TableNotFound("there is no Delta table here", table=store.root)
     findings = log_file_findings(listed, read_hint(inner))
-    seen, unreadable = _commits(inner, listed, commits)
-    findings += unreadable
+    seen, said = _commits(inner, listed, commits)
+    findings += said
     findings += writer_findings(seen, store.root, arbitrated=arbiter is not None)
     findings += arbiter_findings(seen, _arbitration(inner, arbiter, commits), clock.now_ms() // 1000)
     looked_at = {"commits": len(seen)}
@@ -62,10 +63,11 @@ def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers
 
 
 def _commits(store: ObjectStore, listed: Sequence[LogFile], most: int) -> tuple[list[SeenCommit], list[Finding]]:
-    """The newest commits and their checksums, oldest first, and those that do not read."""
+    """The newest commits and their checksums, oldest first, and what is wrong with what they say."""
     checksums = {f.version for f in listed if f.kind == "checksum"}
     seen: list[SeenCommit] = []
     broken: dict[int, CorruptLog] = {}
+    files = LogicalFiles()
     for version in sorted(f.version for f in listed if f.kind == "commit")[-most:]:
         try:
             commit = replay.read_commit(store, version)
@@ -73,10 +75,11 @@ def _commits(store: ObjectStore, listed: Sequence[LogFile], most: int) -> tuple[
             broken[version] = e
             continue
         if commit is not None:
+            files.take(commit)
             txn_id = commit.info.txn_id if commit.info else None
             seen.append(SeenCommit(version, engine_of(commit.info), txn_id, _checksum_txn_id(store, version) if txn_id and version in checksums else None))
     if not broken:
-        return seen, []
+        return seen, list(files.findings())
     text = f"commits do not read: {spans(broken)}. The first: {next(iter(broken.values()))}"
     remedy = "Look for the files in a backup or in older object versions of the store"
     return seen, [Finding("damage", "commit-does-not-read", text, remedy, tuple(broken), tuple(names.commit_key(v) for v in broken))]
