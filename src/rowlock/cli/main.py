@@ -169,6 +169,49 @@ def advise(
 
 
 @app.command()
+def check(
+    path: Annotated[str, typer.Argument(help="A Delta table.")],
+    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    commits: Annotated[int, typer.Option(help="How many of the newest commits are read.", min=1)] = 100,
+    files: Annotated[int, typer.Option(help="How many live files are looked for, spread evenly.", min=0)] = 1_000,
+    footers: Annotated[int, typer.Option(help="Of how many the footer is compared with the statistics.", min=0)] = 20,
+) -> None:
+    """What is broken in a table, what may break it, and who may write it. Exit code 1 where something certain is wrong."""
+    with plain_errors():
+        from rowlock.cli.check import check_table
+
+        if not check_table(path, _console(), json=json, commits=commits, files=files, footers=footers):
+            raise typer.Exit(1)
+
+
+arbiter = typer.Typer(help="The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore.", no_args_is_help=True)
+app.add_typer(arbiter, name="arbiter")
+
+
+@arbiter.callback()
+def _arbiter() -> None:
+    """The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore."""
+
+
+@arbiter.command("create")
+def arbiter_create(name: Annotated[str | None, typer.Option(help="The table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None) -> None:
+    """Makes the arbiter's table, unless it is there; the environment says where (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ...)."""
+    with plain_errors():
+        from rowlock.cli.check import create_arbiter
+
+        create_arbiter(name, _console())
+
+
+@arbiter.command("forget")
+def arbiter_forget(path: Annotated[str, typer.Argument(help="Where a table was, and another is to be made.")]) -> None:
+    """Deletes the entries of a table that is gone; refused while its log is there."""
+    with plain_errors():
+        from rowlock.cli.check import forget_entries
+
+        forget_entries(path, _console())
+
+
+@app.command()
 def version() -> None:
     """The version of Rowlock, and of what it runs on."""
     import platform

@@ -46,10 +46,11 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
         with _lock:
             return _memory.setdefault(text, MemoryStore(text))
     if scheme in SCHEMES:
+        from rowlock.storage.dynamodb import arbitrated
         from rowlock.storage.remote import RemoteStore
 
         address = parse(text)
-        return RemoteStore(address, settings_for(address.kind, storage_options, table=address.root))
+        return arbitrated(RemoteStore(address, settings_for(address.kind, storage_options, table=address.root)), storage_options)
     raise InvalidInput(f"{scheme}: is not a kind of place that a table can be at; there are local paths, file:, s3:, gs:, az:, abfss: and memory:", table=text)
 
 
