@@ -25,12 +25,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage",),
     ("log",),
     ("conflict",),
+    ("observe",),
     ("locks",),
     ("transaction",),
     ("arrow",),
     ("spark",),
     ("maintenance",),
-    ("observe",),
     ("tables",),
     ("rowlock",),  # the package's own __init__: the face
     ("cli", "ui"),

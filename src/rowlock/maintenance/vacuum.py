@@ -73,5 +73,5 @@ def needed_paths(head: Snapshot, removed: Iterable[RemoveFile]) -> set[str]:
 def _may_go(meta: ObjectMeta, partitions: set[str]) -> bool:
     """Hidden files are other people's; a partition folder is not hidden, whatever its column is called."""
     parts = meta.key.split("/")
-    hidden = [p for p in parts if p.startswith(("_", ".")) and p.split("=", 1)[0] not in partitions]
+    hidden = [p for p in parts if p.startswith(("_", ".")) and not ("=" in p and p.split("=", 1)[0] in partitions)]
     return not hidden or (hidden == [FOLDER] and parts[0] == FOLDER)

@@ -23,6 +23,7 @@ from rowlock.spark.types import DataFrame, SparkSession
 from rowlock.tables import arguments
 from rowlock.tables.changes import Changes
 from rowlock.tables.handle import Handle, Plan, Receipts
+from rowlock.transaction import given_up
 from rowlock.transaction.line import Line
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.running import Planned
@@ -96,7 +97,8 @@ class Open:
         moved = self._line.join(self.txn, statements, reads_table=reads_table)
         anew = moved and not self.txn.program and not self.txn.reads_table
         if anew:
-            self.txn = self._handle.table.begin(self._options, app=self._app)
+            before, self.txn = self.txn, self._handle.table.begin(self._options, app=self._app)
+            self.txn.reruns = before.reruns
         self._line.account(self.txn)
         return anew
 
@@ -109,6 +111,11 @@ class Open:
             return self.txn.commit(*self.steps[0])
         said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
         return self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
+
+    def give_up(self, error: BaseException) -> None:
+        """The block raised: what it had staged, if anything, is thrown away."""
+        if self.steps:
+            given_up.keep(self.txn, error, self.steps[0][0] if len(self.steps) == 1 else _SEVERAL, self.steps[0][1] if len(self.steps) == 1 else {})
 
     def close(self) -> None:
         """Nothing is carried out any more; leases are given back, and what was pinned for a rebase is deleted."""
@@ -147,6 +154,8 @@ class DeltaTransaction(Changes):
         try:
             if kind is None:
                 self._table_receipts.last = self._receipts.last = self._runner.commit()
+            elif error is not None:
+                self._runner.give_up(error)
         finally:
             self._runner.close()
 
@@ -220,10 +229,12 @@ def run(
     `fn` must be free of effects elsewhere.  Under `on_conflict='fail'` it runs once.  Returns the receipt of the commit; raises what
     `fn` raises, and the last DeltaConcurrentModificationException.
     """
+    reruns = given_up.Reruns()
     for attempt in range(max(0, retries) + 1):
         txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout)
         try:
             with txn:
+                txn._runner.txn.reruns = reruns
                 fn(txn)
             receipt = txn.receipt
             assert receipt is not None
@@ -232,5 +243,6 @@ def run(
             policy = txn._runner.txn.options.on_conflict
             if attempt >= retries or policy == "fail" or isinstance(conflict, ConcurrentTransactionException):
                 raise
+            reruns = reruns.after(txn._runner.txn)
         clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
     raise AssertionError("unreachable")

@@ -18,7 +18,7 @@ from rowlock.locks.turns import Bid
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.in_commit import stamped
-from rowlock.transaction import outcome, row_ids
+from rowlock.transaction import given_up, outcome, row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
 from rowlock.transaction.publish import FileActions, file_actions
@@ -42,7 +42,8 @@ def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> R
         return attempt.receipt(txn, None, operation_metrics(txn, FileActions((), ())))
     refuse_removal(txn, txn.base)
     try:
-        return _loop(txn, attempt, parameters)
+        with given_up.kept(txn, operation, parameters, attempt):
+            return _loop(txn, attempt, parameters)
     except AlreadyCommitted:
         txn.already_committed = True
         return attempt.receipt(txn, None, {})
@@ -111,7 +112,7 @@ def _commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parame
         "operationMetrics": {k: str(v) for k, v in metrics.items()},
         "engineInfo": ENGINE_INFO,
         "txnId": txn.txn_id,
-        "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version},
+        "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **txn.reruns.record()},
     }
     info = stamped(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
     rewrites_rows = bool(files.rows_copied) or any(b.kind == "derived" for b in txn.effects.blocks)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 from rowlock import exceptions
 from rowlock.conflict import rules
 from rowlock.conflict.delta import Delta, Slice
-from rowlock.conflict.value import Conflict, Work, conflict_with
+from rowlock.conflict.value import Conflict, conflict_with
 from rowlock.log.pruning import Judge
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.properties import Isolation
 from rowlock.protocol.skipping import Predicate
 from rowlock.transaction.effects import Propagated
+from rowlock.transaction.given_up import work_of
 from rowlock.transaction.notes import Notes, survivors
 
 if TYPE_CHECKING:
@@ -55,10 +56,7 @@ def reads_of(txn: Transaction) -> rules.Reads:
 
 def error_of(txn: Transaction, conflict: Conflict) -> exceptions.DeltaConcurrentModificationException:
     """The error for a conflict: all that was staged is thrown away with it."""
-    blocks = [b for b in txn.effects.blocks if b.kind != "matched"]
-    rows = sum(b.num_rows for b in blocks) or txn.effects.num_tombstones
-    staged = Work(rows=rows, size_bytes=sum(b.size_bytes for b in blocks), seconds=sum(txn.watch.seconds.values()))
-    return conflict.with_work(staged).exception(txn.table.path)
+    return conflict.with_work(work_of(txn)).exception(txn.table.path)
 
 
 def check_rows(txn: Transaction, winners: list[Commit], delta: Delta, head: Snapshot) -> None:

@@ -16,6 +16,7 @@ from rowlock import clock
 from rowlock.locks import scope
 from rowlock.locks.lease import Lease, Leases, logger
 from rowlock.log.snapshot import Snapshot
+from rowlock.transaction.advised import advised_lock
 from rowlock.transaction.statements import Statement
 from rowlock.transaction.table_state import TableState
 from rowlock.transaction.turn import registers_of
@@ -28,11 +29,7 @@ Advisor = Callable[[TableState, Sequence[Statement]], str]
 """What `lock = auto` means for these statements on this table: none, writes, table or partition."""
 
 
-def no_advice(state: TableState, statements: Sequence[Statement]) -> str:
-    return "none"
-
-
-advisor: Advisor = no_advice
+advisor: Advisor = advised_lock
 """Who is asked under `lock = auto`."""
 
 

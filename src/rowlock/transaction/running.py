@@ -9,6 +9,7 @@ from rowlock import clock
 from rowlock.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
+from rowlock.transaction.given_up import Reruns
 from rowlock.transaction.line import Line
 from rowlock.transaction.options import Options
 from rowlock.transaction.receipt import Receipt
@@ -41,9 +42,11 @@ def run(
         head = asked.pop() if asked else table.refresh()
         return table.begin(snapshot=head, metadata=metadata(head) if metadata else None, app=app)
 
+    reruns = Reruns()
     with Line(table.state) as line:
         for attempt in range(RERUNS + 1):
             txn, statements, parameters = _planned(line, begin, plan)
+            txn.reruns = reruns
             try:
                 if not txn.already_committed:
                     txn.execute(*statements)
@@ -51,6 +54,7 @@ def run(
             except DeltaConcurrentModificationException as conflict:
                 if attempt == RERUNS or not runs_again(txn.options, conflict):
                     raise
+                reruns = reruns.after(txn)
             clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
     raise AssertionError("unreachable")
 

@@ -25,6 +25,7 @@ from rowlock.transaction.catch_up import check_source
 from rowlock.transaction.commit import commit
 from rowlock.transaction.effects import Effects
 from rowlock.transaction.engine import Engine
+from rowlock.transaction.given_up import Reruns, kept
 from rowlock.transaction.options import Options
 from rowlock.transaction.phases import Observer, current_observer
 from rowlock.transaction.publish import Staging
@@ -94,7 +95,8 @@ class Transaction:
         self.unseen: Unseen = {}
         self.passed: list[Commit] = []
         self.data_change = True
-        self.done = False
+        self.done = self.given_up = False
+        self.reruns = Reruns()
         self.phase("begin")
 
     def phase(self, name: str) -> None:
@@ -157,7 +159,8 @@ class Transaction:
         """
         self.reads_table = True
         if version is not None and version != self.base.version and self.options.on_conflict != "lockless":
-            check_source(self, version)
+            with kept(self, "WRITE" if not self.program else self.program[-1].kind.upper(), {}):
+                check_source(self, version)
 
     def _untouched(self, piece: Slice) -> Slice | None:
         """The rows of a slice that no statement has changed yet; their new images are staged."""

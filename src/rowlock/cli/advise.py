@@ -1,0 +1,81 @@
+"""`rowlock advise`: what to set on a table, ready to be pasted, with the figures behind it.  Needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rowlock.cli.conflicts import plain
+from rowlock.conflict.advice import Advice, Reason, advise
+from rowlock.conflict.history import History
+from rowlock.observe.history import read_history
+from rowlock.storage.open import open_store
+
+
+def advise_on(path: str, limit: int, as_json: bool, console: Console) -> None:
+    """Prints the advice, or one JSON object."""
+    history = read_history(open_store(path), limit)
+    found = advise(history)
+    if as_json:
+        console.file.write(orjson.dumps({"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **found.as_json()}, option=orjson.OPT_INDENT_2).decode() + "\n")
+    else:
+        say(history, found, console)
+
+
+def say(history: History, found: Advice, console: Console) -> None:
+    """The answer first, then why."""
+    what = f"{len(history.commits):,} commits and {len(history.failed) + history.unrecorded:,} failed tries were looked at"
+    console.print(Text(history.table, style="bold").append(f"  {what}", style="not bold"), soft_wrap=True)
+    console.print()
+    if found.settings:
+        console.print(Padding(Text(set_properties(found.settings), style="green"), (0, 2)), soft_wrap=True)
+    elif found.thin:
+        console.print("  Nothing to set yet.")
+    else:
+        auto = " (which auto follows)" if history.properties.get("rowlock.lock") == "auto" else ""
+        console.print(f"  Nothing to set: lock = {found.lock}{auto} and the rest as it is.", highlight=False)
+    if found.thin:
+        console.print(Padding(Text(f"{found.thin[0].upper()}{found.thin[1:]}.", style="yellow"), (0, 2)))
+    console.print()
+    console.print(_why(found.reasons))
+    if found.options:
+        console.print("\nWorth a decision of yours, for they change what readers and writers must know:")
+        console.print(Padding(Text(set_properties(found.options)), (0, 2)), soft_wrap=True)
+    if any(scope != "none" for scope in found.costs.expected()) and found.costs.changes:
+        console.print()
+        console.print(_costs(found))
+
+
+def set_properties(settings: Mapping[str, str]) -> str:
+    """As a line of Python."""
+    return "t.setProperties({" + ", ".join(f'"{name}": "{value}"' for name, value in settings.items()) + "})"
+
+
+def _why(reasons: tuple[Reason, ...]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for reason in reasons:
+        if reason.text:
+            table.add_row(f"  {reason.topic.removeprefix('rowlock.')}", plain(reason.text))
+    return table
+
+
+def _costs(found: Advice) -> Table:
+    """Seconds for each changing commit under each lock."""
+    c, expected = found.costs, found.costs.expected()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("  lock", "work in vain", "waiting", "together"):
+        table.add_column(name, justify="left" if name == "  lock" else "right")
+    waiting = {"none": 0.0, "writes": c.wait_s, "partition": c.partition_s or 0.0}
+    for scope in ("none", "partition", "writes"):
+        if scope in expected:
+            style = "bold" if scope == found.lock else ""
+            vain = (expected[scope] - waiting[scope]) / 2
+            table.add_row(f"  {scope}", f"2 × {vain:.3f} s", f"{waiting[scope]:.3f} s", f"{expected[scope]:.3f} s", style=style)
+    return table

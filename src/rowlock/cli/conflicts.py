@@ -1,0 +1,209 @@
+"""`rowlock conflicts`: who met whom on a table, when, over what, and what that cost.  Reads the log and the failed attempts; needs no Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rowlock.conflict.costs import Hot, Pair, hot_columns, hot_files, hot_partitions, pairs
+from rowlock.conflict.history import History, Run
+from rowlock.conflict.keys import Keys, hot_keys
+from rowlock.conflict.timeline import Overwriting, Span, overwritings, timeline
+from rowlock.observe.history import read_history
+from rowlock.storage.open import open_store
+
+BAR = 40
+SHOWN = 5
+_LEAST = 10
+_OPERATIONS = 5
+_NAME = 60
+
+
+def conflicts_of(path: str, limit: int, as_json: bool, console: Console) -> None:
+    """Prints the picture, or one JSON object."""
+    history = read_history(open_store(path), limit)
+    if as_json:
+        console.file.write(orjson.dumps(summary(history), option=orjson.OPT_INDENT_2).decode() + "\n")
+    else:
+        picture(history, console)
+
+
+def summary(history: History) -> dict[str, Any]:
+    """The same as plain values."""
+    commits = history.commits
+    return {
+        "table": history.table,
+        "versions": [commits[0].version, commits[-1].version] if commits else [],
+        "commits": len(commits),
+        "failed": [_failure(r) for r in history.failed],
+        "unrecorded": history.unrecorded,
+        "timeline": [asdict(s) for s in timeline(history)],
+        "pairs": [asdict(p) | {"rate": p.rate} for p in pairs(history)],
+        "files": [asdict(h) for h in hot_files(history)],
+        "partitions": [asdict(h) for h in hot_partitions(history)],
+        "keys": [asdict(k) for k in hot_keys(history)],
+        "columns": [asdict(h) for h in hot_columns(history)],
+        "overwritten": [asdict(o) for o in overwritings(history)],
+    }
+
+
+def _failure(run: Run) -> dict[str, Any]:
+    fields = ("at_ms", "txn_id", "operation", "outcome", "error", "policy", "read_version", "thrown_rows", "thrown_bytes", "thrown_seconds", "predicate")
+    return {name: getattr(run, name) for name in fields} | {"met": [asdict(m) for m in run.met]}
+
+
+def picture(history: History, console: Console) -> None:
+    """The history in the terminal; everything that a colour says, a sign or a figure says too."""
+    commits = history.commits
+
+    def section(title: str, note: str, table: Table) -> None:
+        console.print(Text(f"\n{title}", style="bold").append(f"  {note}", style="not bold dim"))
+        console.print(table)
+
+    console.print(_headline(history), soft_wrap=True)
+    if spans := timeline(history):
+        section("When", "█ commit  ▓ rebased commit  × failed try", _timeline(spans, min(BAR, max(_LEAST, console.width - 58))))
+    if found := pairs(history):
+        section("Who met whom", "met, of so many times that the other landed meanwhile", _heat(found))
+    elif commits:
+        console.print("\nNo two commits ran at the same time, as far as they say.")
+    for title, hot, name in (("Files", hot_files(history), partial(_short, width=min(_NAME, max(2 * _LEAST, console.width - 36)))), ("Partitions", hot_partitions(history), str), ("Columns", hot_columns(history), str)):
+        if hot:
+            section(title, f"{len(hot):,} in {sum(h.meetings for h in hot):,} meetings", _hot(hot, name))
+    if keys := hot_keys(history, SHOWN):
+        section("Keys", "what the statements that met ask for", _keys(keys))
+    if failed := history.failed:
+        rows, seconds = sum(r.thrown_rows for r in failed), sum(r.thrown_seconds for r in failed)
+        section("Failed tries", f"the newest of {len(failed):,}; {rows:,} rows and {seconds:.1f} s thrown away in all", _failed(failed))
+    if over := overwritings(history):
+        section("Lockless", f"{sum(o.rows for o in over):,} rows in which two commits met; the newest of {len(over):,} meetings", _overwritten(over))
+
+
+def _headline(history: History) -> Text:
+    commits, text = history.commits, Text(history.table, style="bold")
+    if not commits:
+        return text.append("  no commits", style="not bold")
+    rebased = sum(r.rounds > 0 for r in commits)
+    failed = len(history.failed) + history.unrecorded
+    span = f"version {commits[0].version}" if len(commits) == 1 else f"versions {commits[0].version} to {commits[-1].version}"
+    return text.append(f"  {span}: {len(commits):,} commits, {rebased:,} of them rebased, {failed:,} failed tries", style="not bold")
+
+
+def plain(text: str) -> Text:
+    """What somebody else wrote, as text: no markup, and nothing that a terminal would obey."""
+    return Text("".join(c if c.isprintable() else "�" for c in text))
+
+
+def _table(*columns: str) -> Table:
+    """Columns whose names end with a space are figures."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _timeline(spans: Sequence[Span], width: int) -> Table:
+    table = _table("from (UTC)", "", "commits ", "rounds ", "failed ", "in vain ")
+    most = max(s.commits + s.failed for s in spans)
+    before: Span | None = None
+    for s in spans:
+        if before is not None and s.at_ms > before.at_ms + 1000 * before.seconds:
+            table.add_row("[dim]…")
+        table.add_row(_time(s.at_ms, s.seconds), _bar(s, most, width), *(f"{n:,}" if n else "" for n in (s.commits, s.rounds, s.failed)), f"{s.lost_s:.1f} s" if s.lost_s >= 0.05 else "")
+        before = s
+    return table
+
+
+def _bar(span: Span, most: int, width: int) -> Text:
+    """About `width` signs for the most that there is; what there is at all has at least one sign."""
+    scale = min(1.0, width / most)
+    text = Text()
+    for count, sign, style in ((span.commits - span.rebased, "█", "green"), (span.rebased, "▓", "yellow"), (span.failed, "×", "red")):
+        text.append(sign * (max(1, int(count * scale)) if count else 0), style=style)
+    return text
+
+
+def _heat(found: Sequence[Pair]) -> Table:
+    losers, winners = (_most((getattr(p, name), p.met * 1000 + p.overlaps) for p in found) for name in ("loser", "winner"))
+    cells = {(p.loser, p.winner): p for p in found}
+    table = _table()
+    table.add_column("who was late ↓  who landed →", style="", no_wrap=True)
+    for name in winners:
+        table.add_column(plain(name), justify="right", header_style="bold")
+    for loser in losers:
+        table.add_row(plain(loser), *(_cell(cells.get((loser, winner))) for winner in winners))
+    return table
+
+
+def _cell(pair: Pair | None) -> Text:
+    if pair is None:
+        return Text("·", style="dim")
+    style = "dim" if not pair.met else "red" if pair.rate >= 0.5 else "yellow" if pair.rate >= 0.1 else ""
+    return Text(f"{pair.met:,}/{pair.overlaps:,} {100 * pair.rate:3.0f} %", style=style)
+
+
+def _most(named: Iterable[tuple[str, int]]) -> list[str]:
+    count: dict[str, int] = {}
+    for name, n in named:
+        count[name] = count.get(name, 0) + n
+    return sorted(count, key=lambda name: (-count[name], name))[:_OPERATIONS]
+
+
+def _hot(hot: Sequence[Hot], name: Callable[[str], str]) -> Table:
+    table = _table("", "meetings ", "by")
+    for h in hot[:SHOWN]:
+        table.add_row(plain(name(h.name)), f"{h.meetings:,}", plain(", ".join(h.operations)))
+    return table
+
+
+def _keys(keys: Sequence[Keys]) -> Table:
+    table = _table("column", "statements ", "most asked for", "from ", "to ")
+    for k in keys:
+        values = ", ".join(f"{value} ({n})" for value, n in k.values[:3])
+        table.add_row(plain(k.column), f"{k.runs:,}", plain(values or ("ranges" if k.low is not None else "joined by it")), *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high)))
+    return table
+
+
+def _failed(failed: Sequence[Run]) -> Table:
+    table = _table("at (UTC)", "operation", "why", "met", "thrown away ")
+    for run in list(reversed(failed))[:SHOWN]:
+        met = f"version {run.met[-1].version}, {run.met[-1].operation}" if run.met else ""
+        table.add_row(_time(run.at_ms, 1), plain(run.operation), plain(run.error.removesuffix("Exception") or run.outcome), plain(met), f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s")
+    return table
+
+
+def _overwritten(over: Sequence[Overwriting]) -> Table:
+    table = _table("earlier", "later", "rows ", "what became of them")
+    for o in over[:SHOWN]:
+        table.add_row(plain(f"{o.earlier} {o.earlier_operation}"), plain(f"{o.later} {o.later_operation}"), f"{o.rows:,}", plain(_became(o)))
+    return table
+
+
+def _became(o: Overwriting) -> str:
+    columns = f" ({', '.join(o.columns)})" if o.columns else ""
+    if o.outcome == "dropped":
+        return f"version {o.earlier} stands, what {o.later} meant was dropped{columns}"
+    what = "deleted" if o.outcome == "row" else "overwritten"
+    return f"{what} by version {o.later}{columns}"
+
+
+def _time(at_ms: int | None, seconds: int) -> str:
+    if at_ms is None:
+        return "?"
+    try:
+        at = dt.datetime.fromtimestamp(at_ms / 1000, tz=dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms"
+    return f"{at:%Y-%m-%d}" if seconds >= 86_400 else f"{at:%m-%d %H:%M}" if seconds >= 60 else f"{at:%m-%d %H:%M:%S}"
+
+
+def _short(path: str, width: int) -> str:
+    return path if len(path) <= width else f"{path[: width // 2]}…{path[-(width // 2 - 1) :]}"

@@ -1,0 +1,108 @@
+"""What a transaction that failed leaves behind: an account of the work that was thrown away.
+
+Where a failure leaves this layer it is noted in passing (`observe.attempts`); the error goes on as it is.
+A transaction that runs again as a whole carries the sum of its failed tries into the commit that lands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rowlock import clock
+from rowlock.conflict.value import Work
+from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError
+from rowlock.observe import attempts
+from rowlock.transaction.metrics import operation_parameters
+from rowlock.version import ENGINE_INFO
+
+if TYPE_CHECKING:
+    from rowlock.transaction.catch_up import Attempt
+    from rowlock.transaction.transaction import Transaction
+
+_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reruns:
+    """Failed tries of one piece of work: their txnIds, and what they had done."""
+
+    of: tuple[str, ...] = ()
+    work: Work = field(default_factory=Work)
+
+    def after(self, txn: Transaction) -> Reruns:
+        """With one more."""
+        more = work_of(txn)
+        work = Work(rows=self.work.rows + more.rows, size_bytes=self.work.size_bytes + more.size_bytes, seconds=round(self.work.seconds + more.seconds, 4))
+        return Reruns((*self.of, txn.txn_id), work)
+
+    def record(self) -> dict[str, Any]:
+        """For a commit's account; nothing where it landed at the first try."""
+        return {"rerun_of": list(self.of[-_NAMED:]), "reruns": len(self.of), "thrown_away": asdict(self.work)} if self.of else {}
+
+
+def work_of(txn: Transaction) -> Work:
+    """What a transaction has done so far: rows staged, their bytes, seconds."""
+    blocks = [b for b in txn.effects.blocks if b.kind != "matched"]
+    rows = sum(b.num_rows for b in blocks) or txn.effects.num_tombstones
+    return Work(rows=rows, size_bytes=sum(b.size_bytes for b in blocks), seconds=round(sum(txn.watch.seconds.values()), 4))
+
+
+@contextmanager
+def kept(txn: Transaction, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> Iterator[None]:
+    """Keeps an account of the attempt where the block raises one of our errors, and lets the error pass."""
+    try:
+        yield
+    except RowlockError as error:
+        keep(txn, error, operation, parameters, attempt)
+        raise
+
+
+def keep(txn: Transaction, error: BaseException, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> None:
+    """Once for each transaction.  Never raises: the error that is on its way matters more.
+
+    An error that nobody else has part in (a statement that cannot be carried out) is none of the table's, and is not kept.
+    """
+    alone = outcome_of(error) == "refused" and "rebase" not in txn.watch.seconds
+    if txn.given_up or alone:
+        return
+    txn.given_up = True
+    try:
+        account: dict[str, Any] = attempt.receipt(txn, None, {}).record() if attempt is not None else {"seconds": dict(txn.watch.seconds)}
+        conflict = getattr(error, "conflict", None)
+        if conflict is not None:
+            account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
+        attempts.keep(
+            txn.table.state.store,
+            {
+                "at_ms": clock.now_ms(),
+                "txn_id": txn.txn_id,
+                "operation": operation,
+                "parameters": operation_parameters(parameters),
+                "read_version": txn.read_version,
+                "head_version": max(txn.base.version, getattr(conflict, "version", 0), error.version or 0 if isinstance(error, CommitUnknown) else 0),
+                "outcome": outcome_of(error),
+                "error": type(error).__name__,
+                "on_conflict": txn.options.on_conflict,
+                "isolation": txn.options.isolation,
+                "granularity": txn.options.granularity,
+                "appends": txn.is_blind,
+                "moves": not txn.data_change,
+                "staged": asdict(work_of(txn)),
+                "account": account,
+                "engine": ENGINE_INFO,
+            },
+        )
+    except Exception as e:  # noqa: BLE001 - see above
+        attempts.logger.debug("a failed attempt on %s could not be described: %s", txn.table.path, e)
+
+
+def outcome_of(error: BaseException) -> str:
+    """In the words of `conflict.history.Outcome`."""
+    if isinstance(error, CommitUnknown):
+        return "unknown"
+    if isinstance(error, DeltaConcurrentModificationException):
+        return "conflict"
+    return "refused" if isinstance(error, RowlockError) else "abandoned"
