@@ -6,6 +6,8 @@ usage: actor.py TABLE JOB [ARGUMENT]
     turn            loses puts until it has the turn, says TURN, and stays there
     short           one UPDATE after another until the file TABLE/../stop is there; says how many at the end
     long on|off     a MERGE whose every rebase takes REBASE_S, with turns or without; says its puts, rounds and seconds
+
+None takes the commit lane, by which the processes of one machine queue: they are to be like processes of several.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ def main(path: str, job: str, argument: str = "") -> None:
         say("READY")
         done, stop = 0, Path(path).parent / "stop"
         while not stop.exists():
-            run(world.table, UPDATE)
+            run(world.table, UPDATE, Options(lane=False, turns=True))
             done += 1
             time.sleep(0.02)
         say(done)
@@ -77,7 +79,7 @@ def main(path: str, job: str, argument: str = "") -> None:
         say("READY")
         start = time.perf_counter()
         with use_observer(Slow()):
-            receipt = run(world.table, MERGE, Options(turns=argument == "on"))
+            receipt = run(world.table, MERGE, Options(lane=False, turns=argument == "on"))
         say(receipt.attempts, receipt.rounds, round(time.perf_counter() - start, 1))
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import rowlock
 from locks.clocks import TestClock
 from rowlock import clock
 from rowlock.exceptions import InvalidInput
@@ -13,12 +16,13 @@ from rowlock.locks.lease import Lease, Leases
 from rowlock.locks.scope import TABLE, Scope
 from rowlock.simulation.script import Append, Delete, Optimize, Overwrite, Script, parse
 from rowlock.simulation.statements import run, statements_of
+from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters
-from rowlock.transaction import line
+from rowlock.transaction import creation, line
 from rowlock.transaction.line import Line, scopes_under
 from rowlock.transaction.options import Options
 from rowlock.transaction.statements import Statement
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction.table_state import TableState, state_of
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 
@@ -176,3 +180,24 @@ def test_restore_waits_for_the_table(time: TestClock) -> None:
 def test_a_wrong_time_to_wait_is_refused(seconds: float) -> None:
     with pytest.raises(InvalidInput, match="lock_timeout"):
         Options(lock_timeout=seconds)
+
+
+@pytest.mark.parametrize(("lock", "waits"), [("table", True), ("writes", False), ("partition", False), ("auto", False)])
+def test_an_append_without_spark_waits_before_it_reads_its_rows(lock: str, waits: bool, tmp_path: Path, time: TestClock) -> None:
+    """Its rows come from a reader that can be read once: where it waits, then before it stages one of them."""
+    batch = pa.record_batch({"k": [1, 2]})
+    rowlock.append(tmp_path, pa.table({"k": [0]}), properties={"rowlock.lock": lock})
+    lease = Leases(ObjectRegisters(LocalStore(tmp_path)), keep=False).acquire([TABLE], 0.0)
+    assert lease is not None
+    staged: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        staged.append(len(time.on_sleep))
+        yield batch
+
+    if waits:
+        time.on_sleep = [lambda: creation.set_properties(state_of(LocalStore(tmp_path)), {"owner": "me"}), lease.release]
+    receipt = rowlock.append(tmp_path, pa.RecordBatchReader.from_batches(batch.schema, batches()))
+    assert (receipt.read_version, receipt.version) == ((1, 2) if waits else (0, 1))
+    assert ("lock" in receipt.seconds) == waits and staged == [0]
+    assert sorted(rowlock.to_arrow(tmp_path)["k"].to_pylist()) == [0, 1, 2]
