@@ -170,17 +170,18 @@ def advise(
 
 @app.command()
 def check(
-    path: Annotated[str, typer.Argument(help="A Delta table.")],
+    path: TablePath,
     json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     commits: Annotated[int, typer.Option(help="How many of the newest commits are read.", min=1)] = 100,
     files: Annotated[int, typer.Option(help="How many live files are looked for, spread evenly.", min=0)] = 1_000,
     footers: Annotated[int, typer.Option(help="Of how many the footer is compared with the statistics.", min=0)] = 20,
+    storage_option: StorageOption = None,
 ) -> None:
     """What is broken in a table, what may break it, and who may write it. Exit code 1 where something certain is wrong."""
     with plain_errors():
         from rowlock.cli.check import check_table
 
-        if not check_table(path, _console(), json=json, commits=commits, files=files, footers=footers):
+        if not check_table(path, _console(), _storage(storage_option), json=json, commits=commits, files=files, footers=footers):
             raise typer.Exit(1)
 
 
@@ -194,21 +195,23 @@ def _arbiter() -> None:
 
 
 @arbiter.command("create")
-def arbiter_create(name: Annotated[str | None, typer.Option(help="The table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None) -> None:
-    """Makes the arbiter's table, unless it is there; the environment says where (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ...)."""
+def arbiter_create(
+    name: Annotated[str | None, typer.Option(help="The table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None, storage_option: StorageOption = None
+) -> None:
+    """Makes the arbiter's table, unless it is there; where is said by AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ... in the environment or the options."""
     with plain_errors():
         from rowlock.cli.check import create_arbiter
 
-        create_arbiter(name, _console())
+        create_arbiter(name, _console(), _storage(storage_option))
 
 
 @arbiter.command("forget")
-def arbiter_forget(path: Annotated[str, typer.Argument(help="Where a table was, and another is to be made.")]) -> None:
+def arbiter_forget(path: Annotated[str, typer.Argument(help="Where a table was, and another is to be made.")], storage_option: StorageOption = None) -> None:
     """Deletes the entries of a table that is gone; refused while its log is there."""
     with plain_errors():
         from rowlock.cli.check import forget_entries
 
-        forget_entries(path, _console())
+        forget_entries(path, _console(), _storage(storage_option))
 
 
 @app.command()
