@@ -67,6 +67,12 @@ def test_values_that_are_refused_when_they_are_set(name: str, value: str) -> Non
     assert made.state.refresh().version == 0
 
 
+def test_group_commit_is_switched_by_the_table() -> None:
+    with pytest.raises(InvalidInput, match=r"rowlock.groupCommit = 'maybe' is not possible: allowed are true, false"):
+        InMemory().create(SCHEMA, (), {"rowlock.groupCommit": "maybe"})
+    assert [Options().resolved(p).group_commit for p in ({}, {"rowlock.groupCommit": "true"}, {"rowlock.groupCommit": "false"})] == [True, True, False]
+
+
 def test_a_value_that_another_writer_set_is_refused_when_it_would_count() -> None:
     with pytest.raises(InvalidInput, match="unheard of"):
         Options().resolved({"rowlock.onConflict": "unheard of"})

@@ -230,11 +230,13 @@ def test_appends_that_lose_slow_puts_hand_themselves_over(monkeypatch: pytest.Mo
 WORKER = """
 import json, sys, time
 sys.path.insert(0, sys.argv[2])
+from rowlock.storage.lane import Lane
 from rowlock.storage.local import LocalStore
 from rowlock.transaction import group
 from rowlock.simulation.script import parse
 from rowlock.simulation.statements import run
 from schedules.in_memory import InMemory
+# each on a machine of its own: the lane of one disk does not order them
 group.SLOW_PUT_S, group.HAND_OVER_AFTER = 0.0, 0
 class Slow(LocalStore):
     def put_if_absent(self, key, data):
@@ -244,6 +246,7 @@ class Slow(LocalStore):
         return outcome
 me = int(sys.argv[3])
 world = InMemory(store=Slow(sys.argv[1]))
+world.state.lane = Lane()
 print("ready", flush=True)
 for i in range(10_000):
     k = me * 100_000 + i

@@ -23,10 +23,10 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "rowlock.isolation": ("serializable", "write_serializable", "snapshot"),
     "rowlock.granularity": ("row", "file"),
     "rowlock.lock": ("none", "writes", "table", "partition", "auto"),
-    "rowlock.groupCommit": ("true", "false"),
 }
 """The first value is the default."""
 
+GROUP_COMMIT = "rowlock.groupCommit"
 LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
 _LOCK_SETTINGS = (LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY)
 _PROVIDER = re.compile(r"object|postgresql|dynamodb:[A-Za-z0-9_.\-]{3,255}")
@@ -123,8 +123,10 @@ def _problem(name: str, value: str) -> str | None:
     if lowered.startswith("rowlock."):
         if name in _LOCK_SETTINGS:
             return _lock_problem(name, value)
+        if name == GROUP_COMMIT:
+            return None if value in ("true", "false") else "allowed are true, false"
         if name not in KNOBS:
-            return f"there is no such property; known are {', '.join((*KNOBS, *_LOCK_SETTINGS))}"
+            return f"there is no such property; known are {', '.join((*KNOBS, GROUP_COMMIT, *_LOCK_SETTINGS))}"
         if value not in KNOBS[name]:
             return f"allowed are {', '.join(KNOBS[name])}"
         return None
@@ -191,7 +193,7 @@ class TableProperties:
 
     @property
     def group_commit(self) -> bool:
-        return self._boolean("rowlock.groupCommit", True)
+        return self._boolean(GROUP_COMMIT, True)
 
     @property
     def row_tracking(self) -> bool:

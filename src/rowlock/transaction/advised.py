@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rowlock import clock
-from rowlock.conflict.advice import Lock, lock_for
-from rowlock.conflict.history import History
-from rowlock.observe.history import read_history
 from rowlock.transaction.statements import Statement
 from rowlock.transaction.table_state import TableState, logger
+
+if TYPE_CHECKING:
+    from rowlock.conflict.advice import Lock
+    from rowlock.conflict.history import History
 
 COMMITS = 100
 """How far the history goes back."""
@@ -46,6 +48,9 @@ class Advised:
         return self._answer or "none"
 
     def _ask(self, state: TableState) -> None:
+        from rowlock.conflict.advice import lock_for  # with a parser of SQL that other writers need not load
+        from rowlock.observe.history import read_history
+
         self._at_s = clock.monotonic_s()
         head = state.refresh()
         if self._answer is not None and head.version < self._version + AGAIN_COMMITS:
