@@ -20,6 +20,7 @@ from rowlock import clock
 from rowlock.conflict.history import run_of_attempt
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, MultipleMatches
 from rowlock.log.table_log import TableLog
+from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.observe import attempts
 from rowlock.observe.attempts import FOLDER
@@ -30,6 +31,7 @@ from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore, Unknown
 from rowlock.transaction.given_up import Reruns
+from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.transaction import Options, Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
@@ -344,3 +346,24 @@ def test_a_forked_child_records_its_own(tmp_path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
     store.go.set()
     assert attempts.flush() and len(attempts.read(store)[0]) == 1 and len(attempts.read(place)[0]) == 1
+
+
+class Meanwhile(Observer):
+    """Another commits once a restore has read the table."""
+
+    def __init__(self, made: InMemory) -> None:
+        self._made: InMemory | None = made
+
+    def phase(self, name: str, txn: Any) -> None:
+        made, self._made = self._made, None
+        if name == "staged" and made is not None:
+            made.run(parse("UPDATE SET v = v + 7 WHERE k = 1"))
+
+
+def test_a_restore_that_failed_is_kept() -> None:
+    made = world()
+    made.run(parse("DELETE WHERE k = 2"))
+    with use_observer(Meanwhile(made)), pytest.raises(DeltaConcurrentModificationException):
+        restore(made.table, made.state.log.at(1), {"version": 1}, options=Options(lane=False, on_conflict="fail"))
+    (run,) = read_history(made.state.store).failed if kept(made) else ()
+    assert (run.operation, run.outcome, run.read_version, run.ended_at) == ("RESTORE", "conflict", 2, 3) and run.met[-1].version == 3 and run.changes

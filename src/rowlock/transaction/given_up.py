@@ -20,6 +20,7 @@ from rowlock.version import ENGINE_INFO
 
 if TYPE_CHECKING:
     from rowlock.transaction.catch_up import Attempt
+    from rowlock.transaction.head_commit import HeadCommit
     from rowlock.transaction.transaction import Transaction
 
 _NAMED = 20
@@ -69,34 +70,57 @@ def keep(txn: Transaction, error: BaseException, operation: str, parameters: Map
     if txn.given_up or alone:
         return
     txn.given_up = True
+    with _never_in_the_way(txn.table.path):
+        account = attempt.receipt(txn, None, {}).record() if attempt is not None else {"seconds": dict(txn.watch.seconds)}
+        does = {"appends": txn.is_blind, "moves": not txn.data_change, "staged": asdict(work_of(txn))}
+        _hand_over(txn, txn.base.version, error, operation, parameters, account, does)
+
+
+@contextmanager
+def head_kept(commit: HeadCommit) -> Iterator[None]:
+    """The same for a commit that stages no rows, such as RESTORE."""
     try:
-        account: dict[str, Any] = attempt.receipt(txn, None, {}).record() if attempt is not None else {"seconds": dict(txn.watch.seconds)}
-        conflict = getattr(error, "conflict", None)
-        if conflict is not None:
-            account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
-        attempts.keep(
-            txn.table.state.store,
-            {
-                "at_ms": clock.now_ms(),
-                "txn_id": txn.txn_id,
-                "operation": operation,
-                "parameters": operation_parameters(parameters),
-                "read_version": txn.read_version,
-                "head_version": max(txn.base.version, getattr(conflict, "version", 0), error.version or 0 if isinstance(error, CommitUnknown) else 0),
-                "outcome": outcome_of(error),
-                "error": type(error).__name__,
-                "on_conflict": txn.options.on_conflict,
-                "isolation": txn.options.isolation,
-                "granularity": txn.options.granularity,
-                "appends": txn.is_blind,
-                "moves": not txn.data_change,
-                "staged": asdict(work_of(txn)),
-                "account": account,
-                "engine": ENGINE_INFO,
-            },
-        )
-    except Exception as e:  # noqa: BLE001 - see above
-        attempts.logger.debug("a failed attempt on %s could not be described: %s", txn.table.path, e)
+        yield
+    except (CommitUnknown, DeltaConcurrentModificationException) as error:
+        with _never_in_the_way(commit.table.path):
+            _hand_over(commit, commit.read.version, error, commit.operation, commit.parameters, commit.receipt(None).record(), {})
+        raise
+
+
+def _hand_over(
+    of: Transaction | HeadCommit, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]
+) -> None:
+    conflict = getattr(error, "conflict", None)
+    if conflict is not None:
+        account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
+    met = conflict.version if conflict is not None else error.version if isinstance(error, CommitUnknown) else None
+    attempts.keep(
+        of.table.state.store,
+        {
+            "at_ms": clock.now_ms(),
+            "txn_id": of.txn_id,
+            "operation": operation,
+            "parameters": operation_parameters(parameters),
+            "read_version": of.read_version,
+            "head_version": max(head_version, met or 0),
+            "outcome": outcome_of(error),
+            "error": type(error).__name__,
+            "on_conflict": of.options.on_conflict,
+            "isolation": of.options.isolation,
+            "granularity": of.options.granularity,
+            "account": account,
+            "engine": ENGINE_INFO,
+            **does,
+        },
+    )
+
+
+@contextmanager
+def _never_in_the_way(table: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as e:  # noqa: BLE001 - the error that is on its way matters more
+        attempts.logger.debug("a failed attempt on %s could not be described: %s", table, e)
 
 
 def outcome_of(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import Isolation
-from rowlock.transaction import creation, fail_policy, outcome, row_ids
+from rowlock.transaction import creation, fail_policy, given_up, outcome, row_ids
 from rowlock.transaction.commit import after_commit
 from rowlock.transaction.line import Line
 from rowlock.transaction.options import Options
@@ -74,7 +74,7 @@ class HeadCommit:
     def run(self) -> Receipt:
         """Commits.  Raises what `make` raises, UnsupportedFeature, CommitUnknown, and under `fail` DeltaConcurrentModificationException."""
         self.phase("staged")
-        with Line(self.table.state) as line, turn_of(self) as bid:
+        with given_up.head_kept(self), Line(self.table.state) as line, turn_of(self) as bid:
             line.join(self, (), reads_table=True)
             return self._rounds(bid)
 
@@ -90,7 +90,7 @@ class HeadCommit:
                 self.attempts += 1
                 if outcome.put(state, self.read.version + 1, self._bytes(), self.txn_id):
                     break
-        receipt = self._receipt(self.read.version + 1)
+        receipt = self.receipt(self.read.version + 1)
         after_commit(self)
         return receipt
 
@@ -127,7 +127,7 @@ class HeadCommit:
         head, actions = self.read, self.actions
         version, configuration = head.version + 1, (actions.metadata or head.metadata).configuration
         info = creation.commit_info(self.operation, self.parameters, self.txn_id, read_version=head.version, blind=False, metrics=actions.metrics)
-        info["rowlock"] = {**self._receipt(None).record(), "read_version": self.read_version}
+        info["rowlock"] = {**self.receipt(None).record(), "read_version": self.read_version}
         if tags := row_ids.tags(head, rewrites_rows=False):
             info["tags"] = tags
         info = stamped(info, configuration, head.timestamp_ms)
@@ -136,7 +136,8 @@ class HeadCommit:
             CommitInfo(info), protocol=actions.protocol, metadata=metadata, domains=actions.domains, removes=actions.removes, adds=actions.adds, cdc=actions.cdc
         )
 
-    def _receipt(self, version: int | None) -> Receipt:
+    def receipt(self, version: int | None) -> Receipt:
+        """What it did so far; `version` where it has committed."""
         return Receipt(
             version=version, read_version=self.read_version, txn_id=self.txn_id, operation=self.operation, attempts=self.attempts, rounds=self.rounds, metrics=dict(self.actions.metrics)
         )
