@@ -11,14 +11,18 @@ import pytest
 
 from rowlock.exceptions import InvalidInput
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, ObjectStore, Unknown, open_store
+from rowlock.storage.dynamodb import arbitrated
 
 
-@pytest.fixture(params=["local", "memory", "minio", "gcs", "azurite"])
+@pytest.fixture(params=["local", "memory", "minio", "gcs", "azurite", "arbitrated"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "local":
         return LocalStore(tmp_path / "table")
     if request.param == "memory":
         return MemoryStore()
+    if request.param == "arbitrated":
+        options = {**request.getfixturevalue("dynamodb").storage_options, "AWS_S3_LOCKING_PROVIDER": "dynamodb"}
+        return arbitrated(MemoryStore(), options)
     server = request.getfixturevalue(request.param)
     return open_store(server.fresh_root(), server.storage_options)
 

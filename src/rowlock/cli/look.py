@@ -15,14 +15,15 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import vacuum
+from rowlock.storage.address import SCHEMES
 from rowlock.storage.open import open_store
 
 SEEN_COLUMNS = 12
 
 
-def history_of(path: str, limit: int, console: Console) -> None:
-    spark = rowlock.spark()
-    rows = DeltaTable.forPath(spark, path).history(limit).collect()
+def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    spark = _session(path)
+    rows = DeltaTable.forPath(spark, path, storage_options=storage_options).history(limit).collect()
     table = Table("version", "time", "operation", "what changed", "by", box=box.SIMPLE_HEAD)
     for row in rows:
         fields = row.asDict(recursive=True)
@@ -30,15 +31,15 @@ def history_of(path: str, limit: int, console: Console) -> None:
     console.print(table)
 
 
-def show_table(path: str, limit: int, version: int | None, console: Console) -> None:
-    spark = rowlock.spark()
-    detail = DeltaTable.forPath(spark, path).detail().collect()[0].asDict(recursive=True)
+def show_table(path: str, limit: int, version: int | None, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    spark = _session(path)
+    detail = DeltaTable.forPath(spark, path, storage_options=storage_options).detail().collect()[0].asDict(recursive=True)
     facts = Table(show_header=False, box=None)
     for name in ("location", "description", "createdAt", "lastModified", "partitionColumns", "numFiles", "sizeInBytes", "properties", "minReaderVersion", "minWriterVersion", "tableFeatures"):
         if detail.get(name) not in (None, "", [], {}):
             facts.add_row(f"[bold]{name}", _text(detail[name]))
     console.print(facts)
-    frame = rowlock.read(spark, path, version=version)
+    frame = rowlock.read(spark, path, version=version, storage_options=storage_options)
     console.print(f"{frame.count():,} rows" + (f" in version {version}" if version is not None else ""))
     if not limit:
         return
@@ -51,9 +52,9 @@ def show_table(path: str, limit: int, version: int | None, console: Console) -> 
         console.print(f"and {len(frame.columns) - SEEN_COLUMNS} more columns: {', '.join(frame.columns[SEEN_COLUMNS:])}")
 
 
-def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console) -> None:
+def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
     """Needs no Spark."""
-    log = TableLog(open_store(path))
+    log = TableLog(open_store(path, storage_options))
     with Progress(TextColumn("deleting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         bar = progress.add_task("", total=None)
         done = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run, tell=lambda n, total: progress.update(bar, completed=n, total=total))
@@ -61,6 +62,13 @@ def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe
         console.print(key, highlight=False, markup=False, soft_wrap=True)
     files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"
     console.print(f"{files} with {done.size_bytes:,} bytes {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted", highlight=False)
+
+
+def _session(path: str) -> Any:
+    """A session that reaches the path."""
+    scheme = path.partition("://")[0].lower() if "://" in path else ""
+    kind = SCHEMES.get(scheme)
+    return rowlock.spark(stores=[{"s3": "s3", "gcs": "gs", "azure": "az"}[kind]]) if kind else rowlock.spark()
 
 
 def _metrics(metrics: Mapping[str, Any] | None) -> str:

@@ -40,6 +40,19 @@ def plain_errors() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
+TablePath = Annotated[str, typer.Argument(help="A Delta table: a folder, or s3://, gs://, az:// and what follows.")]
+StorageOption = Annotated[list[str] | None, typer.Option("--storage-option", metavar="KEY=VALUE", help="How to reach a table on a cloud (AWS_ENDPOINT_URL=...); what is not given comes from the environment.")]
+
+
+def _storage(given: list[str] | None) -> dict[str, str] | None:
+    """Raises InvalidInput, which does not repeat a value."""
+    from rowlock.exceptions import InvalidInput
+
+    if bad := [o for o in given or () if "=" not in o]:
+        raise InvalidInput(f"--storage-option takes KEY=VALUE; one of {len(bad)} has no '='")
+    return dict(o.split("=", 1) for o in given) if given else None
+
+
 def _escaped(text: str) -> str:
     from rich.markup import escape
 
@@ -84,39 +97,84 @@ def bench(
 
 
 @app.command()
-def history(path: Annotated[str, typer.Argument(help="A Delta table.")], limit: Annotated[int, typer.Option(help="How many commits, newest first.", min=1)] = 20) -> None:
+def history(path: TablePath, limit: Annotated[int, typer.Option(help="How many commits, newest first.", min=1)] = 20, storage_option: StorageOption = None) -> None:
     """The commits of a table, newest first."""
     with plain_errors():
         from rowlock.cli.look import history_of
 
-        history_of(path, limit, _console())
+        history_of(path, limit, _console(), _storage(storage_option))
 
 
 @app.command()
 def show(
-    path: Annotated[str, typer.Argument(help="A Delta table.")],
+    path: TablePath,
     limit: Annotated[int, typer.Option(help="How many rows.", min=0)] = 10,
     version: Annotated[int | None, typer.Option(help="As of this version.", min=0)] = None,
+    storage_option: StorageOption = None,
 ) -> None:
     """What a table is, and some of its rows."""
     with plain_errors():
         from rowlock.cli.look import show_table
 
-        show_table(path, limit, version, _console())
+        show_table(path, limit, version, _console(), _storage(storage_option))
 
 
 @app.command()
 def vacuum(
-    path: Annotated[str, typer.Argument(help="A Delta table.")],
+    path: TablePath,
     retention_hours: Annotated[float | None, typer.Option(help="Keep what was removed within so many hours; by default as the table says.", min=0)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Allow a retention shorter than the table's: what a reader or a writer still needs may go.")] = False,
+    storage_option: StorageOption = None,
 ) -> None:
     """Deletes the files in a table's folder that no version within the retention names."""
     with plain_errors():
         from rowlock.cli.look import vacuum_table
 
-        vacuum_table(path, retention_hours, dry_run, unsafe, _console())
+        vacuum_table(path, retention_hours, dry_run, unsafe, _console(), _storage(storage_option))
+
+
+@app.command()
+def check(
+    path: Annotated[str, typer.Argument(help="A Delta table.")],
+    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    commits: Annotated[int, typer.Option(help="How many of the newest commits are read.", min=1)] = 100,
+    files: Annotated[int, typer.Option(help="How many live files are looked for, spread evenly.", min=0)] = 1_000,
+    footers: Annotated[int, typer.Option(help="Of how many the footer is compared with the statistics.", min=0)] = 20,
+) -> None:
+    """What is broken in a table, what may break it, and who may write it. Exit code 1 where something certain is wrong."""
+    with plain_errors():
+        from rowlock.cli.check import check_table
+
+        if not check_table(path, _console(), json=json, commits=commits, files=files, footers=footers):
+            raise typer.Exit(1)
+
+
+arbiter = typer.Typer(help="The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore.", no_args_is_help=True)
+app.add_typer(arbiter, name="arbiter")
+
+
+@arbiter.callback()
+def _arbiter() -> None:
+    """The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore."""
+
+
+@arbiter.command("create")
+def arbiter_create(name: Annotated[str | None, typer.Option(help="The table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None) -> None:
+    """Makes the arbiter's table, unless it is there; the environment says where (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ...)."""
+    with plain_errors():
+        from rowlock.cli.check import create_arbiter
+
+        create_arbiter(name, _console())
+
+
+@arbiter.command("forget")
+def arbiter_forget(path: Annotated[str, typer.Argument(help="Where a table was, and another is to be made.")]) -> None:
+    """Deletes the entries of a table that is gone; refused while its log is there."""
+    with plain_errors():
+        from rowlock.cli.check import forget_entries
+
+        forget_entries(path, _console())
 
 
 @app.command()

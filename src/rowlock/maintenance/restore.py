@@ -19,7 +19,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed, clustering, paths, row_tracking
 from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, Metadata, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
-from rowlock.storage.open import open_store
+from rowlock.storage.open import open_beside
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction import row_ids
 from rowlock.transaction.change_feed import Change
@@ -156,4 +156,4 @@ def _is_there(store: ObjectStore, path: str) -> bool:
     if not paths.is_absolute(place):
         return store.head(place) is not None
     folder, _, name = paths.strip_scheme(place).rpartition("/")
-    return open_store(folder).head(name) is not None
+    return open_beside(store, folder).head(name) is not None

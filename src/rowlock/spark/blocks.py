@@ -12,24 +12,28 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from rowlock.arrow.files import open_parquet
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
+from rowlock.spark.clouds import spark_root
 from rowlock.spark.scan import PATH, POSITION
+from rowlock.storage.store import ObjectStore
 from rowlock.transaction.effects import Provenance
 
 SOURCE_ROW = "__rowlock_source"
 
 
-def stored_origin(files: Sequence[AddFile], root: str) -> Provenance:
+def stored_origin(files: Sequence[AddFile], store: ObjectStore) -> Provenance:
     """The provenance of derived rows, out of the columns that their files carry."""
     names: list[str] = []
     index: dict[str, int] = {}
     codes: list[np.ndarray] = []
     positions: list[np.ndarray] = []
+    root = spark_root(store)
     for file in files:
-        table = pq.ParquetFile(paths.join(root, file.path)).read(columns=[PATH, POSITION])
+        with open_parquet(store, file.path, file.size_bytes) as source:
+            table = source.read(columns=[PATH, POSITION])
         encoded = pc.dictionary_encode(table.column(PATH)).combine_chunks()
         encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
         lookup = np.empty(max(1, len(encoded.dictionary)), dtype=np.int32)
@@ -43,9 +47,13 @@ def stored_origin(files: Sequence[AddFile], root: str) -> Provenance:
     return Provenance(tuple(names), _joined(codes, np.int32), _joined(positions, np.int64))
 
 
-def stored_source_rows(files: Sequence[AddFile], root: str) -> np.ndarray:
+def stored_source_rows(files: Sequence[AddFile], store: ObjectStore) -> np.ndarray:
     """The numbers of the source rows of a MERGE that files carry."""
-    return _joined([pq.ParquetFile(paths.join(root, f.path)).read(columns=[SOURCE_ROW]).column(0).to_numpy().astype(np.int64) for f in files], np.int64)
+    parts = []
+    for file in files:
+        with open_parquet(store, file.path, file.size_bytes) as source:
+            parts.append(source.read(columns=[SOURCE_ROW]).column(0).to_numpy().astype(np.int64))
+    return _joined(parts, np.int64)
 
 
 def _joined(parts: list[np.ndarray], dtype: type) -> np.ndarray:

@@ -127,7 +127,7 @@ def _ordered(plane: Plane, inputs: Sequence[Slice], origin: Provenance, order: O
     frame, number = _frame(plane, inputs, snapshot)
     files = _written(plane, ordered_frame(frame, order.columns, max(1, num_files), num_rows, [number, F.col(POSITION)]), snapshot)
     files = [marked(f, order.clustered_by) if order.clustered_by else f for f in files]
-    block = file_block("derived", 0, files, origin=stored_origin(files, plane.store.root))
+    block = file_block("derived", 0, files, origin=stored_origin(files, plane.store))
     assert block.num_rows == num_rows, f"{num_rows} rows were to be put in order, {block.num_rows} were written"
     return block
 

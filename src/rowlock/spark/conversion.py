@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from rowlock.arrow.files import open_parquet
 from rowlock.arrow.writing import stats_leaves
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
@@ -106,14 +107,15 @@ def _plain(f: StructField) -> StructField:
     return StructField(f.name, nullable_type(bare(f.dataType)), True, {k: v for k, v in f.metadata.items() if k in _KEPT})
 
 
-def footers_of(root: str, files: Sequence[AddFile]) -> list[pq.FileMetaData]:
+def footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMetaData]:
     """The files' footers, in their order.  Raises InvalidInput for a file that is no Parquet file."""
 
     def read(file: AddFile) -> pq.FileMetaData:
         try:
-            return pq.read_metadata(paths.join(root, file.path))
+            with open_parquet(store, file.path, file.size_bytes) as source:
+                return source.metadata
         except (pa.ArrowException, OSError) as e:
-            raise InvalidInput(f"{file.path} is not a Parquet file: move it away, or give it a name that begins with '_'", table=root) from e
+            raise InvalidInput(f"{file.path} is not a Parquet file: move it away, or give it a name that begins with '_'", table=store.root) from e
 
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(read, files))

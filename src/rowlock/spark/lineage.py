@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from rowlock.spark.catalyst import JavaObject, class_name
 from rowlock.spark.plane import Plane
-from rowlock.spark.scan import VERSION_OPTION, spark_uri
+from rowlock.spark.scan import VERSION_OPTION
 
 
 def versions_read(plane: Plane, frame: DataFrame, newest: int) -> tuple[int, ...]:
@@ -19,7 +19,7 @@ def versions_read(plane: Plane, frame: DataFrame, newest: int) -> tuple[int, ...
     `newest` stands for the version of a scan of the table's files that does not say which one it reads.  delta-spark's
     frames read the version that is the newest when they run: ask before and after.
     """
-    root = spark_uri(plane.spark, plane.store.root).rstrip("/")
+    root = plane.root if plane.store.is_remote else f"file:{plane.root}"  # a Hadoop path as text is not encoded
     return tuple(sorted({_version(relation, newest) for relation in _relations(plane, frame._jdf.queryExecution().analyzed()) if _is_below(relation, root)}))
 
 
@@ -41,6 +41,9 @@ def _is_below(relation: JavaObject, root: str) -> bool:
 
 
 def _one_slash(place: str) -> str:
+    """One spelling of a place: `file:/a`, and s3a for all of S3."""
+    if place.startswith(("s3://", "s3n://")):
+        return "s3a://" + place.partition("://")[2]
     return "file:/" + place[5:].lstrip("/") if place.startswith("file:") else place
 
 

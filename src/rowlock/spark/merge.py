@@ -248,7 +248,7 @@ class MergeRun:
         frame = self.plane.bridge.dataframe(plan, self.plane.spark, self.plan.session).drop(ACTION)
         files = [f for _, f in write_native(frame, self.plane.store, self.snapshot) if f.num_records]
         check_files(self.plane, files, self.snapshot)
-        return file_block("inserted", self.index, files, origin=self._sources(stored_source_rows(files, self.plane.store.root)))
+        return file_block("inserted", self.index, files, origin=self._sources(stored_source_rows(files, self.plane.store)))
 
     def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
         """Many rows: written by Spark, one folder for each clause; those of updates are data files already."""
@@ -257,9 +257,9 @@ class MergeRun:
         scratch: list[AddFile] = []
         for action in sorted({a for a, _ in written}):
             files = [f for a, f in written if a == action]
-            origin = stored_origin(files, self.plane.store.root)
+            origin = stored_origin(files, self.plane.store)
             if matched:
-                self.out.matches.append((origin, stored_source_rows(files, self.plane.store.root)))
+                self.out.matches.append((origin, stored_source_rows(files, self.plane.store)))
             if action < 0:
                 scratch += files
                 continue

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock import clock
+from rowlock.arrow.files import open_parquet
 from rowlock.protocol import paths
 from rowlock.spark.blocks import SOURCE_ROW
 from rowlock.spark.catalyst import Catalyst, JavaObject, normalized, nullable, to_arrow
@@ -76,7 +76,8 @@ class Source:
         if self.folder:
             for meta in list(plane.store.list(self.folder, recursive=True)):
                 plane.store.delete(meta.key)
-            shutil.rmtree(paths.join(plane.store.root, self.folder), ignore_errors=True)  # Hadoop's checksums, which are no objects, and the folder
+            if not plane.store.is_remote:
+                shutil.rmtree(paths.join(plane.store.root, self.folder), ignore_errors=True)  # Hadoop's checksums, which are no objects, and the folder
 
 
 def pin(plane: Plane, source: DataFrame, bridge: Catalyst) -> Source:
@@ -89,9 +90,13 @@ def pin(plane: Plane, source: DataFrame, bridge: Catalyst) -> Source:
     if table.num_rows <= SMALL_ROWS:
         return Source(source.schema, table.num_rows, normalized(table))
     folder = f"_rowlock/staging/{clock.new_id()}"
-    place = paths.join(plane.store.root, folder)
+    place = paths.join(plane.root, folder)
     plane.bridge.dataframe(positional._jdf.queryExecution().analyzed(), plane.spark, plane.session()).write.parquet(place)
     keys = [m.key for m in plane.store.list(folder, recursive=True) if m.key.endswith(".parquet")]
-    files = tuple((paths.join(plane.store.root, k), int(pq.read_metadata(paths.join(plane.store.root, k)).num_rows)) for k in keys)
-    files = tuple(f for f in files if f[1])
+    files = tuple((paths.join(plane.root, k), rows) for k in keys if (rows := _num_rows(plane, k)))
     return Source(source.schema, sum(n for _, n in files), None, folder, files)
+
+
+def _num_rows(plane: Plane, key: str) -> int:
+    with open_parquet(plane.store, key) as source:
+        return int(source.metadata.num_rows)

@@ -31,6 +31,7 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
 from rowlock.spark.analysis import Relation, Resolved, Target
 from rowlock.spark.catalyst import JavaObject, arrow_schema, catalyst, nullable, to_arrow
+from rowlock.spark.clouds import check_connector, session_settings, spark_root
 from rowlock.spark.predicates import attribute_ids
 from rowlock.spark.row_ids import MaterializedIds, changing_frame, outputs_with_ids
 from rowlock.spark.scan import ADDRESS, PATH, POSITION, Scanner, table_schema, wrap_session
@@ -78,15 +79,17 @@ class Plane:
     def __init__(self, spark: SparkSession, store: ObjectStore, rows: Rows, vectors: Vectors) -> None:
         self.spark, self.store, self.rows, self.vectors = spark, store, rows, vectors
         self.bridge = catalyst(spark)
-        self.reading = wrap_session(spark, cloned_session(spark))
-        self.scanner = Scanner(self.reading, store.root)
-        self.materialized_ids = MaterializedIds(store.root)
+        check_connector(spark, store)
+        self.root, self._store_settings = spark_root(store), session_settings(store)
+        self.reading = wrap_session(spark, self.session())
+        self.scanner = Scanner(self.reading, self.root)
+        self.materialized_ids = MaterializedIds(store)
         self._memo: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
 
     def session(self) -> JavaObject:
         """A fresh clone of the user's session: its views, functions and settings as they are now."""
-        return cloned_session(self.spark)
+        return cloned_session(self.spark, self._store_settings, self.store.identity)
 
     # ---- relations -------------------------------------------------------------------------
 
@@ -297,7 +300,7 @@ class Plane:
         """A result whose address columns are Spark's spelling of paths and positions."""
         encoded = table.column(PATH).combine_chunks().dictionary_encode()
         encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
-        names = tuple(paths.from_spark_file_path(p, self.store.root) for p in encoded.dictionary.to_pylist())
+        names = tuple(paths.from_spark_file_path(p, self.root) for p in encoded.dictionary.to_pylist())
         files = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
         return Addressed(table.drop_columns([PATH, POSITION]), Provenance(names, files, _positions(table)))
 

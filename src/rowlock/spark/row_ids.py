@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from rowlock.arrow.files import open_parquet
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.spark.scan import PATH, POSITION, Scanner, VectorOf, local_frame, quote
+from rowlock.storage.store import ObjectStore
 from rowlock.transaction.effects import Provenance
 from rowlock.transaction.row_ids import NONE, Identities, Numbers, columns_of, identities
 
@@ -38,8 +38,8 @@ Stored = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]
 class MaterializedIds:
     """The ids and commit versions that data files hold, by path; files never change.  Thread-safe; driver only."""
 
-    def __init__(self, root: str) -> None:
-        self._root, self._lock = root, threading.Lock()
+    def __init__(self, store: ObjectStore) -> None:
+        self._store, self._lock = store, threading.Lock()
         self._kept: OrderedDict[tuple[str, MaterializedColumns], Stored] = OrderedDict()
         self._bytes = 0
 
@@ -59,7 +59,7 @@ class MaterializedIds:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        with pq.ParquetFile(paths.join(self._root, file.path)) as source:
+        with open_parquet(self._store, file.path, file.size_bytes) as source:
             names = set(source.schema_arrow.names)
             held = [_numbers(source.read(columns=[name]).column(0)) if name in names else None for name in columns.names]
         stored = held[0], held[1]

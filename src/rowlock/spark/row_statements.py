@@ -197,7 +197,7 @@ def positions_by_bitmap(plane: Plane, frame: DataFrame) -> dict[str, BitMap64]:
     out: dict[str, BitMap64] = {}
     for row in grouped.collect():
         bits = np.unpackbits(np.frombuffer(row["m"], dtype=np.uint8), bitorder="little")
-        path = paths.from_spark_file_path(row[PATH], plane.store.root)
+        path = paths.from_spark_file_path(row[PATH], plane.root)
         out.setdefault(path, BitMap64()).update((np.flatnonzero(bits) + (row["b"] << 15)).tolist())
     return out
 
@@ -209,4 +209,4 @@ def _write_changed(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapsho
     files = [f for _, f in write_native(frame, plane.store, snapshot)]
     files = [f for f in files if f.num_records]
     check_files(plane, files, snapshot)
-    return file_block("derived", index, files, origin=stored_origin(files, plane.store.root))
+    return file_block("derived", index, files, origin=stored_origin(files, plane.store))

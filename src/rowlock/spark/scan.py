@@ -44,7 +44,7 @@ _BUCKET_BITS = 15
 _KEY_SHIFT = 24
 _MAX_GROUPS = 24
 _GLOB = re.compile(r"[{}\[\]*?\\]")
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9_\-./=]*\Z")
+_PLAIN_PATH = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9_\-./=]*\Z")
 
 VectorOf = Callable[[AddFile], BitMap64]
 
@@ -257,13 +257,14 @@ class UriCache:
         self._lock = threading.Lock()
 
     def __call__(self, spark: SparkSession, full_path: str) -> str:
+        local = full_path.startswith("/")
         if _PLAIN_PATH.match(full_path):
-            return "file:" + full_path
+            return "file:" + full_path if local else full_path
         with self._lock:
             if full_path in self._known:
                 return self._known[full_path]
         uri = str(catalyst(spark).hadoop_path(full_path).toUri().toString())
-        uri = uri if uri.startswith("file:") else "file:" + uri
+        uri = uri if not local or uri.startswith("file:") else "file:" + uri
         with self._lock:
             self._known[full_path] = uri
             if len(self._known) > 100_000:

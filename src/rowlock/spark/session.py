@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,16 @@ LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
 _starting = threading.Lock()
 
 
-def spark(*, cores: int | None = None, memory_mb: int | None = None) -> SparkSession:
+def spark(*, cores: int | None = None, memory_mb: int | None = None, stores: Sequence[str] = ()) -> SparkSession:
     """The active SparkSession, the default one, or a new local one.
 
     `cores` and `memory_mb` are for a new one only: how many tasks run at once (default: all cores of the
-    machine) and the driver's memory (default 2048; a local session's tasks share it).  Runs on the driver;
-    starting takes some seconds.  Raises RowlockError when no Java serves.
+    machine) and the driver's memory (default 2048; a local session's tasks share it).  `stores` names those
+    among 's3', 'gs' and 'az' that tables will lie on; their connectors come from Maven Central the first time.
+    Runs on the driver; starting takes some seconds.  Raises RowlockError when no Java serves.
     """
     with _starting:
-        return _existing() or _start_local(cores=cores or os.cpu_count() or 1, memory_mb=memory_mb or 2048)
+        return _existing() or _start_local(cores=cores or os.cpu_count() or 1, memory_mb=memory_mb or 2048, stores=stores)
 
 
 def _existing() -> SparkSession | None:
@@ -45,7 +47,7 @@ def _existing() -> SparkSession | None:
         return None
 
 
-def _start_local(*, cores: int, memory_mb: int) -> SparkSession:
+def _start_local(*, cores: int, memory_mb: int, stores: Sequence[str] = ()) -> SparkSession:
     if not os.environ.get("SPARK_REMOTE"):
         ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -58,6 +60,11 @@ def _start_local(*, cores: int, memory_mb: int) -> SparkSession:
     builder = SparkSession.builder
     for name, value in local_settings(cores=cores, memory_mb=memory_mb).items():
         builder = builder.config(name, value)
+    if stores:
+        from rowlock.spark.clouds import connectors
+
+        for name, value in connectors(stores).items():
+            builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

@@ -11,18 +11,19 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from rowlock import clock
+from rowlock.arrow.files import open_parquet
 from rowlock.arrow.physical import names_in_files
 from rowlock.arrow.writing import stats_leaves
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.column_mapping import is_mapped
+from rowlock.spark.clouds import spark_root
 from rowlock.spark.physical import file_column
 from rowlock.spark.scan import quote
 from rowlock.storage.store import ObjectStore
@@ -57,7 +58,7 @@ def write_native(frame: DataFrame, store: ObjectStore, snapshot: Snapshot, *, ex
     by = ([group] if group else []) + [stored[n] for n in partitions]
     if by:
         writer = writer.partitionBy(*by)
-    writer.parquet(paths.join(store.root, folder))
+    writer.parquet(paths.join(spark_root(store), folder))
     return [_file(store, folder, key, size, by, group, snapshot) for key, size in _data_files(store, folder)]
 
 
@@ -72,9 +73,10 @@ def _file(store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequen
         text = unquote(part.split("=", 1)[1])
         values[name] = None if text == NULL_FOLDER else text
     of_group = values.pop(group) if group else None
-    place = paths.join(store.root, key)
-    metadata = pq.read_metadata(place)
-    _sync(place)
+    with open_parquet(store, key, size_bytes) as source:
+        metadata = source.metadata
+    if not store.is_remote:
+        _sync(paths.join(store.root, key))
     stats = statistics.from_parquet_metadata(metadata, stats_leaves(snapshot))
     return of_group, AddFile(key, values, size_bytes, clock.now_ms(), True, stats)
 

@@ -16,7 +16,7 @@ from rowlock.exceptions import InvalidInput
 from rowlock.storage.address import SCHEMES, parse
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
-from rowlock.storage.options import settings_for
+from rowlock.storage.options import Settings, settings_for
 from rowlock.storage.store import ObjectStore
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]+):")
@@ -46,8 +46,15 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
         with _lock:
             return _memory.setdefault(text, MemoryStore(text))
     if scheme in SCHEMES:
+        from rowlock.storage.dynamodb import arbitrated
         from rowlock.storage.remote import RemoteStore
 
         address = parse(text)
-        return RemoteStore(address, settings_for(address.kind, storage_options, table=address.root))
+        return arbitrated(RemoteStore(address, settings_for(address.kind, storage_options, table=address.root)), storage_options)
     raise InvalidInput(f"{scheme}: is not a kind of place that a table can be at; there are local paths, file:, s3:, gs:, az:, abfss: and memory:", table=text)
+
+
+def open_beside(store: ObjectStore, folder: str) -> ObjectStore:
+    """The store of another folder, which is reached as `store` is: files that a table names by their whole place."""
+    settings = getattr(store, "settings", None)
+    return open_store(folder, settings.given if isinstance(settings, Settings) else None)

@@ -30,7 +30,7 @@ CLIENT = frozenset(
 _SWITCHES = frozenset({"allow_http", "allow_invalid_certificates", "http1_only", "http2_only", "randomize_addresses"})
 
 FOR_OTHERS = re.compile(
-    r"^(aws_)?((endpoint_url_)?(dynamodb|sts)|s3_locking_provider|s3_allow_unsafe_rename|force_credential_load|s3_dynamo_\w+|s3_assume_role\w*|s3_pool_\w+|s3_get_\w+)"
+    r"^(aws_)?((\w+_)?dynamodb|(endpoint_url_)?sts|s3_locking_provider|s3_allow_unsafe_rename|force_credential_load|s3_dynamo_\w+|s3_assume_role\w*|s3_pool_\w+|s3_get_\w+)"
     r"|dynamo_\w+|delta_\w+|rowlock_\w+|max_retries|retry_timeout|backoff_config\.\w+"
 )
 """Known names that say nothing to an object store: an arbiter's, and what delta-rs has and Rowlock needs not."""

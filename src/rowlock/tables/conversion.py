@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 from rowlock.exceptions import TableExists
@@ -13,18 +14,18 @@ from rowlock.tables.handle import Handle
 from rowlock.transaction import creation
 
 
-def convert(spark: SparkSession, identifier: str, partition_schema: Any) -> Handle:
+def convert(spark: SparkSession, identifier: str, partition_schema: Any, storage_options: Mapping[str, str] | None = None) -> Handle:
     """The table in the folder that `identifier` names, made where there is none yet; a table that is there is left as it is.
 
     Raises InvalidInput, SchemaMismatch, UnsupportedFeature before anything is written.
     """
-    handle = Handle(spark, folder_in(spark, arguments.text(identifier, "identifier")))
+    handle = Handle(spark, folder_in(spark, arguments.text(identifier, "identifier")), storage_options=storage_options)
     partitions = partition_type(partition_schema)
     if handle.state.log.exists():
         return handle
     files = files_in(spark, handle.state.store, partitions)
-    footers = footers_of(handle.path, files)
-    schema = schema_in(spark, handle.path, files, partitions)
+    footers = footers_of(handle.state.store, files)
+    schema = schema_in(handle.plane.reading, handle.plane.root, files, partitions)
     metadata = creation.new_metadata(schema.json(), partitions.names, {}, table=handle.path)
     creation.check_new_table(metadata, handle.path)
     adds = with_statistics(files, footers, creation.draft_snapshot(metadata, handle.path))

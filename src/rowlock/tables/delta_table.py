@@ -41,9 +41,12 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
     # ---- opening and making ----------------------------------------------------------------
 
     @classmethod
-    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:
-        """The table at a path.  Raises TableNotFound, UnsupportedFeature, CorruptLog."""
-        handle = Handle(sparkSession, path)
+    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None, *, storage_options: Mapping[str, str] | None = None) -> DeltaTable:
+        """The table at a path, on a cloud with `storage_options` (`AWS_ENDPOINT_URL`, ...), else with those of the environment.
+
+        `hadoopConf` is taken and not looked at.  Raises TableNotFound, UnsupportedFeature, CorruptLog, InvalidInput.
+        """
+        handle = Handle(sparkSession, path, storage_options=storage_options)
         handle.state.refresh()
         return cls(handle)
 
@@ -58,17 +61,17 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
         return cls(handle)
 
     @classmethod
-    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str, *, storage_options: Mapping[str, str] | None = None) -> bool:
         """Whether there is a Delta table at the path."""
-        return bool(state_of(open_store(identifier)).log.exists())
+        return bool(state_of(open_store(identifier, storage_options)).log.exists())
 
     @classmethod
-    def convertToDelta(cls, sparkSession: SparkSession, identifier: str, partitionSchema: StructType | str | None = None) -> DeltaTable:
+    def convertToDelta(cls, sparkSession: SparkSession, identifier: str, partitionSchema: StructType | str | None = None, *, storage_options: Mapping[str, str] | None = None) -> DeltaTable:
         """Makes a table of the Parquet files in parquet.`/path`, without writing them again; `partitionSchema` says the columns of their folders.
 
         A table that is there is left as it is.  Raises InvalidInput, SchemaMismatch, UnsupportedFeature.
         """
-        handle = convert(sparkSession, identifier, partitionSchema)
+        handle = convert(sparkSession, identifier, partitionSchema, storage_options)
         handle.state.refresh()
         return cls(handle)
 

@@ -25,7 +25,7 @@ from rowlock.transaction.time_travel import snapshot_of
 MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 
 
-def read(spark: SparkSession, path: str, version: int | None = None, timestamp: str | datetime.datetime | None = None, *, with_row_ids: bool = False) -> DataFrame:
+def read(spark: SparkSession, path: str, version: int | None = None, timestamp: str | datetime.datetime | None = None, *, with_row_ids: bool = False, storage_options: Mapping[str, str] | None = None) -> DataFrame:
     """The table at its newest version, at `version`, or as it was at `timestamp`, on `spark`.
 
     `timestamp` is a datetime or ISO text; without a zone it is UTC.  Runs on the driver; the rows are
@@ -34,7 +34,7 @@ def read(spark: SparkSession, path: str, version: int | None = None, timestamp: 
     that inserted or last updated it (delta-spark calls them `_metadata.row_id` and
     `_metadata.row_commit_version`).  Raises TableNotFound, VersionNotFound, UnsupportedFeature.
     """
-    handle = Handle(spark, path)
+    handle = Handle(spark, path, storage_options=storage_options)
     snapshot = snapshot_of(handle.state, version, timestamp)
     return read_with_row_ids(handle.plane, snapshot) if with_row_ids else read_frame(handle.plane, snapshot)
 
@@ -49,6 +49,7 @@ def write(
     replace_where: str | Column | None = None,
     app_id: str | None = None,
     app_version: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Receipt:
     """Writes the rows of `df` into the table at `path`, which is made where there is none; one commit.
 
@@ -65,7 +66,7 @@ def write(
         raise InvalidInput(f"replace_where goes with mode='overwrite', not with mode={mode!r}", table=path)
     app = application(app_id, app_version)
     columns = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
-    handle = Handle(df.sparkSession, path)
+    handle = Handle(df.sparkSession, path, storage_options=storage_options)
     check_names(df, handle.path)
     try:
         snapshot = handle.state.refresh()

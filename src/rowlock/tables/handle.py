@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
@@ -42,11 +42,11 @@ class Runner(Protocol):
 class Handle:
     """One table path on one SparkSession; `name` is the table's in the catalog, where it was asked for by that."""
 
-    def __init__(self, spark: SparkSession, path: str, *, name: str | None = None) -> None:
+    def __init__(self, spark: SparkSession, path: str, *, name: str | None = None, storage_options: Mapping[str, str] | None = None) -> None:
         if not hasattr(spark, "createDataFrame"):
             raise InvalidInput(f"A SparkSession is needed, not {type(spark).__name__}")
         self.spark, self.name = spark, name
-        self.state: TableState = state_of(open_store(path))
+        self.state: TableState = state_of(open_store(path, storage_options))
         self._made: Table | None = None
 
     @property

@@ -5,6 +5,7 @@ Everything that can be said against a name is said here, before anything is writ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowlock.exceptions import InvalidInput, TableExists, TableNotFound
@@ -54,7 +55,7 @@ class Place:
             raise NameTaken(f"The folder that {self.name} would have is not empty: it holds {held.key}; say another location() [DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]", table=self.handle.path)
 
 
-def place_of(spark: SparkSession, identifier: str | None, location: str | None) -> Place:
+def place_of(spark: SparkSession, identifier: str | None, location: str | None, storage_options: Mapping[str, str] | None = None) -> Place:
     """The place that a name, a path or both say.
 
     Raises InvalidInput where neither is given, BadName where they contradict each other, NameTaken where the name is that of
@@ -66,7 +67,7 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None) 
             raise InvalidInput("Say where the table is to be: tableName('sales') or location('/path/of/table')")
         if location is not None and _root(path) != _root(location):
             raise BadName(f"The name says that the table is at {path}, and the location {location}: leave one of them out [DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH]")
-        return Place(Handle(spark, path))
+        return Place(Handle(spark, path, storage_options=storage_options))
     name = Name(spark, identifier)
     entry = name.entry()
     if entry is None:

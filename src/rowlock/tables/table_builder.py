@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ class DeltaTableBuilder:
         self._face, self._spark, self._mode = face, spark, mode
         self._name: str | None = None
         self._location: str | None = None
+        self._storage_options: Mapping[str, str] | None = None
         self._comment: str | None = None
         self._fields: list[StructField] = []
         self._generated: list[tuple[str, str]] = []
@@ -52,7 +53,8 @@ class DeltaTableBuilder:
         self._name = arguments.text(identifier, "identifier")
         return self
 
-    def location(self, location: str) -> DeltaTableBuilder:
+    def location(self, location: str, *, storage_options: Mapping[str, str] | None = None) -> DeltaTableBuilder:
+        self._storage_options = storage_options
         self._location = arguments.text(location, "location")
         return self
 
@@ -106,7 +108,7 @@ class DeltaTableBuilder:
         Raises TableExists, TableNotFound (replace), SchemaMismatch, InvalidInput, UnsupportedFeature; errors about a name in
         the catalog are Spark's AnalysisException too.
         """
-        place = place_of(self._session(), self._name, self._location)
+        place = place_of(self._session(), self._name, self._location, self._storage_options)
         handle = place.handle
         if self._partitions and self._clusters:
             raise InvalidInput("A table is partitioned or clustered, not both", table=handle.path)

@@ -17,7 +17,7 @@ from rowlock.exceptions import CorruptLog
 from rowlock.protocol import deletion_vector as dv
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
-from rowlock.storage.open import open_store
+from rowlock.storage.open import open_beside
 from rowlock.storage.store import NotFound, ObjectStore
 
 _KEPT = 4096
@@ -60,7 +60,7 @@ class Vectors:
         if not paths.is_absolute(place):
             return self._store.get(place)
         folder, _, name = paths.strip_scheme(place).rpartition("/")
-        return open_store(folder).get(name)
+        return open_beside(self._store, folder).get(name)
 
     def _keep(self, unique_id: str, bitmap: BitMap64) -> None:
         with self._lock:

@@ -1,0 +1,109 @@
+"""Whether what the newest version names is there and as the log says: files, vectors, and the statistics of a few.
+
+Reads sizes of at most `files` files, and the footers and vectors of at most `footers`, spread evenly.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rowlock.exceptions import CorruptLog
+from rowlock.log.snapshot import Snapshot
+from rowlock.maintenance.check.finding import Finding
+from rowlock.protocol import paths
+from rowlock.protocol.actions import AddFile
+from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.transaction.vectors import Vectors
+
+_TAIL_BYTES = 64 << 10
+_THREADS = 16
+_GONE = "Restore it from a backup or an older object version, or RESTORE the table to a version that does not need it"
+_LIES = "Have the files written again (OPTIMIZE, or an overwrite), and look at what wrote them"
+_Problem = tuple[str, str]
+"""A file, and what is wrong with it."""
+T = TypeVar("T")
+
+
+def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footers: int) -> tuple[list[Finding], dict[str, int]]:
+    """What is wrong, and how much was looked at.  Files outside of the table's folder are not looked at."""
+    adds = sorted(head.files.adds(), key=lambda a: a.path)
+    ours = [a for a in adds if not paths.is_absolute(paths.relative_to(head.table, a.path))]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        sizes = _spread(ours, files)
+        found = list(pool.map(lambda a: store.head(paths.relative_to(head.table, a.path)), sizes))
+        there = [a for a, size in zip(sizes, found, strict=True) if size == a.size_bytes]
+        vectors = sorted({v for a in sizes if (v := _vector_of(head, a)) is not None})
+        gone = [v for v, size in zip(vectors, pool.map(store.head, vectors), strict=True) if size is None]
+        looked = _spread(there, footers)
+        lies = [problem for problem in pool.map(lambda a: _footer_problem(store, head, a), looked) if problem]
+        whole = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in gone]
+        damaged = [problem for problem in pool.map(lambda a: _vector_problem(store, a), whole) if problem]
+    counts = {"live files": len(adds), "files": len(sizes), "vector files": len(vectors), "vectors": len(whole), "footers": len(looked)}
+    findings = [
+        *_size_findings(sizes, found),
+        *_listed("vector-missing", "deletion vectors are not there; the rows that they mark cannot be told from others", [(v, "") for v in gone], _GONE),
+        *_listed("vector-damaged", "deletion vectors of data files do not read", damaged, _GONE),
+        *_listed("statistics-lie", "files do not hold what the log says of them, so that queries can miss rows", lies, _LIES),
+    ]
+    return findings, counts
+
+
+def _spread(items: Sequence[T], most: int) -> list[T]:
+    """At most so many of the items, at even distances."""
+    return list(items) if len(items) <= most else [items[n * len(items) // most] for n in range(most)]
+
+
+def _vector_of(head: Snapshot, add: AddFile) -> str | None:
+    path = add.deletion_vector.path if add.deletion_vector else None
+    place = paths.relative_to(head.table, path) if path is not None else None
+    return None if place is None or paths.is_absolute(place) else place
+
+
+def _size_findings(adds: Sequence[AddFile], sizes: Sequence[int | None]) -> Iterable[Finding]:
+    seen = list(zip(adds, sizes, strict=True))
+    yield from _listed("file-missing", "data files of the newest version are not there", [(a.path, "") for a, size in seen if size is None], _GONE)
+    other = [(a.path, f"{size:,} bytes, the log says {a.size_bytes:,}") for a, size in seen if size is not None and size != a.size_bytes]
+    yield from _listed("file-of-another-size", "data files are not as large as the log says", other, _GONE)
+
+
+def _listed(code: str, what: str, found: Sequence[_Problem], remedy: str) -> Iterable[Finding]:
+    if found:
+        named = ", ".join(f"{path} ({how})" if how else path for path, how in found[:3]) + (f" and {len(found) - 3:,} more" if len(found) > 3 else "")
+        yield Finding("damage", code, f"{what} ({len(found):,}): {named}", remedy, files=tuple(path for path, _ in found))
+
+
+def _footer_problem(store: ObjectStore, head: Snapshot, add: AddFile) -> _Problem | None:
+    """What the footer says otherwise than the log; None where they agree or the log does not say."""
+    try:
+        rows = _rows_in(store, paths.relative_to(head.table, add.path), add.size_bytes)
+    except (pa.ArrowInvalid, OSError, NotFound, struct.error) as e:
+        return add.path, f"does not read: {(str(e).splitlines() or [''])[0]}"
+    if add.num_records is not None and rows != add.num_records:
+        return add.path, f"{rows:,} rows, its statistics say {add.num_records:,}"
+    if add.deletion_vector and add.deletion_vector.cardinality > rows:
+        return add.path, f"{rows:,} rows, its deletion vector marks {add.deletion_vector.cardinality:,}"
+    return None
+
+
+def _rows_in(store: ObjectStore, key: str, size_bytes: int) -> int:
+    start = max(0, size_bytes - _TAIL_BYTES)
+    tail = store.get_range(key, start, size_bytes - start)
+    (footer,) = struct.unpack("<I", tail[-8:-4])
+    if 0 < footer + 8 <= size_bytes and footer + 8 > len(tail):
+        tail = store.get_range(key, size_bytes - footer - 8, footer + 8)
+    return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
+
+
+def _vector_problem(store: ObjectStore, add: AddFile) -> _Problem | None:
+    try:
+        vector = Vectors(store).of(add)
+    except CorruptLog as e:
+        return add.path, str(e)
+    expected = add.deletion_vector.cardinality if add.deletion_vector else 0
+    return (add.path, f"marks {len(vector):,} rows, the log says {expected:,}") if len(vector) != expected else None

@@ -1,0 +1,163 @@
+"""Tables on clouds as Spark sees them: what it calls their folder, the connector it needs, and the keys that it is given.
+
+Owns the one place that knows Spark's names for a table's root; the log's paths and `_metadata.file_path` are
+compared under it.  Keys go into the settings of Rowlock's own cloned sessions, for the one bucket, never into
+the user's session, and are named so that Spark leaves them out of its event log.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from rowlock.exceptions import InvalidInput
+from rowlock.storage.address import Address, parse
+from rowlock.storage.options import Settings, settings_for
+from rowlock.storage.store import ObjectStore
+
+_AZURE_HOST = "dfs.core.windows.net"
+_CLASSES = {
+    "s3": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "gcs": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+    "azure": "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",
+}
+_PACKAGES = {"s3": "org.apache.hadoop:hadoop-aws:{hadoop}", "gcs": "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26", "azure": "org.apache.hadoop:hadoop-azure:{hadoop}"}
+_SDK = {"3.5.0": "2.35.4"}
+"""By Hadoop's version: that of the AWS SDK whose parts do for it (tried)."""
+_SDK_PARTS = ("s3", "s3-transfer-manager", "apache-client", "sts")
+_STATIC = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+_TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+_ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+
+_seen: dict[str, str] = {}
+_lock = threading.Lock()
+
+
+def connectors(stores: Sequence[str]) -> dict[str, str]:
+    """The settings with which a new session of the installed Spark reaches these stores: 's3', 'gs', 'az'.  Raises InvalidInput.
+
+    Where it is known to be enough, S3's connector comes with 18 MB of the AWS SDK instead of all its 650.
+    """
+    import pyspark
+
+    kinds = {"s3": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "azure": "azure"}
+    if unknown := [s for s in stores if s not in kinds]:
+        raise InvalidInput(f"stores are 's3', 'gs' and 'az', not {unknown[0]!r}")
+    found = [m[1] for p in (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar") if (m := re.search(r"api-(\d[\d.]*)\.jar$", p.name))]
+    hadoop = found[0] if found else "3.4.1"
+    wanted = [_PACKAGES[kinds[s]].format(hadoop=hadoop) for s in stores]
+    if "s3" not in stores or hadoop not in _SDK:
+        return {"spark.jars.packages": ",".join(wanted)} if wanted else {}
+    parts = [f"software.amazon.awssdk:{part}:{_SDK[hadoop]}" for part in _SDK_PARTS]
+    return {"spark.jars.packages": ",".join([*wanted, *parts]), "spark.jars.excludes": "software.amazon.awssdk:bundle,commons-logging:commons-logging"}
+
+
+def address_of(store: ObjectStore) -> Address | None:
+    """Where on a cloud the store's folder is; None on a disk or in memory."""
+    return parse(store.root) if store.is_remote else None
+
+
+def spark_root(store: ObjectStore) -> str:
+    """What Spark calls the table's folder: a local path, or a URI that its connectors know."""
+    address = address_of(store)
+    if address is None or address.kind == "gcs":
+        return store.root
+    if address.kind == "s3":
+        return f"s3a://{address.bucket}/{address.prefix}"
+    if address.account is not None:
+        return store.root
+    account = _settings(store).config.get("account_name")
+    if account is None:
+        raise InvalidInput("Spark must know the account: give AZURE_STORAGE_ACCOUNT_NAME, or a path such as abfss://container@account.dfs.core.windows.net/folder", table=store.root)
+    return f"abfss://{address.bucket}@{account}.{_AZURE_HOST}/{address.prefix}"
+
+
+def _settings(store: ObjectStore) -> Settings:
+    found = getattr(store, "settings", None)
+    return found if isinstance(found, Settings) else settings_for(parse(store.root).kind)
+
+
+def check_connector(spark: SparkSession, store: ObjectStore) -> None:
+    """Raises InvalidInput, with the package to add, where the session cannot reach the store."""
+    address = address_of(store)
+    if address is None:
+        return
+    jvm, conf = spark.sparkContext._jvm, spark.sparkContext._jsc.hadoopConfiguration()
+    if conf.getClassByNameOrNull(_CLASSES[address.kind]) is not None:
+        return
+    assert jvm is not None
+    package = _PACKAGES[address.kind].format(hadoop=jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+    short = {"s3": "s3", "gcs": "gs", "azure": "az"}[address.kind]
+    raise InvalidInput(
+        f"This Spark session has no connector for {address.root.partition(':')[0]}: tables. Start one that has: rowlock.spark(stores=['{short}']), or with spark.jars.packages={package}",
+        table=store.root,
+    )
+
+
+def session_settings(store: ObjectStore) -> dict[str, str]:
+    """What a session that reads and writes the table is told, by Hadoop's names.  Holds secrets: never to be shown."""
+    address = address_of(store)
+    if address is None:
+        return {}
+    settings = _settings(store)
+    out = {"s3": _s3, "gcs": _gcs, "azure": _azure}[address.kind](address, settings)
+    out["spark.sql.redaction.options.regex"] = "(?i)url|key|secret|token|password|private"
+    with _lock:
+        first = _seen.setdefault(f"{address.kind} {address.bucket}", settings.fingerprint)
+    if first != settings.fingerprint:  # Hadoop keeps one client for a bucket, whatever its keys
+        out |= {f"fs.{scheme}.impl.disable.cache": "true" for scheme in ("s3a", "gs", "abfss")}
+    return out
+
+
+def _s3(address: Address, settings: Settings) -> dict[str, str]:
+    config, prefix = settings.config, f"fs.s3a.bucket.{address.bucket}."
+    if settings.profile is not None:
+        raise InvalidInput(
+            f"Spark cannot take on the AWS profile {settings.profile!r}, whose keys are fetched: export them, `eval $(aws configure export-credentials --profile {settings.profile} --format env)`",
+            table=address.root,
+        )
+    out: dict[str, str] = {}
+    if endpoint := config.get("endpoint"):
+        hosted = config.get("virtual_hosted_style_request", "").lower() in ("true", "1")
+        out |= {"endpoint": endpoint, "connection.ssl.enabled": str(not endpoint.lower().startswith("http:")).lower(), "path.style.access": str(not hosted).lower()}
+    if region := config.get("region") or ("us-east-1" if endpoint else None):
+        out["endpoint.region"] = region
+    if settings.keys is not None:
+        access, secret, token = settings.keys
+        out |= {"access.key": access, "secret.key": secret, "aws.credentials.provider": _TEMPORARY if token else _STATIC}
+        if token:
+            out["session.token"] = token
+    elif config.get("skip_signature", "").lower() in ("true", "1"):
+        out["aws.credentials.provider"] = _ANONYMOUS
+    return {prefix + name: value for name, value in out.items()}
+
+
+def _gcs(address: Address, settings: Settings) -> dict[str, str]:
+    out = {"fs.gs.impl": _CLASSES["gcs"]}
+    key_file = next((settings.config[n] for n in ("service_account", "service_account_path", "application_credentials") if n in settings.config), None)
+    if key_file:
+        out |= {"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE", "google.cloud.auth.service.account.enable": "true", "google.cloud.auth.service.account.json.keyfile": key_file}
+    return out
+
+
+def _azure(address: Address, settings: Settings) -> dict[str, str]:
+    config = settings.config
+    account = address.account or config.get("account_name", "")
+    host = f"{account}.{address.account_suffix or _AZURE_HOST}"
+    if key := config.get("account_key"):
+        return {f"fs.azure.account.key.{host}": key}
+    if token := config.get("sas_key"):
+        return {f"fs.azure.account.auth.type.{host}": "SAS", f"fs.azure.sas.fixed.token.{host}": token}
+    if (client := config.get("client_id")) and (secret := config.get("client_secret")):
+        return {
+            f"fs.azure.account.auth.type.{host}": "OAuth",
+            f"fs.azure.account.oauth.provider.type.{host}": "org.apache.hadoop.fs.azurebfs.oauth2.ClientCredsTokenProvider",
+            f"fs.azure.account.oauth2.client.id.{host}": client,
+            f"fs.azure.account.oauth2.client.secret.{host}": secret,
+            f"fs.azure.account.oauth2.client.endpoint.{host}": f"https://login.microsoftonline.com/{config.get('tenant_id', 'common')}/oauth2/token",
+        }
+    return {}

@@ -1,0 +1,38 @@
+"""Delta's DynamoDB arbiter: for a fleet with writers that use S3DynamoDBLogStore, or a store that cannot put if absent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rowlock.exceptions import InvalidInput
+from rowlock.protocol.sharing import place_of
+from rowlock.storage.dynamodb import settings
+from rowlock.storage.dynamodb.arbiter import DEFAULT_TTL_S, ArbitratedStore
+from rowlock.storage.dynamodb.creation import CreatedTable, create_table
+from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Entry, EntryTable
+from rowlock.storage.store import ObjectStore
+
+
+def arbitrated(store: ObjectStore, options: Mapping[str, str] | None = None) -> ObjectStore:
+    """The store, with its commits arbitrated where the options, or for a table on S3 the environment, say so; else as it is.
+
+    Raises InvalidInput for an option that cannot mean anything, or where boto3 is missing.
+    """
+    provider = (settings.option if place_of(store.root) == "s3" else settings.given)(options, settings.PROVIDER)
+    if provider is None or provider.lower() == "none" or isinstance(store, ArbitratedStore):
+        return store
+    if provider.lower() != "dynamodb":
+        raise InvalidInput(f"{settings.PROVIDER} is {provider!r}; there is only dynamodb", table=store.root)
+    scheme, ttl = settings.option(options, settings.SCHEME), settings.option(options, settings.TTL_SECONDS)
+    if ttl is not None and not ttl.isdigit():
+        raise InvalidInput(f"{settings.TTL_SECONDS} is {ttl!r}; it is a number of seconds", table=store.root)
+    return ArbitratedStore(
+        store,
+        EntryTable(settings.client_of(options), settings.option(options, settings.TABLE_NAME) or settings.DEFAULT_TABLE_NAME),
+        scheme=scheme.removesuffix("://") if scheme else None,
+        ttl_s=int(ttl) if ttl else DEFAULT_TTL_S,
+        conditional_copy=(settings.option(options, settings.CONDITIONAL_COPY) or "true").lower() not in ("false", "0", "no"),
+    )
+
+
+__all__ = ["ArbiterUnreachable", "ArbitratedStore", "CreatedTable", "Entry", "EntryTable", "arbitrated", "create_table"]

@@ -1,0 +1,202 @@
+"""The arbiter's entries: one row of a DynamoDB table for each commit of a log, in the layout of Delta's S3DynamoDBLogStore.
+
+    tablePath (HASH)   the table as Hadoop spells it, such as s3a://bucket/sales
+    fileName (RANGE)   00000000000000000042.json
+    tempPath           where the commit's bytes were put first, relative to _delta_log
+    complete           "true" once the bytes are in their place, else "false"
+    expireTime         seconds since the epoch (UTC) from which the row may go; only of complete ones
+
+Owns the requests and what their errors mean.  A claim whose reply was lost is settled by its tempPath,
+which no other writer has (I2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Protocol
+
+from rowlock import clock
+from rowlock.exceptions import CorruptLog, InvalidInput
+from rowlock.protocol.names import LOG_DIRECTORY
+from rowlock.storage.store import StorageError
+
+CLAIM_TRIES = 5
+_DENIED = frozenset({"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException", "MissingAuthenticationTokenException"})
+_TRANSIENT = frozenset({
+    "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "InternalServerError", "InternalFailure",
+    "ServiceUnavailable", "TransactionInProgressException", "RequestTimeout", "RequestTimeoutException",
+})  # fmt: skip
+
+
+class ArbiterUnreachable(StorageError):
+    """DynamoDB did not answer, or not clearly: what was asked of it may have been done or not."""
+
+
+class _ClaimTaken(Exception):
+    """The condition of a request does not hold; `item` is what stands there, where the server said."""
+
+    def __init__(self, item: Mapping[str, Any] | None) -> None:
+        self.item = item
+
+
+class Client(Protocol):
+    """What is used of boto3's DynamoDB client."""
+
+    def get_item(self, **arguments: Any) -> Any: ...
+    def put_item(self, **arguments: Any) -> Any: ...
+    def delete_item(self, **arguments: Any) -> Any: ...
+    def query(self, **arguments: Any) -> Any: ...
+    def create_table(self, **arguments: Any) -> Any: ...
+    def describe_table(self, **arguments: Any) -> Any: ...
+    def describe_time_to_live(self, **arguments: Any) -> Any: ...
+    def update_time_to_live(self, **arguments: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One commit: who has it (`temp_path`), and whether its file is in its place."""
+
+    table_path: str
+    file_name: str
+    temp_path: str
+    complete: bool = False
+    expire_time_s: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The commit file's key in the table's store."""
+        return f"{LOG_DIRECTORY}/{self.file_name}"
+
+    @property
+    def temp_key(self) -> str:
+        """The key of the bytes that were put first."""
+        return f"{LOG_DIRECTORY}/{self.temp_path}"
+
+    def item(self) -> dict[str, dict[str, str]]:
+        """The row, in DynamoDB's JSON."""
+        out = {
+            "tablePath": {"S": self.table_path},
+            "fileName": {"S": self.file_name},
+            "tempPath": {"S": self.temp_path},
+            "complete": {"S": "true" if self.complete else "false"},
+        }
+        return out if self.expire_time_s is None else out | {"expireTime": {"N": str(self.expire_time_s)}}
+
+
+def entry_of(item: Mapping[str, Any]) -> Entry:
+    """The entry of a row; raises CorruptLog for one that is in another layout."""
+    try:
+        expires = item.get("expireTime")
+        return Entry(item["tablePath"]["S"], item["fileName"]["S"], item["tempPath"]["S"], item["complete"]["S"] == "true", None if expires is None else int(expires["N"]))
+    except (KeyError, TypeError, ValueError) as e:
+        where = {name: (item.get(name) or {}).get("S") for name in ("tablePath", "fileName")}
+        raise CorruptLog(f"an entry of the DynamoDB arbiter cannot be read: {type(e).__name__}: {e}", table=where["tablePath"], file=where["fileName"]) from e
+
+
+class EntryTable:
+    """The DynamoDB table that holds the entries of any number of Delta tables.  Thread-safe, as boto3's clients are."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client, self.name = client, name
+
+    def __repr__(self) -> str:
+        return f"EntryTable({self.name!r})"
+
+    def get(self, table_path: str, file_name: str) -> Entry | None:
+        """The entry of a commit, read consistently."""
+        key = {"tablePath": {"S": table_path}, "fileName": {"S": file_name}}
+        item = self._ask("get_item", Key=key, ConsistentRead=True).get("Item")
+        return entry_of(item) if item else None
+
+    def latest(self, table_path: str) -> Entry | None:
+        """The entry of the highest version, read consistently."""
+        items = self._query(table_path, ScanIndexForward=False, Limit=1)["Items"]
+        return entry_of(items[0]) if items else None
+
+    def all(self, table_path: str) -> Iterator[Entry]:
+        """Every entry of a table that is still there, oldest version first."""
+        start: dict[str, Any] = {}
+        while True:
+            page = self._query(table_path, **start)
+            yield from map(entry_of, page["Items"])
+            if not page.get("LastEvaluatedKey"):
+                return
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    def claim(self, entry: Entry) -> Entry:
+        """Puts the entry unless the commit has one: gives the entry that stands there then, this one or another's (I1).
+
+        An entry is another's if its temp_path differs.  Putting again after a lost reply is safe: at worst we
+        find our own.  Raises ArbiterUnreachable where it stays open whether the claim was, or will be, taken.
+        """
+        unclear: ArbiterUnreachable | None = None
+        for n in range(CLAIM_TRIES):
+            try:
+                self._ask("put_item", Item=entry.item(), ConditionExpression="attribute_not_exists(fileName)", ReturnValuesOnConditionCheckFailure="ALL_OLD")
+                return entry
+            except _ClaimTaken as taken:
+                try:
+                    held = entry_of(taken.item) if taken.item else self.get(entry.table_path, entry.file_name)
+                except ArbiterUnreachable as e:
+                    unclear, held = e, None
+                if held is not None:
+                    return held
+            except ArbiterUnreachable as e:
+                unclear = e
+            except (StorageError, InvalidInput) as e:
+                if unclear is None:
+                    raise
+                unclear = ArbiterUnreachable(f"{unclear}; then {e}")  # the first request may have been served
+            clock.sleep(0.02 * 2**n * (0.5 + clock.jitter()))
+        raise unclear or ArbiterUnreachable(f"the entry of {entry.file_name} comes and goes in the DynamoDB table {self.name}")
+
+    def complete(self, entry: Entry, ttl_s: int) -> None:
+        """Marks the entry complete, to expire in `ttl_s` seconds; nothing happens where it is gone or another's."""
+        done = replace(entry, complete=True, expire_time_s=clock.now_ms() // 1000 + ttl_s)
+        try:
+            self._ask("put_item", Item=done.item(), ConditionExpression="tempPath = :ours", ExpressionAttributeValues={":ours": {"S": entry.temp_path}})
+        except _ClaimTaken:
+            return
+
+    def forget(self, entry: Entry) -> bool:
+        """Deletes a complete entry; whether it was there, complete and this one."""
+        key = {"tablePath": {"S": entry.table_path}, "fileName": {"S": entry.file_name}}
+        same = {":ours": {"S": entry.temp_path}, ":true": {"S": "true"}}
+        try:
+            self._ask("delete_item", Key=key, ConditionExpression="tempPath = :ours AND complete = :true", ExpressionAttributeValues=same)
+        except _ClaimTaken:
+            return False
+        return True
+
+    def _query(self, table_path: str, **how: Any) -> Any:
+        return self._ask("query", KeyConditionExpression="tablePath = :table", ExpressionAttributeValues={":table": {"S": table_path}}, ConsistentRead=True, **how)
+
+    def _ask(self, what: str, **arguments: Any) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return getattr(self.client, what)(TableName=self.name, **arguments)
+        except (ClientError, BotoCoreError) as e:
+            explain(e, self.name, what)
+
+
+def explain(error: Exception, table: str, what: str) -> NoReturn:
+    """Raises what an error of the client means.  Messages of refused requests may repeat parts of them and are left out."""
+    from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
+
+    if isinstance(error, ClientError):
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        if code == "ConditionalCheckFailedException":
+            raise _ClaimTaken(error.response.get("Item")) from None
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if code in _TRANSIENT or status >= 500 or error.response.get("ResponseMetadata", {}).get("RetryAttempts"):
+            raise ArbiterUnreachable(f"{what} on the DynamoDB table {table} failed: {code or status}") from error
+        if code == "ResourceNotFoundException":
+            raise InvalidInput(f"there is no DynamoDB table {table}, which is to arbitrate commits: make it with `rowlock arbiter create`, or name another with DELTA_DYNAMO_TABLE_NAME") from None
+        if code in _DENIED:
+            raise StorageError(f"DynamoDB refuses {what} on the table {table}: {code}; look at the credentials and what they are allowed") from None
+        raise StorageError(f"{what} on the DynamoDB table {table} failed: {code}: {error.response.get('Error', {}).get('Message', '')}") from error
+    if isinstance(error, ConnectionError | HTTPClientError):
+        raise ArbiterUnreachable(f"{what} on the DynamoDB table {table} got no answer: {type(error).__name__}") from error
+    raise StorageError(f"{what} on the DynamoDB table {table} is not possible: {type(error).__name__}: {error}") from error

@@ -1,0 +1,79 @@
+"""Options of the arbiter, from `storage_options` or the environment, with the names that delta-rs gave them; and the client they make.
+
+    AWS_S3_LOCKING_PROVIDER    dynamodb: commits are arbitrated
+    DELTA_DYNAMO_TABLE_NAME    default delta_log, as Delta has it
+    DELTA_DYNAMO_SCHEME        s3a or s3: how the entries spell the table; default as they do already, else s3a
+    DELTA_DYNAMO_TTL_SECONDS   how long complete entries are kept; default one day
+    DELTA_DYNAMO_CONDITIONAL_COPY  false: for stores that cannot put if absent
+    AWS_ENDPOINT_URL_DYNAMODB, AWS_REGION_DYNAMODB, AWS_ACCESS_KEY_ID_DYNAMODB, AWS_SECRET_ACCESS_KEY_DYNAMODB, AWS_SESSION_TOKEN_DYNAMODB
+                               default the same without the ending, else as boto3 finds them: profile, instance, ...
+
+The region defaults to us-east-1, as in Delta's LogStore.  Names are taken in any case.  boto3 is imported
+only when a client is made.  Keys and token are a group: where the options have one of it, none of the
+environment's is mixed in.  Nothing here shows a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, cast
+
+from rowlock.exceptions import InvalidInput
+from rowlock.storage.dynamodb.entries import Client
+
+PROVIDER = "AWS_S3_LOCKING_PROVIDER"
+TABLE_NAME = "DELTA_DYNAMO_TABLE_NAME"
+SCHEME = "DELTA_DYNAMO_SCHEME"
+TTL_SECONDS = "DELTA_DYNAMO_TTL_SECONDS"
+CONDITIONAL_COPY = "DELTA_DYNAMO_CONDITIONAL_COPY"
+DEFAULT_TABLE_NAME = "delta_log"
+_ARGUMENTS = {
+    "endpoint_url": ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"),
+    "region_name": ("AWS_REGION_DYNAMODB", "AWS_REGION", "AWS_DEFAULT_REGION"),
+}
+_CREDENTIALS = {
+    "aws_access_key_id": ("AWS_ACCESS_KEY_ID_DYNAMODB", "AWS_ACCESS_KEY_ID"),
+    "aws_secret_access_key": ("AWS_SECRET_ACCESS_KEY_DYNAMODB", "AWS_SECRET_ACCESS_KEY"),
+    "aws_session_token": ("AWS_SESSION_TOKEN_DYNAMODB", "AWS_SESSION_TOKEN"),
+}
+_clients: dict[tuple[tuple[str, str], ...], Client] = {}
+_lock = threading.Lock()
+
+
+def option(options: Mapping[str, str] | None, *names: str) -> str | None:
+    """The first of the names that has a value, in the options in any case, or in the environment."""
+    return given(options, *names) or next((value for name in names if (value := os.environ.get(name))), None)
+
+
+def given(options: Mapping[str, str] | None, *names: str) -> str | None:
+    """The first of the names that has a value in the options themselves."""
+    mine = {name.upper(): value for name, value in (options or {}).items()}
+    return next((value for name in names if (value := mine.get(name))), None)
+
+
+def client_of(options: Mapping[str, str] | None) -> Client:
+    """A DynamoDB client, one for each set of options in this process.  Raises InvalidInput where boto3 is missing."""
+    credentials = {argument: value for argument, names in _CREDENTIALS.items() if (value := given(options, *names))}
+    if not credentials and not given(options, "AWS_PROFILE"):
+        credentials = {argument: value for argument, names in _CREDENTIALS.items() if (value := option(None, *names))}
+    arguments = credentials | {argument: value for argument, names in _ARGUMENTS.items() if (value := option(options, *names))}
+    arguments.setdefault("region_name", "us-east-1")
+    profile = option(options, "AWS_PROFILE")
+    key = tuple(sorted({**arguments, "profile": profile or ""}.items()))
+    with _lock:
+        if key not in _clients:
+            _clients[key] = _client(arguments, profile)
+        return _clients[key]
+
+
+def _client(arguments: Mapping[str, str], profile: str | None) -> Client:
+    try:
+        from boto3.session import Session
+        from botocore.config import Config
+    except ImportError:
+        raise InvalidInput("the DynamoDB arbiter needs boto3: pip install 'rowlock[dynamodb]'") from None
+    how = Config(connect_timeout=5, read_timeout=10, max_pool_connections=64, retries={"mode": "standard", "total_max_attempts": 4})
+    session: Any = Session(profile_name=None if "aws_access_key_id" in arguments else profile)
+    return cast(Client, session.client("dynamodb", config=how, **arguments))

@@ -1,0 +1,1 @@
+"""The DynamoDB arbiter: against a real DynamoDB Local, beside a re-enactment of Delta's side."""

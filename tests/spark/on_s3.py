@@ -1,0 +1,60 @@
+"""A table on S3, from its making to its reading, through Spark; run as a process of its own, whose JVM has the s3a connector.
+
+Prints one line of JSON: what each step found.  usage: on_s3.py ROOT, with storage options as JSON on standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def main(root: str, options: dict[str, str]) -> dict[str, Any]:
+    import rowlock
+    from rowlock import DeltaTable
+
+    spark = rowlock.spark(cores=2, memory_mb=1024, stores=["s3"])
+    found: dict[str, Any] = {}
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    DeltaTable.create(spark).location(root, storage_options=options).addColumn("id", "BIGINT", nullable=False).addColumn("v", "BIGINT").addColumn("p", "STRING").partitionedBy("p").execute()
+    found["is there"] = DeltaTable.isDeltaTable(spark, root, storage_options=options)
+    rows = spark.range(1000).selectExpr("id", "id * 10 as v", "case when id % 2 = 0 then 'a b' else 'c%d' end as p")
+    found["append"] = rowlock.write(rows, root, storage_options=options).version
+    table = DeltaTable.forPath(spark, root.replace("s3://", "s3a://"), storage_options=options)
+    table.update("id < 10", {"v": "v + 1"})
+    table.delete("id >= 990")
+    source = spark.range(985, 1005).selectExpr("id", "-id as v", "'new' as p")
+    table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedInsertAll().execute()
+    found["merge"] = table.lastReceipt.version
+    for n in range(3):
+        rowlock.write(spark.range(2000 + n, 2001 + n).selectExpr("id", "id as v", "'x' as p"), root, storage_options=options)
+    big = spark.range(0, 1000).selectExpr("id", "id as v", "'big' as p").unionAll(spark.range(3000, 253000).selectExpr("id", "id as v", "'big' as p"))
+    table.alias("t").merge(big.alias("s"), "t.id = s.id AND t.id < 5").whenMatchedUpdate(set={"v": "t.v"}).whenNotMatchedInsert(condition="s.id >= 3000", values={"id": "s.id", "v": "s.v", "p": "s.p"}).execute()
+    table.optimize().executeCompaction()
+    with table.transaction() as txn:
+        txn.update("id = 20", {"v": "7"})
+        found["in the transaction"] = txn.toDF().where("id = 20").first().v
+    frame = rowlock.read(spark, root, storage_options=options)
+    found["count"] = frame.count()
+    found["sum"] = frame.where("id < 3000").selectExpr("sum(v)").first()[0]
+    found["by partition"] = {r.p: r["count"] for r in frame.where("id < 3000").groupBy("p").count().collect()}
+    found["old"] = rowlock.read(spark, root, version=1, storage_options=options).count()
+    found["history"] = [r.operation for r in table.history().collect()]
+    found["reads the table"] = _sees_itself(rowlock, spark, table, root, options)
+    shown = " ".join(f"{k}={v}" for k, v in spark.sparkContext.getConf().getAll()) + str(spark.sql("SET").collect()) + str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.bucket.tables.secret.key"))
+    found["shows the secret"] = options["AWS_SECRET_ACCESS_KEY"] in shown
+    spark.stop()
+    return found
+
+
+def _sees_itself(rowlock: Any, spark: Any, table: Any, root: str, options: dict[str, str]) -> bool:
+    """A source that reads the target is known as such, under Spark's name for the folder."""
+    from rowlock.spark.lineage import versions_read
+
+    plane = table._handle.plane
+    return versions_read(plane, rowlock.read(spark, root, storage_options=options), 99) != ()
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], json.load(sys.stdin))))

@@ -1,0 +1,48 @@
+"""Spark on S3: the table that Rowlock changes through s3a is the one that it commits to through its own client; keys are passed on and not shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rowlock import DeltaTable
+from rowlock.exceptions import InvalidInput
+from servers.minio import Minio
+
+pytestmark = pytest.mark.spark
+HERE = Path(__file__)
+
+
+def test_a_table_on_s3(minio: Minio) -> None:
+    """In a process of its own: the connector's JARs would slow every other test's session.  The folder's name has a space."""
+    path = os.pathsep.join([str(HERE.parents[2] / "src"), str(HERE.parents[1])])
+    command = [sys.executable, str(HERE.with_name("on_s3.py")), f"{minio.fresh_root()}/my table"]
+    done = subprocess.run(command, input=json.dumps(minio.storage_options), capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "is there": True,
+        "append": 1,
+        "merge": 4,
+        "in the transaction": 7,
+        "count": 251_008,
+        "sum": 4_832_130,
+        "by partition": {"a b": 495, "c%d": 495, "new": 15, "x": 3},
+        "old": 1000,
+        "history": ["UPDATE", "OPTIMIZE", "MERGE", "WRITE", "WRITE", "WRITE", "MERGE", "DELETE", "UPDATE", "WRITE", "CREATE TABLE"],
+        "reads the table": True,
+        "shows the secret": False,
+    }
+    assert minio.storage_options["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
+
+
+def test_a_session_without_the_connector_is_told_what_to_add(spark, minio: Minio) -> None:
+    root = minio.fresh_root()
+    table = DeltaTable.create(spark).location(root, storage_options=minio.storage_options).addColumn("id", "BIGINT").execute()
+    with pytest.raises(InvalidInput, match=r"rowlock\.spark\(stores=\['s3'\]\), or with spark\.jars\.packages=org\.apache\.hadoop:hadoop-aws:\d") as e:
+        table.toDF()
+    assert minio.storage_options["AWS_SECRET_ACCESS_KEY"] not in str(e.value)
