@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rowlock.transaction.receipt import Conflict, Receipt
 from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -22,10 +21,13 @@ if TYPE_CHECKING:
     from rowlock.spark.session import spark
     from rowlock.storage.registers import create_lock_table
     from rowlock.tables import DeltaTable, read, run, write
+    from rowlock.transaction.receipt import Conflict, Receipt
 
 __all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "append", "create_lock_table", "read", "run", "spark", "to_arrow", "write"]
 
-_LAZY = dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables") | {
+_LAZY = {
+    **dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables"),
+    **dict.fromkeys(("Conflict", "Receipt"), "rowlock.transaction.receipt"),
     "append": "rowlock.arrow.append",
     "create_lock_table": "rowlock.storage.registers",
     "to_arrow": "rowlock.arrow.to_arrow",

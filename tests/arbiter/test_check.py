@@ -65,6 +65,12 @@ def test_one_arbiter(w: World) -> None:
     assert {n["engine"]: n["verdict"] for n in report["neighbours"]} == {"delta-spark": "yes", "delta-rs 1.6": "no"}
 
 
+def test_options_on_the_command_line(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_S3_LOCKING_PROVIDER")
+    done = CliRunner().invoke(app, ["check", w.store.root, "--json", "--storage-option", "AWS_S3_LOCKING_PROVIDER=dynamodb"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["findings"] == []
+
+
 def test_a_writer_that_does_not_ask(w: World) -> None:
     """delta-rs 1.6 puts a version by itself: a suspicion, since an entry could also have been deleted."""
     beside(w)

@@ -15,7 +15,6 @@ from arbiter.world import Faulty, World
 from rowlock.protocol.names import commit_key
 from rowlock.storage import Committed, MemoryStore, NotFound
 
-COMMITS = 25
 WRITERS = 4
 
 
@@ -34,10 +33,10 @@ class Ledger:
             self.acknowledged[version] = data
 
 
-def our_writer(w: World, name: str, seed: int, ledger: Ledger, *, kills: bool) -> None:
+def our_writer(w: World, name: str, seed: int, ledger: Ledger, *, commits: int, kills: bool) -> None:
     """As the commit loop does: the next absent version; after anything but Committed the version is read back."""
     chance, version = random.Random(seed), 0
-    for n in range(COMMITS):
+    for n in range(commits):
         data = f"{name}/{n}".encode()
         while True:
             stop = chance.choice(["claim", "copy", "complete"]) if kills and chance.random() < 0.1 else None
@@ -63,10 +62,10 @@ def our_writer(w: World, name: str, seed: int, ledger: Ledger, *, kills: bool) -
             version += 1
 
 
-def delta_writer(w: World, name: str, seed: int, ledger: Ledger, *, kills: bool) -> None:
+def delta_writer(w: World, name: str, seed: int, ledger: Ledger, *, commits: int, kills: bool) -> None:
     chance, version = random.Random(seed), 0
     log = w.delta()
-    for n in range(COMMITS):
+    for n in range(commits):
         data = f"{name}/{n}".encode()
         while True:
             stop: Any = chance.choice(["claim", "copy", "complete"]) if kills and chance.random() < 0.1 else None
@@ -83,13 +82,13 @@ def delta_writer(w: World, name: str, seed: int, ledger: Ledger, *, kills: bool)
                 break
 
 
-@pytest.mark.parametrize("kills", [False, True])
-def test_four_of_ours_and_four_of_deltas(world: Callable[..., World], kills: bool) -> None:
+@pytest.mark.parametrize(("each", "kills"), [(25, False), (15, True)])
+def test_four_of_ours_and_four_of_deltas(world: Callable[..., World], each: int, kills: bool) -> None:
     w, ledger, threads = world(store=MemoryStore(f"s3://bucket/{uuid.uuid4()}")), Ledger(), []
 
     def run(write: Callable[..., None], name: str, seed: int) -> None:
         try:
-            write(w, name, seed, ledger, kills=kills)
+            write(w, name, seed, ledger, commits=each, kills=kills)
         except BaseException as e:
             ledger.failed.append(e)
 
@@ -106,8 +105,8 @@ def test_four_of_ours_and_four_of_deltas(world: Callable[..., World], kills: boo
     assert len(set(commits.values())) == len(commits), "nothing is there twice"
     assert {v: commits[v] for v in ledger.acknowledged} == ledger.acknowledged, "nobody was told a lie"
     assert set(commits.values()) - set(ledger.acknowledged.values()) <= ledger.open
-    assert len(ledger.acknowledged) + len(ledger.open) == 2 * WRITERS * COMMITS
-    assert (len(commits) == 2 * WRITERS * COMMITS) is not kills
+    assert len(ledger.acknowledged) + len(ledger.open) == 2 * WRITERS * each
+    assert (len(commits) == 2 * WRITERS * each) is not kills
     sides = {data.split(b"_")[0] for data in commits.values()}
     assert sides == {b"our", b"delta"}
     for v in commits:

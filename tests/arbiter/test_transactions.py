@@ -11,6 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from typing import Any
 
+import deltalake
+import pyarrow as pa
+import pytest
+
+import rowlock
 from arbiter.delta_side import Stopped
 from arbiter.world import World
 from concurrency.faulty import GIVE_UP_S
@@ -130,3 +135,19 @@ def test_what_a_commit_asks(minio: Minio, dynamodb: DynamoDb) -> None:
     finally:
         to_s3.stop()
         to_dynamodb.stop()
+
+
+def test_append_without_spark(minio: Minio, dynamodb: DynamoDb, client: Any) -> None:
+    """`storage_options` alone bring the arbiter; a Spark job's half-done commit is read, and written after."""
+    root, where = minio.fresh_root(), around(minio.endpoint, dynamodb, dynamodb.endpoint)
+    rowlock.append(root, pa.table({"id": [1]}), storage_options=where)
+    store = open_store(root, where)
+    assert isinstance(store, ArbitratedStore)
+    spark = World(store=store.inner, client=client).delta()
+    with pytest.raises(Stopped):
+        spark.write(1, b'{"commitInfo": {"timestamp": 1, "operation": "WRITE", "txnId": "spark"}}\n', stop_before="copy")
+    rowlock.append(root, pa.table({"id": [2]}), storage_options=where)
+    assert sorted(rowlock.to_arrow(root, storage_options=where)["id"].to_pylist()) == [1, 2]
+    assert [(e.file_name[-6:], e.complete) for e in store.entries.all(store.table_path)] == [("0.json", True), ("1.json", True), ("2.json", True)]
+    assert deltalake.DeltaTable(root, storage_options=minio.storage_options).version() == 2, "others read it, who know of no arbiter"
+    assert check(store).findings == ()

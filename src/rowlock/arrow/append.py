@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock.arrow.blocks import file_block
-from rowlock.arrow.conforming import Fitting, merged_schema, schema_of_rows
+from rowlock.arrow.conforming import Fitting, check_new_columns, merged_schema, schema_of_rows
 from rowlock.arrow.engine import ArrowEngine
 from rowlock.arrow.source import Rows, rows_of
 from rowlock.arrow.staging import stage_rows
 from rowlock.exceptions import SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
-from rowlock.protocol.schema import schema_json
+from rowlock.protocol.schema import StructType, schema_json
 from rowlock.storage.open import open_store
 from rowlock.transaction import creation, running
 from rowlock.transaction.options import application
@@ -107,14 +107,16 @@ class _Writer:
 
     def _wider(self, snapshot: Snapshot) -> Metadata:
         merged = merged_schema(snapshot.schema, schema_of_rows(self._rows.schema, self._path))
-        unchanged = len(merged.fields) == len(snapshot.schema.fields)
-        return snapshot.metadata if unchanged else creation.widened(snapshot.metadata, schema_json(merged), self._path)
+        added = merged.fields[len(snapshot.schema.fields) :]
+        check_new_columns(StructType(added), self._path)
+        return snapshot.metadata if not added else creation.widened(snapshot.metadata, schema_json(merged), self._path)
 
     def create(self, partition_columns: Sequence[str], properties: Mapping[str, str]) -> Receipt:
         """Version 0 with the rows in it.  Raises TableExists where another writer made the table first."""
         schema = schema_of_rows(self._rows.schema, self._path)
         if missing := [c for c in partition_columns if schema.find(c) is None]:
             raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(schema.names)}", table=self._path)
+        check_new_columns(schema, self._path)
         metadata = creation.new_metadata(schema_json(schema), partition_columns, properties, table=self._path)
         creation.check_new_table(metadata, self._path)
         draft = creation.draft_snapshot(metadata, self._path)

@@ -56,6 +56,18 @@ def _nullable(type_: DataType) -> DataType:
     return type_
 
 
+def check_new_columns(columns: StructType, table: str) -> None:
+    """Raises UnsupportedFeature for columns that a table of others may have and that this version does not make."""
+    if found := next((path for path, f in columns.all_fields() if _holds(f.type, PrimitiveType("timestamp_ntz"))), None):
+        text = f"column {'.'.join(found)} holds times without a zone, which this version only reads: give them one (pandas: dt.tz_localize('UTC'); pyarrow: cast to timestamp('us', 'UTC'))"
+        raise UnsupportedFeature(text, feature="timestampNtz", access="write", table=table)
+
+
+def _holds(type_: DataType, searched: DataType) -> bool:
+    inner = (type_.element,) if isinstance(type_, ArrayType) else (type_.key, type_.value) if isinstance(type_, MapType) else ()
+    return type_ == searched or any(_holds(t, searched) for t in inner)
+
+
 def merged_schema(table: StructType, rows: StructType) -> StructType:
     """The table's schema with the columns that it lacks added at the end."""
     have = {f.name.lower() for f in table.fields}
@@ -97,10 +109,14 @@ class Fitting:
             return pa.chunked_array([_cast(chunk, wanted.type) for chunk in values.chunks], wanted.type)
         except pa.ArrowInvalid as e:
             raise SchemaMismatch(f"A value of column {wanted.name} does not fit {wanted.type} exactly: {e}; round or cast it", table=self._path) from None
+        except pa.ArrowNotImplementedError as e:
+            raise SchemaMismatch(f"Column {wanted.name} is {values.type} in the rows, which Arrow cannot make {wanted.type}: {e}; cast it", table=self._path) from None
 
 
 def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Values of a type that fits; struct fields are matched without regard to case."""
+    if pa.types.is_dictionary(values.type):
+        return pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(wanted)).dictionary_decode()
     if not (pa.types.is_struct(wanted) and pa.types.is_struct(values.type)):
         return values.cast(wanted)
     at = {f.name.lower(): n for n, f in enumerate(values.type)}

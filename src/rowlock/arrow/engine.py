@@ -71,7 +71,8 @@ class ArrowEngine:
         raise AssertionError("appended rows have no provenance")
 
     def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
-        self._refuse("changing a table's definition")
+        self.check_appendable(snapshot)
+        check_not_null([s.file for s in slices], snapshot, self._store, {s.path: s.without for s in slices if s.without})
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         self._refuse("copy on write")

@@ -68,7 +68,7 @@ class Rows:
         wanted = nullable_schema(to_arrow(snapshot.schema))
         if kept is not None and kept.schema.equals(wanted):
             return kept
-        table = _read(self.store, file, snapshot, wanted, None)
+        table = self._read(file, snapshot, wanted, None)
         if table is not None:
             self.cache.put(_key(file.path, snapshot), table)
         return table
@@ -79,7 +79,7 @@ class Rows:
         wanted = nullable_schema(to_arrow(snapshot.schema))
         if kept is not None and kept.schema.equals(wanted):
             return kept.take(pa.array(positions))
-        return _read(self.store, file, snapshot, wanted, positions)
+        return self._read(file, snapshot, wanted, positions)
 
     def read_slice(self, piece: Slice, snapshot: Snapshot) -> tuple[pa.Table, np.ndarray[Any, Any]] | None:
         """The rows that a slice means and their positions, or None where Spark must read them."""
@@ -103,7 +103,7 @@ class Rows:
         found = {n: self.columns.get(keys[n]) for n in names}
         missing = [n for n, kept in found.items() if kept is None or kept.schema.field(0).type != wanted.field(n).type]  # a field of a struct may have come or gone
         if missing:
-            table = _read(self.store, file, snapshot, pa.schema([wanted.field(n) for n in missing]), None)
+            table = self._read(file, snapshot, pa.schema([wanted.field(n) for n in missing]), None)
             if table is None:
                 return None
             for name in missing:
@@ -115,6 +115,12 @@ class Rows:
         """Some columns of the rows at positions, out of the columns that are kept."""
         table = self.read_columns(file, names, snapshot)
         return None if table is None else table.take(pa.array(positions))
+
+    def _read(self, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: np.ndarray[Any, Any] | None) -> pa.Table | None:
+        try:
+            return read_file(self.store, file, snapshot, wanted, positions)
+        except Doubtful:
+            return None
 
     def num_rows(self, file: AddFile) -> int:
         """The physical number of rows, from the footer."""
@@ -129,13 +135,6 @@ class Rows:
                 self.cache.put(_key(add.path, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, nullable_schema(to_arrow(snapshot.schema))))  # as they will be read: an empty partition value is null
             out.append(StagedFile(add))
         return out
-
-
-def _read(store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: np.ndarray[Any, Any] | None) -> pa.Table | None:
-    try:
-        return read_file(store, file, snapshot, wanted, positions)
-    except Doubtful:
-        return None
 
 
 def _key(path: str, snapshot: Snapshot) -> str:

@@ -55,13 +55,13 @@ class Streamed:
         self._kept: list[pa.Table] | None = []
 
     def tables(self) -> Iterator[pa.Table]:
-        """Raises InvalidInput where the stream would have to be read a second time and was too large to be kept."""
+        """Raises InvalidInput where the stream was read for another append, or would have to be read a second time and was too large to be kept."""
         if self._reader is None:
             if self._kept is None:
                 raise InvalidInput("The rows came from a stream that has been read, and the table was changed so that they must be staged again: give them as a new reader, or as a table")
             yield from self._kept
             return
-        reader, self._reader, kept_bytes = self._reader, None, 0
+        reader, self._reader, kept_bytes = _taken(self._reader), None, 0
         for batch in reader:
             table = pa.Table.from_batches([batch])
             kept_bytes += table.nbytes
@@ -73,14 +73,14 @@ class Streamed:
 def rows_of(data: Any) -> Rows:
     """The rows of a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or of whatever else exports an Arrow stream.
 
-    A pandas index is left out.  Raises WrongType, SchemaMismatch for a frame that Arrow cannot hold, InvalidInput for a reader that was given before.
+    A pandas index is left out.  Raises WrongType, SchemaMismatch for a frame that Arrow cannot hold.
     """
     if isinstance(data, pa.Table):
         return Held(data)
     if isinstance(data, pa.RecordBatch):
         return Held(pa.Table.from_batches([data]))
     if isinstance(data, pa.RecordBatchReader):
-        return Streamed(_taken(data))
+        return Streamed(data)
     package = type(data).__module__.partition(".")[0]
     try:
         if package == "pandas" and hasattr(data, "columns"):
@@ -97,8 +97,9 @@ def rows_of(data: Any) -> Rows:
 
 
 def _taken(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The reader, of which nothing has been read."""
     with _lock:
         if reader in _spent:
-            raise InvalidInput("This reader was given before and has been read: appending it again would add nothing. Make a new one")
+            raise InvalidInput("This reader was given before and has been read: appending it again would add nothing, or a part. Make a new one")
         _spent.add(reader)
     return reader

@@ -14,14 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from rowlock.arrow.append import opened
+from rowlock.arrow.engine import ArrowEngine
 from rowlock.arrow.physical import nullable_schema
 from rowlock.arrow.reading import Doubtful, read_file
-from rowlock.exceptions import InvalidInput, UnsupportedFeature, WrongType
+from rowlock.exceptions import CorruptLog, InvalidInput, UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow as arrow_schema
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.schema import StructField, only_read_types
+from rowlock.storage.store import NotFound
 from rowlock.transaction.table_state import TableState
 from rowlock.transaction.time_travel import snapshot_of
 
@@ -46,14 +48,41 @@ def to_arrow(
     state = opened(path, storage_options)
     snapshot = snapshot_of(state, version, timestamp)
     chosen = _chosen(snapshot, columns)
-    every = arrow_schema(snapshot.schema)
-    wanted = nullable_schema(pa.schema([every.field(f.name) for f in chosen]))
     files = list(snapshot.files.adds())
+    wanted = _wanted(snapshot, chosen)
     if len(files) < 2:
         tables = [_living(state, f, snapshot, wanted) for f in files]
     else:
         with ThreadPoolExecutor(min(_READERS, len(files))) as pool:
             tables = list(pool.map(lambda f: _living(state, f, snapshot, wanted), files))
+    return _joined(tables, snapshot, chosen)
+
+
+def first_rows(state: TableState, snapshot: Snapshot, columns: Sequence[str], limit: int) -> pa.Table:
+    """Up to `limit` rows, whichever are at hand; no more files are read than it takes."""
+    chosen, tables, left = _chosen(snapshot, columns), [], limit
+    for file in snapshot.files.adds():
+        if left <= 0:
+            break
+        tables.append(_living(state, file, snapshot, _wanted(snapshot, chosen)).slice(0, left))
+        left -= tables[-1].num_rows
+    return _joined(tables, snapshot, chosen)
+
+
+def count_rows(state: TableState, snapshot: Snapshot) -> int:
+    """How many rows live in a version: by the log, and by the footers of files whose statistics do not say it."""
+    count = ArrowEngine(state.store).count
+    dead = sum(f.deletion_vector.cardinality for f in snapshot.files.adds() if f.deletion_vector is not None)
+    return sum(count(f) if f.num_records is None else f.num_records for f in snapshot.files.adds()) - dead
+
+
+def _wanted(snapshot: Snapshot, chosen: Sequence[StructField]) -> pa.Schema:
+    every = arrow_schema(snapshot.schema)
+    return nullable_schema(pa.schema([every.field(f.name) for f in chosen]))
+
+
+def _joined(tables: Sequence[pa.Table], snapshot: Snapshot, chosen: Sequence[StructField]) -> pa.Table:
+    wanted = _wanted(snapshot, chosen)
     rows = pa.concat_tables(tables) if tables else wanted.empty_table()
     return pa.Table.from_arrays(rows.columns, schema=pa.schema([f.with_nullable(own.nullable) for f, own in zip(wanted, chosen, strict=True)]))
 
@@ -83,6 +112,8 @@ def _living(state: TableState, file: AddFile, snapshot: Snapshot, wanted: pa.Sch
         rows = read_file(state.store, file, snapshot, wanted)
     except Doubtful as e:
         raise _refusal(str(e), e.feature, snapshot, file.path) from None
+    except (NotFound, FileNotFoundError) as e:
+        raise CorruptLog("a data file that the log names is not there; a vacuum may have deleted it: read a newer version", table=snapshot.table, version=snapshot.version, file=file.path) from e
     dead = state.vectors.of(file)
     if not dead:
         return rows

@@ -20,7 +20,7 @@ from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import DataType
 from rowlock.storage.store import ObjectStore
 
-_CALENDAR = {SPARK_VERSION: b"4.0.0"}
+_CALENDAR = {SPARK_VERSION.decode(): "4.0.0"}
 """Spark reads dates and times by the calendar of the version that wrote them; ours are in that of Spark 3 and later."""
 PartitionValues = dict[str, str | None]
 
@@ -43,11 +43,13 @@ def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snap
     schema = nullable_schema(to_arrow(snapshot.schema))
     own = [n for n in data.column_names if n in schema.names]
     own_rows = data.select(own).cast(pa.schema([schema.field(n) for n in own]))
-    stored = relabelled(own_rows, file_schema(snapshot, own).with_metadata(_CALENDAR))
+    stored = relabelled(own_rows, file_schema(snapshot, own))
     for name in (n for n in data.column_names if n not in schema.names):
         stored = stored.append_column(data.schema.field(name), data.column(name))
     sink = pa.BufferOutputStream()
-    pq.write_table(stored, sink, compression="snappy", store_schema=False)
+    with pq.ParquetWriter(sink, stored.schema, compression="snappy", store_schema=False) as writer:
+        writer.write_table(stored)
+        writer.add_key_value_metadata(_CALENDAR)
     body = sink.getvalue().to_pybytes()
     store.put(path, body)
     return AddFile(path, values, len(body), clock.now_ms(), True, statistics.from_arrow(stored, stats_leaves(snapshot))), own_rows

@@ -61,16 +61,7 @@ def measure(command: list[str], writers: int, seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="rowlock-appends-") as folder:
         path = f"{folder}/table"
         rowlock.append(path, rows_of(-1, 0), properties={"delta.enableDeletionVectors": "false"})
-        running = [subprocess.Popen([*command, path, str(n), str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) for n in range(writers)]
-        for process in running:
-            _line(process)
-        for process in running:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        told = [json.loads(_line(process)) for process in running]
-        for process in running:
-            process.wait()
+        told = _told([*command, path], writers, seconds)
         there = rowlock.to_arrow(path, columns=["writer", "n"]).group_by(["writer", "n"]).aggregate([([], "count_all")]).to_pylist()
     counted = {(row["writer"], row["n"]): row["count_all"] for row in there}
     took = sorted(t for one in told for t in one["seconds"])
@@ -78,6 +69,24 @@ def measure(command: list[str], writers: int, seconds: float) -> dict[str, Any]:
     exact = all(counted.get(key) == ROWS for key in done) and all(count == ROWS for count in counted.values())
     at = {"p50_s": took[len(took) // 2], "p99_s": took[len(took) * 99 // 100], "longest_s": took[-1]}
     return {"per_second": len(done) / max(one["elapsed"] for one in told), **at, "failed": sum(one["failed"] for one in told), "exact": exact}
+
+
+def _told(command: list[str], writers: int, seconds: float) -> list[dict[str, Any]]:
+    """What each writer says at the end; all start when the last one is ready."""
+    running = [subprocess.Popen([*command, str(n), str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) for n in range(writers)]
+    try:
+        for process in running:
+            _line(process)
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        return [json.loads(_line(process)) for process in running]
+    finally:
+        for process in running:
+            if process.poll() is None and sys.exc_info()[0] is not None:
+                process.kill()
+            process.communicate()
 
 
 def _line(process: subprocess.Popen[str]) -> str:

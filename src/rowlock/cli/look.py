@@ -1,7 +1,8 @@
-"""`rowlock history`, `rowlock show` and `rowlock vacuum`: looking at a table's folder, and tidying it up."""
+"""`rowlock history`, `rowlock show` and `rowlock vacuum`: looking at a table's folder, and tidying it up.  None of them needs Spark; times are in UTC."""
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,45 +12,67 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-import rowlock
-from rowlock import DeltaTable
+from rowlock.arrow.append import opened
+from rowlock.arrow.to_arrow import count_rows, first_rows
+from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import vacuum
-from rowlock.storage.address import SCHEMES
+from rowlock.protocol.features import reader_features, writer_features
 from rowlock.storage.open import open_store
+from rowlock.transaction.time_travel import snapshot_of
 
 SEEN_COLUMNS = 12
 
 
 def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
-    spark = _session(path)
-    rows = DeltaTable.forPath(spark, path, storage_options=storage_options).history(limit).collect()
+    log = TableLog(open_store(path, storage_options))
+    times = dict(log.commit_times())
     table = Table("version", "time", "operation", "what changed", "by", box=box.SIMPLE_HEAD)
-    for row in rows:
-        fields = row.asDict(recursive=True)
-        table.add_row(str(fields["version"]), _text(fields.get("timestamp")).split(".")[0], fields.get("operation") or "", _metrics(fields.get("operationMetrics")), fields.get("engineInfo") or "")
+    for commit in log.history(limit):
+        said = commit.info.raw if commit.info else {}
+        metrics = said.get("operationMetrics")
+        table.add_row(
+            str(commit.version), _time(times.get(commit.version)), str(said.get("operation") or ""), _metrics(metrics if isinstance(metrics, Mapping) else None), str(said.get("engineInfo") or "")
+        )
     console.print(table)
 
 
 def show_table(path: str, limit: int, version: int | None, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
-    spark = _session(path)
-    detail = DeltaTable.forPath(spark, path, storage_options=storage_options).detail().collect()[0].asDict(recursive=True)
+    state = opened(path, storage_options)
+    snapshot = snapshot_of(state, version)
+    metadata, protocol = snapshot.metadata, snapshot.protocol
     facts = Table(show_header=False, box=None)
-    for name in ("location", "description", "createdAt", "lastModified", "partitionColumns", "numFiles", "sizeInBytes", "properties", "minReaderVersion", "minWriterVersion", "tableFeatures"):
-        if detail.get(name) not in (None, "", [], {}):
-            facts.add_row(f"[bold]{name}", _text(detail[name]))
+    for name, value in {
+        "location": snapshot.table,
+        "description": metadata.description,
+        "createdAt": _time(metadata.created_time_ms),
+        "lastModified": _time(snapshot.timestamp_ms),
+        "partitionColumns": metadata.partition_columns,
+        "numFiles": len(snapshot.files),
+        "sizeInBytes": snapshot.files.total_size_bytes,
+        "properties": metadata.configuration,
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+        "tableFeatures": sorted(reader_features(protocol) | writer_features(protocol)),
+    }.items():
+        if value not in (None, "", (), [], {}):
+            facts.add_row(f"[bold]{name}", _text(value))
     console.print(facts)
-    frame = rowlock.read(spark, path, version=version, storage_options=storage_options)
-    console.print(f"{frame.count():,} rows" + (f" in version {version}" if version is not None else ""))
+    console.print(f"{count_rows(state, snapshot):,} rows" + (f" in version {version}" if version is not None else ""))
     if not limit:
         return
-    names = frame.columns[:SEEN_COLUMNS]
-    rows = Table(*names, box=box.SIMPLE_HEAD)
-    for row in frame.limit(limit).collect():
-        rows.add_row(*(_text(row[place]) for place in range(len(names))))
+    names = list(snapshot.schema.names)
+    try:
+        found = first_rows(state, snapshot, names[:SEEN_COLUMNS], limit)
+    except UnsupportedFeature as why:
+        console.print(f"Its rows are not shown: {why}", highlight=False, markup=False, soft_wrap=True)
+        return
+    rows = Table(*found.column_names, box=box.SIMPLE_HEAD)
+    for row in zip(*(c.to_pylist() for c in found.columns), strict=True):
+        rows.add_row(*map(_text, row))
     console.print(rows)
-    if len(frame.columns) > SEEN_COLUMNS:
-        console.print(f"and {len(frame.columns) - SEEN_COLUMNS} more columns: {', '.join(frame.columns[SEEN_COLUMNS:])}")
+    if len(names) > SEEN_COLUMNS:
+        console.print(f"and {len(names) - SEEN_COLUMNS} more columns: {', '.join(names[SEEN_COLUMNS:])}")
 
 
 def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
@@ -64,11 +87,8 @@ def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe
     console.print(f"{files} with {done.size_bytes:,} bytes {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted", highlight=False)
 
 
-def _session(path: str) -> Any:
-    """A session that reaches the path."""
-    scheme = path.partition("://")[0].lower() if "://" in path else ""
-    kind = SCHEMES.get(scheme)
-    return rowlock.spark(stores=[{"s3": "s3", "gcs": "gs", "azure": "az"}[kind]]) if kind else rowlock.spark()
+def _time(ms: int | None) -> str:
+    return "" if ms is None else datetime.datetime.fromtimestamp(ms / 1000, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _metrics(metrics: Mapping[str, Any] | None) -> str:

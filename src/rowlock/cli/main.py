@@ -87,9 +87,17 @@ def bench(
     processes: Annotated[bool, typer.Option("--processes", help="Each writer is a process with a session of its own, not a thread.")] = False,
     hot: Annotated[bool, typer.Option("--hot", help="Half of the rows of each statement are everybody's.")] = False,
     policies: Annotated[bool, typer.Option("--policies", help="Rowlock's policies and granularities side by side.")] = False,
+    appends: Annotated[bool, typer.Option("--appends", help="Small appends without Spark, by processes, beside deltalake where it is installed.")] = False,
+    seconds: Annotated[float, typer.Option(help="With --appends: how long each engine appends.", min=1)] = 5,
 ) -> None:
-    """Contended UPDATE and MERGE on this machine, beside delta-spark where it is installed."""
+    """Contended UPDATE and MERGE on this machine, beside delta-spark where it is installed; or small appends."""
     with plain_errors():
+        if appends:
+            from rowlock.cli.appends import run as run_appends
+
+            if not run_appends(_console(), writers=writers, seconds=seconds):
+                raise typer.Exit(1)
+            return
         from rowlock.cli.bench import run
 
         if not run(_console(), quick=quick, writers=writers, processes=processes, hot=hot, policies=policies):
@@ -135,49 +143,6 @@ def vacuum(
 
 
 @app.command()
-def check(
-    path: Annotated[str, typer.Argument(help="A Delta table.")],
-    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    commits: Annotated[int, typer.Option(help="How many of the newest commits are read.", min=1)] = 100,
-    files: Annotated[int, typer.Option(help="How many live files are looked for, spread evenly.", min=0)] = 1_000,
-    footers: Annotated[int, typer.Option(help="Of how many the footer is compared with the statistics.", min=0)] = 20,
-) -> None:
-    """What is broken in a table, what may break it, and who may write it. Exit code 1 where something certain is wrong."""
-    with plain_errors():
-        from rowlock.cli.check import check_table
-
-        if not check_table(path, _console(), json=json, commits=commits, files=files, footers=footers):
-            raise typer.Exit(1)
-
-
-arbiter = typer.Typer(help="The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore.", no_args_is_help=True)
-app.add_typer(arbiter, name="arbiter")
-
-
-@arbiter.callback()
-def _arbiter() -> None:
-    """The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore."""
-
-
-@arbiter.command("create")
-def arbiter_create(name: Annotated[str | None, typer.Option(help="The table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None) -> None:
-    """Makes the arbiter's table, unless it is there; the environment says where (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ...)."""
-    with plain_errors():
-        from rowlock.cli.check import create_arbiter
-
-        create_arbiter(name, _console())
-
-
-@arbiter.command("forget")
-def arbiter_forget(path: Annotated[str, typer.Argument(help="Where a table was, and another is to be made.")]) -> None:
-    """Deletes the entries of a table that is gone; refused while its log is there."""
-    with plain_errors():
-        from rowlock.cli.check import forget_entries
-
-        forget_entries(path, _console())
-
-
-@app.command()
 def conflicts(
     path: Annotated[str, typer.Argument(help="A Delta table.")],
     limit: Annotated[int, typer.Option(help="How many commits, newest first.", min=1)] = 1000,
@@ -204,6 +169,52 @@ def advise(
 
 
 @app.command()
+def check(
+    path: TablePath,
+    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    commits: Annotated[int, typer.Option(help="How many of the newest commits are read.", min=1)] = 100,
+    files: Annotated[int, typer.Option(help="How many live files are looked for, spread evenly.", min=0)] = 1_000,
+    footers: Annotated[int, typer.Option(help="Of how many the footer is compared with the statistics.", min=0)] = 20,
+    storage_option: StorageOption = None,
+) -> None:
+    """What is broken in a table, what may break it, and who may write it. Exit code 1 where something certain is wrong."""
+    with plain_errors():
+        from rowlock.cli.check import check_table
+
+        if not check_table(path, _console(), _storage(storage_option), json=json, commits=commits, files=files, footers=footers):
+            raise typer.Exit(1)
+
+
+arbiter = typer.Typer(help="The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore.", no_args_is_help=True)
+app.add_typer(arbiter, name="arbiter")
+
+
+@arbiter.callback()
+def _arbiter() -> None:
+    """The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore."""
+
+
+@arbiter.command("create")
+def arbiter_create(
+    name: Annotated[str | None, typer.Option(help="The table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None, storage_option: StorageOption = None
+) -> None:
+    """Makes the arbiter's table, unless it is there; where is said by AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ... in the environment or the options."""
+    with plain_errors():
+        from rowlock.cli.check import create_arbiter
+
+        create_arbiter(name, _console(), _storage(storage_option))
+
+
+@arbiter.command("forget")
+def arbiter_forget(path: Annotated[str, typer.Argument(help="Where a table was, and another is to be made.")], storage_option: StorageOption = None) -> None:
+    """Deletes the entries of a table that is gone; refused while its log is there."""
+    with plain_errors():
+        from rowlock.cli.check import forget_entries
+
+        forget_entries(path, _console(), _storage(storage_option))
+
+
+@app.command()
 def version() -> None:
     """The version of Rowlock, and of what it runs on."""
     import platform
@@ -211,7 +222,7 @@ def version() -> None:
 
     from rowlock.version import VERSION
 
-    _console().print(f"rowlock {VERSION} (pyspark {installed('pyspark')}, Python {platform.python_version()})", highlight=False)
+    _console().print(f"rowlock {VERSION} (pyspark {installed('pyspark')}, pyarrow {installed('pyarrow')}, Python {platform.python_version()})", highlight=False)
 
 
 def _console() -> Console:

@@ -234,6 +234,20 @@ class Commit:
         return self.info.txn_id if self.info else None
 
     @property
+    def txn_ids(self) -> frozenset[str]:
+        """The transactions that the version committed: its writer's, and those of the members of its group."""
+        record = (self.info.rowlock if self.info else None) or {}
+        listed = record.get("members")
+        members = [m.get("txn_id") for m in listed if isinstance(m, dict)] if isinstance(listed, list) else []
+        return frozenset(t for t in (self.txn_id, *members) if isinstance(t, str))
+
+    @property
+    def aborted(self) -> frozenset[str]:
+        """The transactions that were given up for good: no later version may commit them."""
+        listed = ((self.info.rowlock if self.info else None) or {}).get("aborted")
+        return frozenset(t for t in listed if isinstance(t, str)) if isinstance(listed, list) else frozenset()
+
+    @property
     def paths(self) -> set[str]:
         """Every path that the commit adds or removes."""
         return {a.path for a in self.adds} | {r.path for r in self.removes}

@@ -23,6 +23,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "rowlock.isolation": ("serializable", "write_serializable", "snapshot"),
     "rowlock.granularity": ("row", "file"),
     "rowlock.lock": ("none", "writes", "table", "partition", "auto"),
+    "rowlock.groupCommit": ("true", "false"),
 }
 """The first value is the default."""
 
@@ -187,6 +188,10 @@ class TableProperties:
     @property
     def deletion_vectors(self) -> bool:
         return self._boolean("delta.enableDeletionVectors", False)
+
+    @property
+    def group_commit(self) -> bool:
+        return self._boolean("rowlock.groupCommit", True)
 
     @property
     def row_tracking(self) -> bool:

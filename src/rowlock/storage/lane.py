@@ -34,9 +34,13 @@ class Lane:
 
     def __enter__(self) -> Lane:
         self._threads.acquire()
+        try:
+            if not self._depth and self._folder is not None:
+                self._held = self._queued(self._folder)
+        except BaseException:  # a wait that was interrupted
+            self._threads.release()
+            raise
         self._depth += 1
-        if self._depth == 1 and self._folder is not None:
-            self._held = self._queued(self._folder)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -86,11 +90,13 @@ class _Turn:
                 self._came.set()
 
     def came_within(self, seconds: float) -> bool:
-        if self._came.wait(seconds):
-            return True
-        with self._lock:
-            self._given_up = not self._came.is_set()
-            return not self._given_up
+        """Whether the lock is had in time; where not, and where the wait is interrupted, it is passed on when it comes."""
+        try:
+            self._came.wait(seconds)
+        finally:
+            with self._lock:
+                self._given_up = not self._came.is_set()
+        return not self._given_up
 
 
 def lane_of(store: ObjectStore) -> Lane:

@@ -39,6 +39,7 @@ class Attempt:
     def __init__(self, operation: str) -> None:
         self.operation = operation
         self.attempts = self.rounds = self.rows_rebased = self.bytes_rebased = self.rows_dropped = self.rows_followed = 0
+        self.group_size = 1
         self.conflicts: list[Conflict] = []
         self.overwritten: list[Overwritten] = []
 
@@ -55,6 +56,7 @@ class Attempt:
             rows_dropped=self.rows_dropped,
             rows_followed=self.rows_followed,
             already_committed=txn.already_committed,
+            group_size=self.group_size,
             overwritten=tuple(self.overwritten),
             conflicts=tuple(self.conflicts),
             metrics=dict(metrics),
@@ -72,7 +74,7 @@ def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
     if head.version == txn.base.version and not rewritten:
         return None
     winners = [] if rewritten else txn.table.state.log.commits(txn.base.version, head.version)
-    if landed := next((w.version for w in winners if w.txn_id == txn.txn_id), None):
+    if landed := next((w.version for w in winners if txn.txn_id in w.txn_ids), None):
         return landed
     refuse_removal(txn, head)
     txn.phase("before_rebase")

@@ -252,6 +252,12 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
     return listing(readers, writers, old.min_reader_version)
 
 
+def put_info(state: TableState, head: Snapshot, info: Mapping[str, Any]) -> bool:
+    """Puts a commit on top of `head` that says something and changes nothing; whether it is the one that is there.  Raises CommitUnknown."""
+    info = stamped(info, head.metadata.configuration, head.timestamp_ms)
+    return put(state, head.version + 1, serialize_commit(CommitInfo(info)), info["txnId"])
+
+
 def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:
     return {
         "isManaged": "true" if managed else "false",

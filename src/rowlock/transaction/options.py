@@ -25,6 +25,7 @@ class Options:
     lock_timeout: for how many seconds a writer waits for a lease before it goes on without one.
     lane: take the in-process commit lane around the last rebase and the put.  It saves rounds and
     decides nothing (I7); schedules that interleave at every phase switch it off.
+    group_commit: a blind append may share its version with others that wait for the same table.
     turns: announce a turn after lost puts and honour those of others; None: as `lane`.
     """
 
@@ -34,6 +35,7 @@ class Options:
     lock: str | None = None
     lock_timeout: float | None = None
     lane: bool = True
+    group_commit: bool = True
     turns: bool | None = None
 
     def __post_init__(self) -> None:
@@ -76,6 +78,7 @@ class Options:
             on_conflict=policy,
             isolation=level,
             granularity=self.granularity or table.granularity,
+            group_commit=self.group_commit and table.group_commit,
             lock=self.lock or table.lock,
             lock_timeout=table.lock_timeout_s if self.lock_timeout is None else self.lock_timeout,
         )

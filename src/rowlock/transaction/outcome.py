@@ -63,13 +63,20 @@ def _settled(log: TableLog, version: int, data: bytes, txn_id: str) -> bool:
         except StorageError as e:  # an earlier put may still land, so this is no failure yet
             last = e
         clock.sleep(min(4.0, 0.02 * 2**n) * (0.5 + clock.jitter()))
-    raise CommitUnknown(
+    raise unknown(txn_id, log.table, version, last)
+
+
+def unknown(txn_id: str, table: str, version: int | None, cause: Exception | None = None) -> CommitUnknown:
+    """What the writer of a transaction is told when the log cannot be read back."""
+    error = CommitUnknown(
         "Whether the commit landed could not be found out; what was staged has been kept. "
-        f"Look for the transaction id {txn_id} in the log before running the statement again." + (f" The last error was: {last}" if last else ""),
+        f"Look for the transaction id {txn_id} in the log before running the statement again." + (f" The last error was: {cause}" if cause else ""),
         txn_id=txn_id,
-        table=log.table,
+        table=table,
         version=version,
     )
+    error.__cause__ = cause
+    return error
 
 
 def _check_chain(log: TableLog, version: int) -> None:

@@ -82,6 +82,11 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     return FileActions(tracked, tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors), domains, cdc)
 
 
+def staged_adds(effects: Effects, head: Snapshot, *, engine: Engine, staging: Staging) -> tuple[AddFile, ...]:
+    """The files of a transaction that only appends, without row ids yet; those that are written already serve again."""
+    return tuple(replace(s.add, data_change=True) for s in _written(effects.blocks, head, engine, staging, True))
+
+
 def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: Engine, staging: Staging, allowed: bool) -> Sequence[StagedFile]:
     """The blocks as files; where a put was lost and no row of ours changed since, those of the last put serve again."""
     rows = tuple(b for b in blocks if b.kind != "matched")

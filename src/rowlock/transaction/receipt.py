@@ -17,6 +17,7 @@ _RECORDED = 100
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """`rows_followed` were carried to where a compaction had put them, without being read.  version is None when nothing was changed;
+    `group_size` transactions share the version;
     `already_committed` says that the application's step was in the log before; `overwritten` are rows in which a lockless commit met a winner.
 
     seconds has the phases plan, lock (in line for a lease), stage, wait (for other threads, and for another's turn), rebase, write, put."""
@@ -32,6 +33,7 @@ class Receipt:
     rows_dropped: int = 0
     rows_followed: int = 0
     already_committed: bool = False
+    group_size: int = 1
     overwritten: tuple[Overwritten, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
@@ -40,7 +42,7 @@ class Receipt:
     def record(self) -> dict[str, Any]:
         """What goes into the commit, in commitInfo's field `rowlock`; plain JSON values."""
         out = asdict(self)
-        for name in ("version", "operation", "txn_id", "metrics", "read_version"):  # these are commitInfo's own fields
+        for name in ("version", "operation", "txn_id", "metrics", "read_version", "group_size"):  # these are commitInfo's own fields
             out.pop(name)
         out["conflicts"] = [c.record() for c in self.conflicts[:20]]
         out["overwritten"] = [{k: v for k, v in row.items() if v} for row in out["overwritten"][:_RECORDED]]

@@ -33,6 +33,35 @@ class CommitOverwrittenWarning(UserWarning):
     """A commit that had landed was replaced by a writer that does not put-if-absent."""
 
 
+class Flights:
+    """Lets threads that want the same answer share one call for it: never one that began before they asked."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._started = self._ended = 0
+        self._answer: tuple[int, Snapshot] | None = None
+
+    def board(self, call: Callable[[], Snapshot]) -> Snapshot:
+        """The answer of a `call` that began after this.  What a shared call raises, each thread meets in a call of its own."""
+        with self._changed:
+            asked = self._started
+            while self._started != self._ended:
+                self._changed.wait()
+                if self._answer is not None and self._answer[0] > asked:
+                    return self._answer[1]
+            self._started += 1
+            mine = self._started
+        answer = None
+        try:
+            answer = call()
+            return answer
+        finally:
+            with self._changed:
+                self._ended = mine
+                self._answer = None if answer is None else (mine, answer)
+                self._changed.notify_all()
+
+
 class TableState:
     """Shared by the handles of one table in this process.  Thread-safe."""
 
@@ -42,20 +71,27 @@ class TableState:
         self.epoch = 0
         self.overwritten: list[int] = []
         self._lock = threading.RLock()
-        self._shared: dict[str, Any] = {}
+        self._flights = Flights()
+        self._sharing, self._shared = threading.RLock(), dict[str, Any]()
         self._latest: Snapshot | None = None
         self._asked_s = 0.0
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """What an engine wants shared between the table's handles, such as a cache of rows."""
-        with self._lock:
+        with self._sharing:
             if name not in self._shared:
                 self._shared[name] = make()
             return self._shared[name]
 
     def refresh(self) -> Snapshot:
-        """The newest snapshot.  Raises TableNotFound, UnsupportedFeature, CorruptLog."""
+        """The newest snapshot.  Raises TableNotFound, UnsupportedFeature, CorruptLog.
+
+        Threads that ask at the same time share one look at the log, if it began after they asked.
+        """
+        return self._flights.board(self._refresh)
+
+    def _refresh(self) -> Snapshot:
         with self._lock:
             if self._latest is not None and self._was_rewritten():
                 self._start_over()
@@ -78,10 +114,13 @@ class TableState:
         return self.refresh()
 
     def carry(self, version: int, data: bytes) -> None:
-        """Takes a commit that landed into the snapshot it was put on, where its bytes would have to be fetched."""
+        """Takes a commit that landed into the snapshot it was put on, so that nobody reads it back."""
         with self._lock:
-            if self.store.is_remote and self._latest is not None and self._latest.version == version - 1:
-                self._latest, self._asked_s = self.log.advance(self._latest, version, data), clock.monotonic_s()
+            if self._latest is None or self._latest.version != version - 1:
+                return
+            self._latest, self._asked_s = self.log.advance(self._latest, version, data), clock.monotonic_s()
+            if not self.store.is_remote:
+                self._watched.append((version, zlib.crc32(data)))
 
     def forget(self) -> None:
         """Drops the snapshot, after the table was made anew."""

@@ -1,0 +1,256 @@
+"""Group commit: blind appends that wait for one table become one version (I1, I2, I6, I8).
+
+The versions of a log are sequential, so a version for each commit has the store's round trip as its
+pace.  Appends that read nothing do not care in which version they land.  In one process they wait in
+the queue of the table's state; whoever gets the lane leads all that wait, itself among them.  Where
+other processes keep winning the puts, the lot is handed over through the store: see `handover`.
+
+A group holds blind appends only.  An update beside appends in one version would break readers of
+streams, and two transactions that read need more than one place in a version.  Each member keeps its
+txnId, receipt, application transaction and row ids, which are given in the order of the members.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rowlock import clock
+from rowlock.exceptions import CommitUnknown
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile, Commit, SetTransaction
+from rowlock.transaction import outcome, row_ids
+from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up
+from rowlock.transaction.metrics import operation_metrics
+from rowlock.transaction.publish import FileActions, staged_adds
+from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.turn import turn_of
+
+if TYPE_CHECKING:
+    from rowlock.transaction.handover import Post
+    from rowlock.transaction.table_state import TableState
+    from rowlock.transaction.transaction import Transaction
+
+MAX_FILES = 2_000
+"""What one version takes in; the rest waits for the next."""
+HAND_OVER_AFTER = 2
+SLOW_PUT_S = 0.01
+"""Puts lost to other processes before a lot is handed over, where a put takes longer than this: on a local disk trying again is cheaper."""
+CONTENDED_S = 2.0
+"""For how long, then, the next lots are handed over at once."""
+
+
+def may_join(txn: Transaction) -> bool:
+    """Whether the transaction may share a version with others: it only adds, and has read nothing."""
+    return txn.options.lane and txn.options.group_commit and txn.is_blind and txn.metadata is None and txn.data_change and bool(txn.program)
+
+
+class Member:
+    """One transaction in a group."""
+
+    def __init__(self, txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
+        self.txn, self.attempt, self.parameters = txn, attempt, parameters
+        self.adds: tuple[AddFile, ...] = ()
+        self.led = False
+        self.post: Post | None = None
+        self.receipt: Receipt | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.receipt is not None or self.error is not None
+
+    def write(self) -> None:
+        """Its data files, under the definition of its base; those that are written already serve again."""
+        with self.txn.watch.time("write"):
+            self.adds = staged_adds(self.txn.effects, self.txn.base, engine=self.txn.table.engine, staging=self.txn.staging)
+
+    def follow(self, head: Snapshot) -> bool:
+        """Brings the member to the head.  Whether it still is to be committed; else its receipt or its error is there."""
+        try:
+            version = catch_up(self.txn, self.attempt, head)
+            if version is not None:
+                self.landed(version, len(self.txn.table.state.log.commits(version - 1, version)[0].txn_ids))
+            else:
+                self.write()
+        except AlreadyCommitted:
+            self.txn.already_committed = True
+            self.receipt = self.attempt.receipt(self.txn, None, {})
+        except Exception as e:  # noqa: BLE001 - it is its own thread's to raise
+            self.error = e
+        return not self.is_over
+
+    def landed(self, version: int, size: int) -> None:
+        self.attempt.group_size = size
+        self.receipt = self.attempt.receipt(self.txn, version, self.metrics)
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        return operation_metrics(self.txn, FileActions(self.adds, ()))
+
+    @property
+    def seconds_a_put(self) -> float:
+        return self.txn.watch.seconds.get("put", 0.0) / max(1, self.attempt.attempts)
+
+    def record(self) -> dict[str, Any]:
+        """What the group's commit says of it."""
+        return record_of(self.txn.txn_id, self.attempt.operation, self.txn.read_version, self.metrics, self.txn.app)
+
+
+def record_of(txn_id: str | None, operation: str | None, read_version: Any, metrics: Mapping[str, Any], app: SetTransaction | None) -> dict[str, Any]:
+    out = {"txn_id": txn_id, "operation": operation, "read_version": read_version, "files": int(metrics.get("numFiles", 0)), "rows": int(metrics.get("numOutputRows", 0))}
+    return out if app is None else {**out, "app_id": app.app_id, "app_version": app.version}
+
+
+def guest_metrics(guest: Commit) -> dict[str, int]:
+    """What a transaction of another process says of itself."""
+    metrics = guest.info.raw.get("operationMetrics") if guest.info else None
+    return {k: int(v) for k, v in metrics.items() if isinstance(v, str) and v.isdigit()} if isinstance(metrics, dict) else {}
+
+
+def guest_record(guest: Commit) -> dict[str, Any]:
+    raw = guest.info.raw if guest.info else {}
+    record = raw.get("rowlock")
+    read = record.get("read_version") if isinstance(record, dict) else None
+    return record_of(guest.txn_id, raw.get("operation"), read, guest_metrics(guest), guest.txns[0] if guest.txns else None)
+
+
+class Queue:
+    """The members that wait in this process for one table, in the order in which they came.  Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock, self._waiting = threading.Lock(), list[Member]()
+        self._contended_until_s = 0.0
+
+    def is_contended(self) -> bool:
+        """Whether other processes were in each other's way just now."""
+        return clock.monotonic_s() < self._contended_until_s
+
+    def contended(self) -> None:
+        self._contended_until_s = clock.monotonic_s() + CONTENDED_S
+
+    def enter(self, member: Member) -> None:
+        with self._lock:
+            self._waiting.append(member)
+
+    def leave(self, members: Sequence[Member]) -> None:
+        with self._lock:
+            self._waiting = [m for m in self._waiting if m not in members]
+
+    def waiting(self) -> list[Member]:
+        """Those that one version can take in; one step of an application at a time."""
+        with self._lock:
+            return fitting([m for m in self._waiting if not m.is_over])
+
+
+def fitting(members: Sequence[Member]) -> list[Member]:
+    out: list[Member] = []
+    files, apps = 0, set[str]()
+    for member in members:
+        app = member.txn.app
+        if (out and files + len(member.adds) > MAX_FILES) or (app is not None and app.app_id in apps):
+            continue
+        files += len(member.adds)
+        apps |= set() if app is None else {app.app_id}
+        out.append(member)
+    return out
+
+
+def commit_in_group(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
+    """Commits a blind append, with all others that wait for the table in this process.  Raises as `commit.commit`."""
+    from rowlock.transaction.commit import after_commit
+    from rowlock.transaction.handover import give_up
+
+    state, member = txn.table.state, Member(txn, attempt, parameters)
+    queue = queue_of(state)
+    member.write()
+    txn.phase("written")
+    queue.enter(member)
+    try:
+        with turn_of(txn) as bid:
+            start = clock.monotonic_s()
+            if bid is not None:
+                bid.before_put(0)
+            with state.lane:
+                txn.watch.add("wait", clock.monotonic_s() - start)
+                if not member.is_over:
+                    lead(member)
+    except BaseException as e:  # noqa: BLE001 - raised below, when it is certain that nobody else commits the member
+        member.error = e
+    finally:
+        queue.leave([member])
+    if member.post is not None:
+        if member.error is not None:
+            give_up(member)
+        member.post.clear()
+    if member.error is not None and member.receipt is None:
+        raise member.error
+    assert member.receipt is not None
+    if member.led:
+        after_commit(txn)
+    return member.receipt
+
+
+def queue_of(state: TableState) -> Queue:
+    queue: Queue = state.shared("appends that wait", Queue)
+    return queue
+
+
+def lead(leader: Member) -> None:
+    """Publishes until the leader's own transaction is over; who holds the lane does this."""
+    from rowlock.transaction.handover import hand_over
+
+    state = leader.txn.table.state
+    head, queue = state.newest(), queue_of(state)
+    for lost in itertools.count():
+        if queue.is_contended() or (lost >= HAND_OVER_AFTER and leader.seconds_a_put > SLOW_PUT_S):
+            return hand_over(leader, queue)
+        group = [m for m in queue.waiting() if m.follow(head)]
+        if leader.is_over:
+            return None
+        group.sort(key=lambda m: m is not leader)  # the commit is the leader's
+        if put(group, head):
+            return None
+        head = state.refresh()
+
+
+def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bool:
+    """Tries one version for all of them, and for what `guests` of other processes have staged."""
+    txn = group[0].txn
+    for member in group:
+        member.attempt.attempts += 1
+    txn.phase("before_put")
+    version = head.version + 1
+    data = group_bytes(group, head, guests)
+    try:
+        with txn.watch.time("put"):
+            won = outcome.put(txn.table.state, version, data, txn.txn_id)
+    except CommitUnknown as e:
+        for member in group:
+            member.error = outcome.unknown(member.txn.txn_id, txn.table.path, version, e)
+        return True
+    txn.phase("after_put")
+    if won:
+        group[0].led = True
+        for member in group:
+            member.landed(version, len(group) + len(guests))
+        queue_of(txn.table.state).leave(group)
+    return won
+
+
+def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bytes:
+    """The commit of a group on top of `head`; that of a member alone where there is one."""
+    from rowlock.transaction.commit import commit_of
+
+    leader = group[0]
+    adds, domains = row_ids.assigned([*(a for m in group for a in m.adds), *(a for g in guests for a in g.adds)], head, leader.txn.table.engine.count)
+    files = FileActions(adds, (), domains=domains)
+    steps: list[SetTransaction] = [*(m.txn.app for m in group if m.txn.app is not None), *(t for g in guests for t in g.txns)]
+    metrics = Counter[str]()
+    for one in [*(m.metrics for m in group), *map(guest_metrics, guests)]:
+        metrics.update(one)
+    records = [*(m.record() for m in group), *map(guest_record, guests)]
+    return commit_of(leader.txn, leader.attempt, files, leader.parameters, metrics, steps, {} if len(records) == 1 else {"members": records})

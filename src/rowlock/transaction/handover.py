@@ -1,0 +1,196 @@
+"""Group commit between processes: staged appends are handed over through the table's own store (I1, I2, I8).
+
+A process whose puts are lost again and again posts what it has staged below `_rowlock/queue/`, as the
+commit that it would have been.  The owner of the oldest post leads: it puts one version for all posts.
+The others wait, and look whether they are in it; where nothing moves each leads in its turn, so a leader
+that dies holds nobody up for long.  Who leads is a courtesy: any number of leaders at once is safe, for
+
+- before a put at version v all versions from a member's read version to v-1 are searched for its txnId,
+  and for a marker that gave it up; members that are found, and members from before a change of metadata
+  or protocol, are left out;
+- who has posted and gives up commits such a marker first, a version that says nothing else.  Until that is
+  there the outcome is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from rowlock import clock
+from rowlock.exceptions import CommitUnknown
+from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.protocol.actions import Commit, CommitInfo
+from rowlock.protocol.commits import parse_commit, serialize_commit
+from rowlock.storage.store import NotFound, ObjectMeta, ObjectStore, StorageError
+from rowlock.transaction import creation, group, outcome
+from rowlock.transaction.group import MAX_FILES, Member, Queue
+
+FOLDER = "_rowlock/queue"
+ABORT = "ROWLOCK ABORT"
+WINDOW = 512
+"""Versions through which a guest's transaction is searched for; one that read an older version looks after itself."""
+SURE_MS, STALE_MS = 60_000, 3_600_000
+"""A post older than the first is believed where its files are there; one older than the second belongs to nobody any more."""
+_BETWEEN = b"\n\n"
+
+
+class Post:
+    """What one process has staged and handed over; one object, which never changes."""
+
+    def __init__(self, store: ObjectStore, members: Sequence[Member], head: Snapshot) -> None:
+        self._store, self._members = store, members
+        self.key = f"{FOLDER}/{clock.now_ms():013d}-{clock.new_id()}.json"
+        for member in members:
+            member.post = self
+        store.put(self.key, _BETWEEN.join(_staged(m, head) for m in members))
+
+    def clear(self) -> None:
+        """Takes the post away when all of it is over; a leader may have done so."""
+        if all(m.is_over for m in self._members):
+            _delete(self._store, self.key)
+
+
+def _staged(member: Member, head: Snapshot) -> bytes:
+    txn = member.txn
+    info = {
+        "timestamp": clock.now_ms(),
+        "operation": member.attempt.operation,
+        "operationMetrics": {k: str(v) for k, v in member.metrics.items()},
+        "readVersion": txn.base.version,  # it was followed this far
+        "txnId": txn.txn_id,
+        "rowlock": {"table": head.metadata.id, "read_version": txn.read_version},
+    }
+    return serialize_commit(CommitInfo(info), adds=member.adds, txns=() if txn.app is None else (txn.app,))
+
+
+class Board:
+    """The posts of all processes, as one of them sees them; each is read once."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store, self._read = store, dict[str, list[Commit]]()
+
+    def posts(self) -> list[ObjectMeta]:
+        """Oldest first, by the clocks of those who posted: whose turn it is decides nothing but who works."""
+        return list(self._store.list(FOLDER))
+
+    def of_others(self, posts: Iterable[ObjectMeta], own: Sequence[Member]) -> dict[str, list[Commit]]:
+        """What others have staged, by the key of the post."""
+        others = [p for p in posts if not any(m.post is not None and m.post.key == p.key for m in own)]
+        missing = [p for p in others if p.key not in self._read]
+        if missing:
+            with ThreadPoolExecutor(min(16, len(missing))) as pool:
+                for post, found in zip(missing, pool.map(self._load, missing), strict=True):
+                    self._read[post.key] = found
+        return {p.key: self._read[p.key] for p in others}
+
+    def _load(self, post: ObjectMeta) -> list[Commit]:
+        """A post that is gone, damaged or too old brings nothing; whoever owns it commits by itself."""
+        age = clock.now_ms() - post.modified_ms
+        if age > STALE_MS:
+            _delete(self._store, post.key)
+            return []
+        try:
+            found = [parse_commit(0, part, self._store.root) for part in self._store.get(post.key).split(_BETWEEN)]
+        except Exception:  # noqa: BLE001 - nothing of it is needed
+            return []
+        return [c for c in found if age < SURE_MS or all(self._store.head(a.path) is not None for a in c.adds)]
+
+
+def hand_over(leader: Member, queue: Queue) -> None:
+    """Commits the leader's transaction, and those that wait with it, together with what other processes have posted."""
+    state = leader.txn.table.state
+    board = Board(state.store)
+    queue.contended()
+    moved_s, seen = clock.monotonic_s(), -1
+    while True:
+        head = state.refresh()
+        if head.version != seen:
+            moved_s, seen = clock.monotonic_s(), head.version
+        lot = [m for m in queue.waiting() if m.follow(head)]
+        if leader.is_over:
+            return
+        lot.sort(key=lambda m: m is not leader)
+        if fresh := [m for m in lot if m.post is None]:
+            Post(state.store, fresh, head)
+        posts = board.posts()
+        mine = {m.post.key for m in lot if m.post is not None}
+        ahead = next((n for n, p in enumerate(posts) if p.key in mine), 0)
+        pace = max(0.005, leader.seconds_a_put)
+        if ahead and clock.monotonic_s() - moved_s < 4 * pace * ahead:
+            clock.sleep(pace * (0.5 + clock.jitter()))
+            continue
+        carried, guests = _admitted(board.of_others(posts, lot), lot, head, state.log)
+        if group.put(lot, head, guests):
+            if guests:
+                queue.contended()
+            for key in carried:
+                _delete(state.store, key)
+            return
+
+
+def _admitted(posted: Mapping[str, Sequence[Commit]], lot: Sequence[Member], head: Snapshot, log: TableLog) -> tuple[list[str], list[Commit]]:
+    """(posts that nobody needs any more after this version, transactions of other processes that may be in the version after `head`)."""
+    taken = {m.txn.txn_id for m in lot}
+    apps = {m.txn.app.app_id for m in lot if m.txn.app is not None}
+    files = sum(len(m.adds) for m in lot)
+    guests: list[Commit] = []
+    done = dict.fromkeys(posted)
+    for key, commits in posted.items():
+        for commit in commits:
+            if commit.txn_id in taken or not _may_come(commit, head, log):
+                continue
+            names = {t.app_id for t in commit.txns}
+            if names & apps or files + len(commit.adds) > MAX_FILES:
+                done.pop(key, None)  # the next version is theirs
+                continue
+            taken.add(str(commit.txn_id))
+            apps |= names
+            files += len(commit.adds)
+            guests.append(commit)
+    return list(done), guests
+
+
+def _may_come(commit: Commit, head: Snapshot, log: TableLog) -> bool:
+    info = commit.info.raw if commit.info else {}
+    since, record = info.get("readVersion"), info.get("rowlock")
+    if commit.txn_id is None or not isinstance(since, int) or not isinstance(record, dict) or record.get("table") != head.metadata.id:
+        return False
+    if not 0 <= head.version - since <= WINDOW or commit.removes or commit.metadata or commit.protocol or commit.domains:
+        return False
+    for between in log.commits(since, head.version):
+        if commit.txn_id in between.txn_ids or commit.txn_id in between.aborted or between.metadata is not None or between.protocol is not None:
+            return False
+    return all((step := head.txns.get(t.app_id)) is None or step.version < t.version for t in commit.txns)
+
+
+def give_up(member: Member) -> None:
+    """Makes sure that a posted transaction which failed is never committed by another; where it has been, it has not failed.
+
+    Leaves a receipt where it landed after all, else `member.error`, which becomes CommitUnknown where nothing could be found out.
+    """
+    state = member.txn.table.state
+    assert member.post is not None
+    try:
+        while True:
+            head = state.refresh()
+            between = state.log.commits(min(member.txn.base.version, head.version), head.version)
+            if (found := next((c for c in between if member.txn.txn_id in c.txn_ids), None)) is not None:
+                member.error = None
+                member.landed(found.version, len(found.txn_ids))
+                break
+            if any(c.metadata is not None or c.protocol is not None for c in between):
+                break  # nobody commits what was staged before that
+            info = creation.commit_info(ABORT, {}, clock.new_id(), read_version=head.version, blind=False, metrics={})
+            if creation.put_info(state, head, {**info, "rowlock": {"aborted": [member.txn.txn_id]}}):
+                break
+    except (StorageError, CommitUnknown) as e:
+        member.error = outcome.unknown(member.txn.txn_id, state.store.root, None, e)
+
+
+def _delete(store: ObjectStore, key: str) -> None:
+    try:
+        store.delete(key)
+    except (StorageError, NotFound, OSError):
+        return

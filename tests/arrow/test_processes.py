@@ -1,0 +1,59 @@
+"""Many small writers in threads and processes: every row once, each writer's in its order (I1, I2)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import rowlock
+from arrow.support import commit
+from rowlock.arrow.append import opened
+
+WRITER = Path(__file__).with_name("writer.py")
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+PROCESSES, THREADS, APPENDS = 4, 4, 9
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["into a table", "that make the table"])
+def test_processes_and_threads(tmp_path: Path, exists: bool) -> None:
+    path = str(tmp_path / "table")
+    if exists:
+        rowlock.append(path, pa.table({"writer": pa.array([], pa.string()), "n": pa.array([], pa.int64()), "place": pa.array([], pa.int64())}))
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    command = [sys.executable, str(WRITER), path]
+    running = [subprocess.Popen([*command, str(p), str(THREADS), str(APPENDS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) for p in range(PROCESSES)]
+    try:
+        for process in running:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        outcomes = _at_once(running)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    told = [tuple(one) for text in outcomes for one in json.loads(text)]
+    assert len(told) == PROCESSES * THREADS * APPENDS
+    there = Counter(zip(*(c.to_pylist() for c in rowlock.to_arrow(path).columns), strict=True))
+    assert there == Counter({(writer, n, place): 1 for writer, n, _ in told for place in range(3)})
+    versions = [version for _, _, version in told]
+    assert len(set(versions)) == len(versions)
+    for writer in {w for w, _, _ in told}:
+        mine = [version for w, _, version in told if w == writer]
+        assert mine == sorted(mine)
+    last = opened(path).refresh().version
+    assert last == max(versions)
+    assert all(commit(path, v).info is not None for v in range(last + 1))
+
+
+def _at_once(running: list[subprocess.Popen[str]]) -> list[str]:
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [process.communicate(timeout=120)[0] for process in running]

@@ -1,0 +1,312 @@
+"""Group commit between processes, as several engines on one store, and as real processes that are killed (I1, I2, I8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlock.exceptions import CommitUnknown, MetadataChangedException
+from rowlock.log.table_log import TableLog
+from rowlock.protocol.actions import SetTransaction
+from rowlock.protocol.schema import PrimitiveType, StructField
+from rowlock.simulation.script import parse
+from rowlock.simulation.statements import run, statements_of
+from rowlock.storage.local import LocalStore
+from rowlock.storage.memory import MemoryStore
+from rowlock.storage.store import Committed, PutOutcome
+from rowlock.transaction import alteration, group, handover
+from rowlock.transaction.catch_up import Attempt
+from rowlock.transaction.group import Member, queue_of
+from rowlock.transaction.handover import FOLDER, Post, hand_over
+from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.transaction import Transaction
+from schedules.in_memory import InMemory
+from schedules.play import schema_string
+
+
+class Process(InMemory):
+    """What one process has of a table: its own engine, log and queue."""
+
+    def stage(self, k: int, app: tuple[str, int] | None = None) -> Transaction:
+        txn = self.table.begin(app=None if app is None else SetTransaction(*app, None))
+        txn.execute(*statements_of(parse(f"APPEND ({k})"), txn.base))
+        return txn
+
+    def post(self, k: int, app: tuple[str, int] | None = None) -> Member:
+        """Stages and hands over, as a process does that then waits, or dies."""
+        member = Member(self.stage(k, app), Attempt("WRITE"), {})
+        member.write()
+        Post(self.state.store, [member], self.state.refresh())
+        queue_of(self.state).enter(member)
+        return member
+
+    def lead(self, member: Member) -> None:
+        with self.state.lane:
+            hand_over(member, queue_of(self.state))
+        assert member.is_over and member.post is not None
+        member.post.clear()
+
+
+def world(properties: dict[str, str] | None = None, **options: Any) -> tuple[Process, Process]:
+    store = options.pop("store", None) or MemoryStore()
+    first = Process(store=store)
+    first.create(schema_string([("k", "long", True)]), (), properties or {})
+    return first, Process(store=store)
+
+
+def keys(process: Process) -> list[int]:
+    return sorted(row["k"] for row in process.rows())
+
+
+def posts(process: Process) -> list[str]:
+    return [m.key for m in process.state.store.list(FOLDER)]
+
+
+def test_a_leader_takes_what_others_have_posted() -> None:
+    """One version for both processes; the follower finds itself in it, and the posts are gone."""
+    a, b = world({"delta.enableRowTracking": "true"})
+    guest, leader = a.post(1, ("app", 3)), b.post(2)
+    b.lead(leader)
+    assert leader.receipt is not None and leader.receipt.group_size == 2 and posts(a) == []
+    assert not guest.follow(a.state.refresh()) and guest.receipt is not None
+    assert (guest.receipt.version, guest.receipt.group_size, guest.receipt.metrics["numOutputRows"]) == (leader.receipt.version, 2, 1)
+    assert keys(a) == [1, 2] and a.state.refresh().txns["app"].version == 3
+    assert sorted(r["_row_id"] for r in a.identified(1)[1]) == [0, 1]
+    record = a.state.log.commits(0, 1)[0].info.rowlock  # type: ignore[union-attr]
+    assert [(m["rows"], m.get("app_id")) for m in record["members"]] == [(1, None), (1, "app")]  # type: ignore[index]
+
+
+def test_the_post_of_a_dead_process_is_committed_once() -> None:
+    """I2: nobody waits for it any more; whoever leads next commits it, and nobody does so again."""
+    a, b = world()
+    a.post(1)
+    b.lead(b.post(2))
+    b.lead(b.post(3))
+    assert keys(b) == [1, 2, 3]
+
+
+def test_two_leaders_at_once_commit_each_transaction_once() -> None:
+    """Both have posted, both believe that it is their turn."""
+    a, b = world()
+    members = [a.post(1), b.post(2)]
+    barrier = threading.Barrier(2)
+
+    def lead(process: Process, member: Member) -> None:
+        barrier.wait()
+        process.lead(member)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lead, (a, b), members))
+    assert keys(a) == [1, 2] and all(m.receipt is not None for m in members)
+
+
+def test_what_was_given_up_is_never_committed() -> None:
+    a, b = world()
+    gone = a.post(1)
+    gone.error = RuntimeError("the user pressed Ctrl-C")
+    path = posts(a)[0]
+    body = a.state.store.get(path)
+    handover.give_up(gone)
+    assert isinstance(gone.error, RuntimeError) and gone.receipt is None
+    a.state.store.put(path, body)  # a leader that has read the post before it was taken away
+    b.lead(b.post(2))
+    assert keys(b) == [2]
+    marker = a.state.log.commits(0, 1)[0]
+    assert marker.aborted == {gone.txn.txn_id} and not marker.adds and marker.info is not None and marker.info.operation == handover.ABORT
+
+
+def test_who_gives_up_after_it_was_committed_has_committed() -> None:
+    a, b = world()
+    late = a.post(1)
+    b.lead(b.post(2))
+    late.error = RuntimeError("too late")
+    handover.give_up(late)
+    assert late.error is None and late.receipt is not None and late.receipt.version == 1
+
+
+def test_who_cannot_find_out_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, _ = world()
+    member = a.post(1)
+    member.error = RuntimeError("first")
+
+    def down() -> None:
+        raise CommitUnknown("down", txn_id="x")
+
+    monkeypatch.setattr(a.state, "refresh", down)
+    handover.give_up(member)
+    assert isinstance(member.error, CommitUnknown) and member.error.txn_id == member.txn.txn_id
+
+
+@pytest.mark.parametrize("change", ["ALTER", "another table"])
+def test_what_was_staged_before_a_change_of_the_table_is_sent_back(change: str) -> None:
+    """Its owner looks itself whether it still fits: here it does, with the new column null."""
+    a, b = world()
+    guest = a.post(1)
+    if change == "ALTER":
+        alteration.add_columns(b.state, b.engine, [StructField("more", PrimitiveType("long"))])
+    else:
+        key = posts(a)[0]
+        a.state.store.put(key, a.state.store.get(key).replace(a.state.refresh().metadata.id.encode(), b"another"))
+    leader = b.post(2) if change != "ALTER" else Member(b.table.begin(), Attempt("WRITE"), {})
+    if change == "ALTER":
+        leader.txn.execute(*statements_of(parse("APPEND (2, 2)"), leader.txn.base))
+        queue_of(b.state).enter(leader)
+    b.lead(leader)
+    assert keys(b) == [2]
+    a.lead(guest)
+    assert keys(b) == [1, 2]
+
+
+def test_a_dropped_column_is_its_owners_error() -> None:
+    a, b = world({"delta.columnMapping.mode": "name"})
+    alteration.add_columns(a.state, a.engine, [StructField("gone", PrimitiveType("long"))])
+    txn = a.table.begin()
+    txn.execute(*statements_of(parse("APPEND (7, 7)"), txn.base))
+    member = Member(txn, Attempt("WRITE"), {})
+    member.write()
+    Post(a.state.store, [member], a.state.refresh())
+    queue_of(a.state).enter(member)
+    alteration.drop_columns(b.state, b.engine, ["gone"])
+    before = b.state.refresh().version
+    a.lead(member)
+    assert isinstance(member.error, MetadataChangedException)
+    handover.give_up(member)
+    assert isinstance(member.error, MetadataChangedException)
+    assert b.state.refresh().version == before, "nobody commits it, so there is nothing to mark"
+
+
+def test_one_step_of_an_application_comes_once() -> None:
+    a, b = world()
+    first, second = a.post(1, ("app", 1)), b.post(2, ("app", 1))
+    b.lead(second)
+    a.lead(first)
+    assert keys(a) == [2] and first.receipt is not None and first.receipt.already_committed
+
+
+def test_rubbish_in_the_queue_is_no_harm() -> None:
+    a, b = world()
+    for name, body in (("0-a.json", b"rubbish"), ("0-b.json", b"{}"), ("0-c.json", b'{"commitInfo":{"txnId":"x","readVersion":0,"rowlock":{}}}'), ("0-d.json", b"")):
+        a.state.store.put(f"{FOLDER}/{name}", body)
+    b.lead(b.post(1))
+    assert keys(b) == [1] and posts(b) == []
+
+
+def test_appends_that_lose_slow_puts_hand_themselves_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three processes with threads: all rows are there once, in fewer versions than commits, and no post stays."""
+    monkeypatch.setattr(group, "SLOW_PUT_S", 0.002)
+
+    class Slow(MemoryStore):
+        def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+            time.sleep(0.004)
+            return super().put_if_absent(key, data)
+
+    first, second = world(store=Slow())
+    processes = [first, second, Process(store=first.state.store)]
+
+    def write(n: int) -> list[Receipt]:
+        return [run(processes[n % 3].table, parse(f"APPEND ({n * 100 + i})")) for i in range(6)]
+
+    with ThreadPoolExecutor(9) as pool:
+        found = [r for part in pool.map(write, range(9)) for r in part]
+    assert keys(first) == sorted(n * 100 + i for n in range(9) for i in range(6)) and posts(first) == []
+    members = Counter(t for c in TableLog(first.state.store).commits(0, first.state.refresh().version) for t in c.txn_ids)
+    assert members == Counter(r.txn_id for r in found), "each transaction is in one version"
+    assert {r.version for r in found} == set(range(1, first.state.refresh().version + 1))
+    assert max(r.group_size for r in found) > 3, "more than the threads of one process"
+
+
+WORKER = """
+import json, sys, time
+sys.path.insert(0, sys.argv[2])
+from rowlock.storage.local import LocalStore
+from rowlock.transaction import group
+from rowlock.simulation.script import parse
+from rowlock.simulation.statements import run
+from schedules.in_memory import InMemory
+group.SLOW_PUT_S, group.HAND_OVER_AFTER = 0.0, 0
+class Slow(LocalStore):
+    def put_if_absent(self, key, data):
+        time.sleep(0.01)
+        outcome = super().put_if_absent(key, data)
+        time.sleep(0.01)
+        return outcome
+me = int(sys.argv[3])
+world = InMemory(store=Slow(sys.argv[1]))
+print("ready", flush=True)
+for i in range(10_000):
+    k = me * 100_000 + i
+    receipt = run(world.table, parse(f"APPEND ({k})"))
+    print(json.dumps([k, receipt.version, receipt.txn_id, receipt.group_size]), flush=True)
+"""
+
+
+def test_kill_9_of_leaders_and_followers(tmp_path: Path) -> None:
+    """Whoever dies, whenever: each commit that was told to be there is there once, and the others go on."""
+    table = str(tmp_path / "table")
+    store = LocalStore(table)
+    host = Process(store=store)
+    host.create(schema_string([("k", "long", True)]), (), {})
+    tests = str(Path(__file__).resolve().parents[1])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(tests).parent / "src"), os.environ.get("PYTHONPATH", "")])}
+
+    def start(n: int) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, "-c", WORKER, table, tests, str(n)], stdout=subprocess.PIPE, text=True, env=env)
+
+    workers = {n: start(n) for n in range(4)}
+    told: dict[int, list[Any]] = {n: [] for n in range(6)}
+    for n, w in workers.items():
+        assert w.stdout is not None and w.stdout.readline() == "ready\n", n
+    for victim, version in ((0, 12), (1, 24), (2, 36), (3, 48)):
+        deadline = time.monotonic() + 60
+        while host.state.refresh().version < version:
+            assert time.monotonic() < deadline, "the writers that are left go on"
+            time.sleep(0.01)
+        workers[victim].send_signal(signal.SIGKILL)
+    for n, w in workers.items():
+        out, _ = w.communicate()
+        told[n] = [json.loads(line) for line in out.splitlines() if line.endswith("]")]
+    last = run(host.table, parse("APPEND (-1)"))
+    host.lead(host.post(-2))  # takes along what the dead have left
+    log = TableLog(store)
+    commits = log.commits(0, log.latest().version)
+    where = {t: c.version for c in commits for t in c.txn_ids}
+    assert len(where) == sum(len(c.txn_ids) for c in commits), "no transaction is in two versions"
+    for lines in told.values():
+        for k, version, txn_id, size in lines:
+            assert where[txn_id] == version and size == len(commits[version - 1].txn_ids), k
+    found = keys(host)
+    assert len(found) == len(set(found)) and set(found) >= {k for lines in told.values() for k, *_ in lines}
+    assert last.version is not None and any(len(c.txn_ids) > 1 for c in commits), "there were groups"
+
+
+def test_committed_means_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member is told of a version only when the log has it in that version."""
+    a, b = world()
+    guest = a.post(1)
+    took: list[Callable[[], None]] = []
+    original = MemoryStore.put_if_absent
+
+    def watching(self: MemoryStore, key: str, data: bytes) -> PutOutcome:
+        outcome = original(self, key, data)
+        if outcome == Committed() and b'"members"' in data:
+            took.append(lambda: None)
+            assert not guest.is_over
+        return outcome
+
+    monkeypatch.setattr(MemoryStore, "put_if_absent", watching)
+    b.lead(b.post(2))
+    assert took and not guest.is_over
+    a.lead(guest)
+    assert guest.receipt is not None and guest.receipt.version == 1
