@@ -15,6 +15,8 @@ class Unreliable:
         self._inner, self._random, self._chance = inner, random.Random(seed), chance
         self._old: list[Cell | None] = [None]
         self.faults = 0
+        self.kept: set[str] = set()
+        """Cells that were there when they were read."""
 
     def _strikes(self) -> bool:
         struck = self._random.random() < self._chance
@@ -24,6 +26,8 @@ class Unreliable:
     def read(self, name: str) -> Cell | None:
         found = self._inner.read(name)
         self._old.append(found)
+        if found is not None:
+            self.kept.add(name)
         if not self._strikes():
             return found
         fault = self._random.choice(["raises", "old", "garbage", "absent"])

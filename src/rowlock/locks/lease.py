@@ -29,7 +29,7 @@ _FAILURES = 3
 _REST_S = 30.0
 """For so long a provider that failed is left alone."""
 _SWAPS = 8
-_FIRST_WAIT_S, _LAST_WAIT_S = 0.25, 0.05
+_FIRST_WAIT_S, _LAST_WAIT_S = 0.25, 0.1
 
 
 class Lease:
@@ -114,7 +114,7 @@ class Leases:
         try:
             return parse(cell.value), cell
         except ValueError as e:
-            logger.warning("the cell of the leases held something else and is written anew: %s", e)
+            logger.debug("the cell of the leases holds something else, and is written anew by who takes the next one: %s", e)
             return Book(), cell
 
     def _write(self, book: Book, cell: Cell | None) -> bool:

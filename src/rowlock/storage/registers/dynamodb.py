@@ -1,49 +1,24 @@
 """Registers in DynamoDB: one item each, in a table of their own, changed by conditional writes.
 
 The table has the key `register` (a string: the Delta table's place and the cell's name) and may serve any
-number of Delta tables.  Credentials, region and endpoint are found as boto3 finds them.
+number of Delta tables.  Credentials, region and endpoint are found as for the arbiter (see storage.dynamodb.settings).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from rowlock.exceptions import InvalidInput
+from rowlock.storage.dynamodb.settings import client_of
 from rowlock.storage.registers.register import Cell
 from rowlock.storage.store import Committed, Lost, PutOutcome, StorageError, Unknown
-
-_ARGUMENTS = {
-    "AWS_DEFAULT_REGION": "region_name",
-    "AWS_REGION": "region_name",
-    "AWS_ACCESS_KEY_ID": "aws_access_key_id",
-    "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
-    "AWS_SESSION_TOKEN": "aws_session_token",
-    "AWS_ENDPOINT_URL_DYNAMODB": "endpoint_url",
-}
-_WAIT_S = {"connect_timeout": 3, "read_timeout": 5}
-"""A writer that waits for a lock must not wait for its provider."""
-
-
-def client(options: Mapping[str, str] | None = None) -> Any:
-    """A client of DynamoDB.  `options` by their names in the environment; what is not given boto3 finds by itself.
-
-    Raises InvalidInput where boto3 is not installed.
-    """
-    try:
-        import boto3
-        from botocore.config import Config
-    except ImportError as e:
-        raise InvalidInput("Leases in DynamoDB need boto3: pip install 'rowlock[dynamodb]'") from e
-    given = {_ARGUMENTS[k]: v for k, v in (options or {}).items() if k in _ARGUMENTS}
-    return boto3.client("dynamodb", config=Config(retries={"total_max_attempts": 2, "mode": "standard"}, **_WAIT_S), **given)
 
 
 class DynamoDbRegisters:
     """The registers of the Delta table at `root`, in the DynamoDB table `table`."""
 
     def __init__(self, table: str, root: str, options: Mapping[str, str] | None = None) -> None:
-        self._table, self._root, self._client = table, root, client(options)
+        self._table, self._root, self._client = table, root, cast(Any, client_of(options))
 
     def __repr__(self) -> str:
         return f"DynamoDbRegisters({self._table!r}, {self._root!r})"
@@ -86,7 +61,7 @@ class DynamoDbRegisters:
 
 def create_table(name: str, options: Mapping[str, str] | None = None) -> None:
     """Makes the table, billed by request, and waits until it serves; nothing happens where it is there."""
-    made = client(options)
+    made = cast(Any, client_of(options))
     try:
         made.create_table(
             TableName=name,

@@ -54,7 +54,7 @@ def create_lock_table(provider: str, storage_options: Mapping[str, str] | None =
 
 def _given_to(store: ObjectStore) -> Mapping[str, str]:
     """The storage options that a store was opened with, under the names of the environment."""
-    settings = getattr(store, "settings", None)
+    settings = getattr(getattr(store, "inner", store), "settings", None)  # an arbitrated store holds the one that was opened
     if not isinstance(settings, Settings):
         return {}
     keys = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), settings.keys or (), strict=False))

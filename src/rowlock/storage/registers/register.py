@@ -1,7 +1,7 @@
 """What registers must do: small named cells of one table, each changed by compare-and-swap.
 
 Leases and turns live in them.  They decide nothing about the data (I7), so a provider may fail, lose
-a reply or be away; it must only come back within seconds.  A cell is never deleted: what is in it
+a reply or be away; it must only come back, and better soon.  A cell is never deleted: what is in it
 counts upwards for ever.  Every provider passes the same contract tests.
 """
 
