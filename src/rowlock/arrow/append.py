@@ -17,7 +17,7 @@ from rowlock.arrow.conforming import Fitting, check_new_columns, merged_schema, 
 from rowlock.arrow.engine import ArrowEngine
 from rowlock.arrow.source import Rows, rows_of
 from rowlock.arrow.staging import stage_rows
-from rowlock.exceptions import SchemaMismatch, TableExists, TableNotFound
+from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.schema import StructType, schema_json
@@ -62,14 +62,21 @@ def append(
     state, rows = opened(path, storage_options), rows_of(data)
     writer = _Writer(state, rows, app)
     try:
-        head = state.refresh()
+        head = state.newest()
     except TableNotFound:
         try:
             return writer.create(columns, properties or {})
         except TableExists:  # another writer was first: now it is an append like any other
             head = state.refresh()
-    creation.check_layout(head, columns)
-    return writer.append(head, merge_schema)
+    try:
+        creation.check_layout(head, columns)
+        return writer.append(head, merge_schema)
+    except (SchemaMismatch, InvalidInput, UnsupportedFeature):  # by what was known of the table: it may have been altered a moment ago
+        now = state.refresh()
+        if (now.metadata, now.protocol) == (head.metadata, head.protocol):
+            raise
+        creation.check_layout(now, columns)
+        return writer.append(now, merge_schema)
 
 
 def opened(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> TableState:
