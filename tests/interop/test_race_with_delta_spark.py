@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from delta.exceptions import DeltaConcurrentModificationException
+from delta import exceptions as theirs_raise
 from delta.tables import DeltaTable as SparkDelta
 from pyspark.sql import SparkSession
 
@@ -26,6 +26,14 @@ from rowlock.transaction.table_state import CommitOverwrittenWarning, state_of
 pytestmark = pytest.mark.spark
 
 COMMITS = 20
+LOST = (
+    theirs_raise.ConcurrentAppendException,
+    theirs_raise.ConcurrentDeleteDeleteException,
+    theirs_raise.ConcurrentDeleteReadException,
+    theirs_raise.ConcurrentWriteException,
+    theirs_raise.DeltaConcurrentModificationException,
+)
+"""In delta-spark none of them is the base of the others."""
 OURS, THEIRS = 1, 2
 """The row that each writer counts on; both lie in one file."""
 
@@ -102,7 +110,7 @@ class TheirWriter:
             try:
                 statement()
                 return
-            except DeltaConcurrentModificationException:
+            except LOST:
                 self.failures += 1
 
 
