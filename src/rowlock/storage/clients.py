@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +12,35 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.address import Address
-from rowlock.storage.options import Settings, unknown_name
+from rowlock.storage.options import Settings, environment_fingerprint, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Client = S3Store | GCSStore | AzureStore
+_KEPT = 64
+_clients: OrderedDict[tuple[Address, str, str], Client] = OrderedDict()
+_lock = threading.Lock()
 _NO_RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
 
 
 def client_of(address: Address, settings: Settings) -> Client:
-    """Makes the client; nothing is sent yet.  Raises InvalidInput for an option that is not known or does not parse."""
+    """The client that this process has for the address and settings, with its open connections; nothing is sent yet.
+
+    Raises InvalidInput for an option that is not known or does not parse.
+    """
+    key = address, settings.fingerprint, environment_fingerprint()
+    with _lock:
+        known = _clients.pop(key, None)
+    client = _made(address, settings) if known is None else known
+    with _lock:
+        _clients[key] = client
+        while len(_clients) > _KEPT:
+            _clients.popitem(last=False)
+    return client
+
+
+def _made(address: Address, settings: Settings) -> Client:
     problem: InvalidInput
     try:
         return {"s3": _s3, "gcs": _gcs, "azure": _azure}[address.kind](address, settings)

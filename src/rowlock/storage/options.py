@@ -76,8 +76,7 @@ class Settings:
     @property
     def fingerprint(self) -> str:
         """Equal for equal settings in this process; says nothing about them, here or elsewhere."""
-        text = repr((self.kind, sorted(self.config.items()), sorted(self.client.items()), sorted(self.given.items()), self.profile))
-        return hashlib.blake2b(text.encode(), key=_ONCE, digest_size=12).hexdigest()
+        return _fingerprint((self.kind, sorted(self.config.items()), sorted(self.client.items()), sorted(self.given.items()), self.profile))
 
     @property
     def keys(self) -> tuple[str, str, str | None] | None:
@@ -92,6 +91,15 @@ class Settings:
         for secret in sorted({*secrets}, key=len, reverse=True):
             out = out.replace(secret, "***")
         return out
+
+
+def _fingerprint(of: object) -> str:
+    return hashlib.blake2b(repr(of).encode(), key=_ONCE, digest_size=12).hexdigest()
+
+
+def environment_fingerprint() -> str:
+    """Equal while what the environment says of clouds is the same."""
+    return _fingerprint(sorted(_environment().items()))
 
 
 def settings_for(kind: Kind, storage_options: Mapping[str, str] | None = None, *, table: str | None = None) -> Settings:

@@ -39,6 +39,7 @@ MAX_FILES = 2_000
 HAND_OVER_AFTER = 2
 SLOW_PUT_S = 0.01
 """Puts lost to other processes before a lot is handed over, where a put takes longer than this: on a local disk trying again is cheaper."""
+LOOK_S = 0.5
 CONTENDED_S = 2.0
 """For how long, then, the next lots are handed over at once."""
 
@@ -91,10 +92,6 @@ class Member:
     def metrics(self) -> dict[str, int]:
         return operation_metrics(self.txn, FileActions(self.adds, ()))
 
-    @property
-    def seconds_a_put(self) -> float:
-        return self.txn.watch.seconds.get("put", 0.0) / max(1, self.attempt.attempts)
-
     def record(self) -> dict[str, Any]:
         """What the group's commit says of it."""
         return record_of(self.txn.txn_id, self.attempt.operation, self.txn.read_version, self.metrics, self.txn.app)
@@ -123,7 +120,8 @@ class Queue:
 
     def __init__(self) -> None:
         self._lock, self._waiting = threading.Lock(), list[Member]()
-        self._contended_until_s = 0.0
+        self._contended_until_s = self._looked_s = 0.0
+        self.seconds_a_put = 0.0
 
     def is_contended(self) -> bool:
         """Whether other processes were in each other's way just now."""
@@ -131,6 +129,14 @@ class Queue:
 
     def contended(self) -> None:
         self._contended_until_s = clock.monotonic_s() + CONTENDED_S
+
+    def is_to_look(self) -> bool:
+        """Whether it is time to see if others have posted: who wins every put would never learn it."""
+        now = clock.monotonic_s()
+        if now - self._looked_s < LOOK_S:
+            return False
+        self._looked_s = now
+        return True
 
     def enter(self, member: Member) -> None:
         with self._lock:
@@ -182,10 +188,8 @@ def commit_in_group(txn: Transaction, attempt: Attempt, parameters: Mapping[str,
         member.error = e
     finally:
         queue.leave([member])
-    if member.post is not None:
-        if member.error is not None:
-            give_up(member)
-        member.post.clear()
+    if member.post is not None and member.error is not None:
+        give_up(member)
     if member.error is not None and member.receipt is None:
         raise member.error
     assert member.receipt is not None
@@ -206,7 +210,7 @@ def lead(leader: Member) -> None:
     state = leader.txn.table.state
     head, queue = state.newest(), queue_of(state)
     for lost in itertools.count():
-        if queue.is_contended() or (lost >= HAND_OVER_AFTER and leader.seconds_a_put > SLOW_PUT_S):
+        if queue.is_contended() or (lost >= HAND_OVER_AFTER and queue.seconds_a_put > SLOW_PUT_S):
             return hand_over(leader, queue)
         group = [m for m in queue.waiting() if m.follow(head)]
         if leader.is_over:
@@ -226,19 +230,30 @@ def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) 
     version = head.version + 1
     data = group_bytes(group, head, guests)
     try:
+        start = clock.monotonic_s()
         with txn.watch.time("put"):
             won = outcome.put(txn.table.state, version, data, txn.txn_id)
     except CommitUnknown as e:
         for member in group:
             member.error = outcome.unknown(member.txn.txn_id, txn.table.path, version, e)
         return True
+    queue_of(txn.table.state).seconds_a_put = clock.monotonic_s() - start
     txn.phase("after_put")
     if won:
+        if not guests and leader_looks(txn.table.state):
+            queue_of(txn.table.state).contended()
         group[0].led = True
         for member in group:
             member.landed(version, len(group) + len(guests))
         queue_of(txn.table.state).leave(group)
     return won
+
+
+def leader_looks(state: TableState) -> bool:
+    """Whether other processes have posted; looked for now and then, where a put is a matter of a network."""
+    from rowlock.transaction.handover import has_posts
+
+    return state.store.is_remote and queue_of(state).is_to_look() and has_posts(state.store)
 
 
 def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bytes:

@@ -31,8 +31,11 @@ FOLDER = "_rowlock/queue"
 ABORT = "ROWLOCK ABORT"
 WINDOW = 512
 """Versions through which a guest's transaction is searched for; one that read an older version looks after itself."""
+PATIENCE = 5
+"""So many puts' time one waits for each who is before it in line."""
 SURE_MS, STALE_MS = 60_000, 3_600_000
 """A post older than the first is believed where its files are there; one older than the second belongs to nobody any more."""
+_sweepers = ThreadPoolExecutor(8, thread_name_prefix="rowlock queue")
 _BETWEEN = b"\n\n"
 
 
@@ -47,7 +50,7 @@ class Post:
         store.put(self.key, _BETWEEN.join(_staged(m, head) for m in members))
 
     def clear(self) -> None:
-        """Takes the post away when all of it is over; a leader may have done so."""
+        """Takes the post away when all of it is over.  Where it was committed the leader does so."""
         if all(m.is_over for m in self._members):
             _delete(self._store, self.key)
 
@@ -105,7 +108,7 @@ def hand_over(leader: Member, queue: Queue) -> None:
     queue.contended()
     moved_s, seen = clock.monotonic_s(), -1
     while True:
-        head = state.refresh()
+        head = state.newest() if seen < 0 else state.refresh()
         if head.version != seen:
             moved_s, seen = clock.monotonic_s(), head.version
         lot = [m for m in queue.waiting() if m.follow(head)]
@@ -117,17 +120,23 @@ def hand_over(leader: Member, queue: Queue) -> None:
         posts = board.posts()
         mine = {m.post.key for m in lot if m.post is not None}
         ahead = next((n for n, p in enumerate(posts) if p.key in mine), 0)
-        pace = max(0.005, leader.seconds_a_put)
-        if ahead and clock.monotonic_s() - moved_s < 4 * pace * ahead:
-            clock.sleep(pace * (0.5 + clock.jitter()))
+        pace = max(0.005, queue.seconds_a_put)
+        if ahead and clock.monotonic_s() - moved_s < PATIENCE * pace * ahead:
+            clock.sleep(pace * 0.5 * clock.jitter())
             continue
         carried, guests = _admitted(board.of_others(posts, lot), lot, head, state.log)
         if group.put(lot, head, guests):
             if guests:
                 queue.contended()
-            for key in carried:
-                _delete(state.store, key)
+            _sweep(state.store, [*carried, *mine])
             return
+
+
+def has_posts(store: ObjectStore) -> bool:
+    try:
+        return next(iter(store.list(FOLDER)), None) is not None
+    except StorageError:
+        return False
 
 
 def _admitted(posted: Mapping[str, Sequence[Commit]], lot: Sequence[Member], head: Snapshot, log: TableLog) -> tuple[list[str], list[Commit]]:
@@ -187,6 +196,16 @@ def give_up(member: Member) -> None:
                 break
     except (StorageError, CommitUnknown) as e:
         member.error = outcome.unknown(member.txn.txn_id, state.store.root, None, e)
+
+
+def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
+    """Deletes posts that nobody needs; on a remote store nobody waits for that.  One that stays is deleted by the next who leads."""
+    if not store.is_remote:
+        for key in keys:
+            _delete(store, key)
+        return
+    for key in keys:
+        _sweepers.submit(_delete, store, key)
 
 
 def _delete(store: ObjectStore, key: str) -> None:
