@@ -12,7 +12,7 @@ WORKERS ?= 2
 FILE    ?= ../shared/corpus/conflict_cases.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults conflict-cases matrix mutants servers clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak conflict-cases matrix mutants servers clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -43,6 +43,13 @@ crash: $(VENV)/.test  ## kills a writer 50 times at random points and checks the
 
 faults: $(VENV)/.test  ## 6 writers behind a proxy that breaks their puts; every increment counts once (ARGS="--each 200 --seed 3")
 	$(PYTHON) tests/tools/faults.py $(ARGS)
+
+slow-store: $(VENV)/.test  ## 64 appenders on an S3 server that answers after 60 ms: with group commit, without, and deltalake (ARGS="--seconds 30")
+	$(PYTHON) tests/tools/slow_store.py $(ARGS)
+
+soak: $(VENV)/.test  ## the long form of what the tests do in short: C12 with 250 commits a process, 300 histories on Spark, faults 6 x 60
+	ROWLOCK_LOCKLESS_COMMITS=250 ROWLOCK_SPARK_CASES=300 $(PYTHON) -m pytest -q tests/lockless/test_in_processes.py tests/properties/test_rebase_on_spark.py
+	$(PYTHON) tests/tools/faults.py
 
 conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (FILE=path of a file of that form)
 	$(PYTHON) tests/tools/conflict_cases.py $(FILE)

@@ -17,7 +17,7 @@ from lockless.process import Remote
 from lockless.test_in_memory import check_against_model, start
 from rowlock.storage.local import LocalStore
 
-WRITERS, COMMITS = 10, int(os.environ.get("ROWLOCK_LOCKLESS_COMMITS", "250"))
+WRITERS, COMMITS = 10, int(os.environ.get("ROWLOCK_LOCKLESS_COMMITS", "100"))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_conformance(case: Callable[..., None], opened: Callable[[], Remote]) ->
 
 @pytest.mark.parametrize("compacting", [False, True])
 def test_c12_random_commits(opened: Callable[[], Remote], tmp_path: Path, compacting: bool) -> None:
-    """10 processes, 250 commits each: every version is what the model says."""
+    """10 processes, 100 commits each (`make soak`: 250): every version is what the model says."""
     host = MemoryHost(LocalStore(str(tmp_path / "table")))
     start(host)
     writers = [opened() for _ in range(WRITERS)]

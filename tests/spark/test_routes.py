@@ -120,7 +120,7 @@ LAYOUTS = {
     "partitions": {"seed": 33, "partition_by": ["p"], "vectors": "true"},
     "partitions, copy on write": {"seed": 46, "partition_by": ["p", "g"], "vectors": "false"},
 }
-LENGTH = 7
+LENGTH = 5
 
 
 @pytest.fixture(scope="module")
