@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pyarrow as pa
+import pytest
+
+import rowlock
+from rowlock.locks import turns
 from rowlock.simulation.script import parse
 from rowlock.storage import open_store
+from rowlock.transaction import group
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 from servers.minio import Minio, options
@@ -35,5 +41,31 @@ def test_requests_of_an_append(minio: Minio) -> None:
             other.run(parse("APPEND (2)"))
         behind = requests()
         assert behind == {"GET": 11, "HEAD": 2, "PUT": 2} and sum(behind.values()) == 15
+    finally:
+        proxy.stop()
+
+
+def test_requests_of_a_steady_append_without_spark(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3: the data file, the commit, and whether the version before is still there.  That the head is the one that was left is what the put finds out.
+
+    Beside that come one look for turns a second and one for posts of others each half second, for each process.
+    """
+    monkeypatch.setattr(turns, "LOOK_S", 1e9)
+    monkeypatch.setattr(group, "LOOK_S", 1e9)
+    monkeypatch.setattr("rowlock.transaction.table_state._A_MOMENT_S", 1e9)
+    proxy, root, rows = Proxy(minio.endpoint), minio.fresh_root(), pa.table({"k": [1]})
+    try:
+        rowlock.append(root, rows, storage_options=minio.storage_options)
+        for _ in range(2):
+            rowlock.append(root, rows, storage_options=options(proxy.endpoint))
+        before = proxy.counts()
+        for _ in range(3):
+            rowlock.append(root, rows, storage_options=options(proxy.endpoint))
+        assert proxy.counts() - before == {"PUT": 6, "HEAD": 3}
+        for _ in range(3):
+            rowlock.append(root, rows, storage_options=minio.storage_options)
+        before = proxy.counts()
+        rowlock.append(root, rows, storage_options=options(proxy.endpoint))
+        assert proxy.counts() - before == {"PUT": 3, "GET": 5, "HEAD": 2}, "a put that is lost, its version, the two after it, what is not there yet"
     finally:
         proxy.stop()
