@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from observe import histories
 from rowlock.cli.advise import say
-from rowlock.cli.conflicts import picture
+from rowlock.cli.conflicts import picture, summary
 from rowlock.cli.main import app
 from rowlock.conflict.advice import advise
-from rowlock.conflict.history import History
+from rowlock.conflict.history import History, run_of_commit
 from rowlock.observe import attempts
 from rowlock.storage.local import LocalStore
 
@@ -55,6 +55,17 @@ def test_conflicts_of_hot_rows(hot_table: Path) -> None:
     bars = [line for line in lines if "█" in line and "×" in line]
     assert len({line.index("█") for line in bars[1:]}) == 1, "bars begin in one column"
     assert all(len(line.rstrip()) <= WIDTH for line in lines[1:]) and "\x1b" not in text
+
+
+def test_appends_that_share_a_version_are_told_so(tmp_path: Path) -> None:
+    """One commit with three members, as `transaction/group.py` writes it."""
+    members = [{"txn_id": t, "operation": "WRITE", "read_version": 0, "files": 1, "rows": 10} for t in "abc"]
+    grouped = run_of_commit(1, {"operation": "WRITE", "isBlindAppend": True, "txnId": "a", "readVersion": 0, "rowlock": {"members": members, "attempts": 1}})
+    alone = run_of_commit(2, {"operation": "WRITE", "isBlindAppend": True, "txnId": "d", "readVersion": 1, "rowlock": {"members": "rubbish"}})
+    assert (grouped.group_size, alone.group_size) == (3, 1)
+    history = History("/t", (grouped, alone))
+    assert "versions 1 to 2: 2 commits, 0 of them rebased, 0 failed tries; 3 appends share 1 version" in printed(history)[0]
+    assert summary(history)["transactions"] == 4
 
 
 def test_advice_on_hot_rows(hot_table: Path) -> None:

@@ -15,7 +15,6 @@ from rowlock.log.table_log import TableLog
 from rowlock.simulation.engine import MemoryEngine
 from rowlock.simulation.script import parse
 from rowlock.simulation.statements import run
-from rowlock.transaction import advised
 from rowlock.transaction.advised import AGAIN_COMMITS, AGAIN_S, advised_lock
 from rowlock.transaction.table_state import TableState
 from rowlock.transaction.transaction import Options, Table
@@ -71,7 +70,7 @@ def test_after_enough_commits_the_answer_is_made_anew(monkeypatch: pytest.Monkey
     histories.appends_only(store=store)
     state = state_of(store)
     table = Table(state.log, MemoryEngine(store), state=state)
-    monkeypatch.setattr(advised, "lock_for", lambda history, current: asked.append((len(history.commits), current)) or "partition")
+    monkeypatch.setattr("rowlock.conflict.advice.lock_for", lambda history, current: asked.append((len(history.commits), current)) or "partition")
     with clock.use(time):
         for n in range(AGAIN_COMMITS + 1):
             assert advised_lock(state) == "partition"

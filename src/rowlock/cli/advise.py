@@ -17,9 +17,9 @@ from rowlock.observe.history import read_history
 from rowlock.storage.open import open_store
 
 
-def advise_on(path: str, limit: int, as_json: bool, console: Console) -> None:
+def advise_on(path: str, limit: int, as_json: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
     """Prints the advice, or one JSON object."""
-    history = read_history(open_store(path), limit)
+    history = read_history(open_store(path, storage_options), limit)
     found = advise(history)
     if as_json:
         console.file.write(orjson.dumps({"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **found.as_json()}, option=orjson.OPT_INDENT_2).decode() + "\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -27,9 +27,9 @@ _OPERATIONS = 5
 _NAME = 60
 
 
-def conflicts_of(path: str, limit: int, as_json: bool, console: Console) -> None:
+def conflicts_of(path: str, limit: int, as_json: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
     """Prints the picture, or one JSON object."""
-    history = read_history(open_store(path), limit)
+    history = read_history(open_store(path, storage_options), limit)
     if as_json:
         console.file.write(orjson.dumps(summary(history), option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
@@ -43,6 +43,7 @@ def summary(history: History) -> dict[str, Any]:
         "table": history.table,
         "versions": [commits[0].version, commits[-1].version] if commits else [],
         "commits": len(commits),
+        "transactions": sum(r.group_size for r in commits),
         "failed": [_failure(r) for r in history.failed],
         "unrecorded": history.unrecorded,
         "timeline": [asdict(s) for s in timeline(history)],
@@ -94,7 +95,9 @@ def _headline(history: History) -> Text:
     rebased = sum(r.rounds > 0 for r in commits)
     failed = len(history.failed) + history.unrecorded
     span = f"version {commits[0].version}" if len(commits) == 1 else f"versions {commits[0].version} to {commits[-1].version}"
-    return text.append(f"  {span}: {len(commits):,} commits, {rebased:,} of them rebased, {failed:,} failed tries", style="not bold")
+    text.append(f"  {span}: {len(commits):,} commits, {rebased:,} of them rebased, {failed:,} failed tries", style="not bold")
+    grouped = [r.group_size for r in commits if r.group_size > 1]
+    return text.append(f"; {sum(grouped):,} appends share {len(grouped):,} version{'s' if len(grouped) > 1 else ''}", style="not bold") if grouped else text
 
 
 def plain(text: str) -> Text:

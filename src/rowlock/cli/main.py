@@ -147,12 +147,13 @@ def conflicts(
     path: Annotated[str, typer.Argument(help="A Delta table.")],
     limit: Annotated[int, typer.Option(help="How many commits, newest first.", min=1)] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    storage_option: StorageOption = None,
 ) -> None:
     """Who met whom, when, over what, and what it cost: of commits and of failed tries."""
     with plain_errors():
         from rowlock.cli.conflicts import conflicts_of
 
-        conflicts_of(path, limit, as_json, _console())
+        conflicts_of(path, limit, as_json, _console(), _storage(storage_option))
 
 
 @app.command()
@@ -160,12 +161,13 @@ def advise(
     path: Annotated[str, typer.Argument(help="A Delta table.")],
     limit: Annotated[int, typer.Option(help="How many commits, newest first.", min=1)] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    storage_option: StorageOption = None,
 ) -> None:
     """What to set on a table, by what its writers did to each other, with the figures behind it."""
     with plain_errors():
         from rowlock.cli.advise import advise_on
 
-        advise_on(path, limit, as_json, _console())
+        advise_on(path, limit, as_json, _console(), _storage(storage_option))
 
 
 @app.command()

@@ -78,6 +78,7 @@ class Run:
     appends        it only added rows from elsewhere: it needs no lock
     moves          it only put rows elsewhere, as OPTIMIZE does: nobody fails by it, and it waits for no lease of scope `writes`
     seconds        by phase (lock, plan, stage, wait, rebase, write, put) from Rowlock; {"all": s} from others, where they say
+    group_size     transactions that the version holds: appends share one where they queue
     rerun_of       txnIds of failed tries of the same work before it; `thrown_*` is what they had done
     """
 
@@ -100,6 +101,7 @@ class Run:
     met: tuple[Met, ...] = ()
     overwrote: tuple[Overwrote, ...] = ()
     rerun_of: tuple[str, ...] = ()
+    group_size: int = 1
     thrown_rows: int = 0
     thrown_bytes: int = 0
     thrown_seconds: float = 0.0
@@ -216,6 +218,7 @@ def run_of_commit(version: int, info: Any, touched: Touched = Touched(), *, modi
         seconds=_seconds(ours.get("seconds")) or _execution(metrics),
         touched=touched,
         predicate=_predicate(parameters),
+        group_size=len(members) if isinstance(members := ours.get("members"), list) and members else 1,
         **_account(ours),
     )
 
