@@ -29,7 +29,7 @@ from rowlock.transaction.table_state import TableState
 from rowlock.version import ENGINE_INFO
 
 NEW_TABLE_DEFAULTS = {"delta.enableDeletionVectors": "true"}
-_TRIES = 20
+_TRIES = 100
 
 
 def new_metadata(
@@ -159,42 +159,41 @@ def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, clus
 
 
 def change_metadata(state: TableState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata]) -> Receipt:
-    """Commits `change(head)`; a lost put is tried again from the new head, where the change is computed anew."""
-    txn_id = clock.new_id()
-    read_version = None
-    for attempt in range(1, _TRIES + 1):
-        head = state.refresh()
-        read_version = head.version if read_version is None else read_version
-        check_writable(head.protocol, head.metadata, state.store.root)
-        metadata = change(head)
+    """Commits `change(head)`, which is computed anew from every head that it meets."""
+    seen = -1
+
+    def make(head: Snapshot) -> Mapping[str, Any] | None:
+        nonlocal seen
+        seen, metadata = head.version, change(head)
         if metadata == head.metadata:
-            return Receipt(version=None, read_version=read_version, txn_id=txn_id, operation=operation)
+            return None
         protocol = widest(head.protocol, protocol_for_new_table(metadata.configuration, clustered=False))
         check_writable(protocol, metadata, state.store.root)
-        info = stamped(commit_info(operation, parameters, txn_id, read_version=head.version, blind=False, metrics={}), metadata.configuration, head.timestamp_ms)
-        metadata = enabled(head.metadata, metadata, head.version + 1, info["timestamp"])
-        changed = protocol if protocol != head.protocol else None
-        if put(state, head.version + 1, serialize_commit(CommitInfo(info), protocol=changed, metadata=metadata), txn_id):
-            return Receipt(version=head.version + 1, read_version=read_version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
-    raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
+        return {"metadata": metadata, "protocol": protocol if protocol != head.protocol else None}
+
+    done = commit_on_head(state, operation, make, parameters)
+    return done or Receipt(version=None, read_version=seen, txn_id=clock.new_id(), operation=operation)
 
 
 def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot], Mapping[str, Any] | None], parameters: Mapping[str, Any] | None = None) -> Receipt | None:
     """Commits the actions that `make(head)` gives, by their names; a lost put is made anew from the new head.  None where it gives none."""
+    txn_id, read_version = clock.new_id(), None
     for attempt in range(1, _TRIES + 1):
-        with state.lane:  # so that the writers of this process do not overtake it again and again
+        with state.lane:  # so that the writers of this machine do not overtake it again and again
             head = state.refresh()
+            read_version = head.version if read_version is None else read_version
             check_writable(head.protocol, head.metadata, state.store.root)
-            actions = make(head)
-            if actions is None:
+            if (actions := make(head)) is None:
                 return None
-            txn_id = clock.new_id()
+            metadata: Metadata = actions.get("metadata") or head.metadata
             info = commit_info(operation, parameters or {}, txn_id, read_version=head.version, blind=False, metrics={})
             if tags := row_ids.tags(head, rewrites_rows=False):
                 info["tags"] = tags
-            info = stamped(info, head.metadata.configuration, head.timestamp_ms)
+            info = stamped(info, metadata.configuration, head.timestamp_ms)
+            if metadata is not head.metadata:
+                actions = {**actions, "metadata": enabled(head.metadata, metadata, head.version + 1, info["timestamp"])}
             if put(state, head.version + 1, serialize_commit(CommitInfo(info), **actions), txn_id):
-                return Receipt(version=head.version + 1, read_version=head.version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
+                return Receipt(version=head.version + 1, read_version=read_version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
     raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
 
 

@@ -1,0 +1,50 @@
+"""A version that holds several appends, and one that only says that a transaction was given up, as other engines see them (I9)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import rowlock
+from rowlock import clock
+from rowlock.arrow.append import opened
+from rowlock.transaction import creation
+from rowlock.transaction.group import queue_of
+from rowlock.transaction.handover import ABORT
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("properties", [{}, {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true", "delta.enableInCommitTimestamps": "true"}], ids=["plain", "tracked"])
+def test_groups_and_markers_are_commits_to_everybody(spark: Any, table_path: str, properties: dict[str, str]) -> None:
+    rowlock.append(table_path, pa.table({"n": pa.array([], pa.int64())}), properties=properties)
+    state = opened(table_path)
+    with ThreadPoolExecutor(5) as pool:
+        with state.lane:
+            told = [pool.submit(rowlock.append, table_path, pa.table({"n": [n, n + 10]}), app_id=f"app {n}", app_version=1) for n in range(5)]
+            while len(queue_of(state).waiting()) < 5:
+                clock.sleep(0.001)
+        receipts = [t.result() for t in told]
+    assert {(r.version, r.group_size) for r in receipts} == {(1, 5)}
+    head = state.refresh()
+    assert creation.put_info(state, head, {**creation.commit_info(ABORT, {}, "t", read_version=1, blind=False, metrics={}), "rowlock": {"aborted": ["gone"]}})
+    expected = sorted([*range(5), *range(10, 15)])
+    assert sorted(r["n"] for r in spark.read.format("delta").load(table_path).collect()) == expected
+    said = [(r["version"], r["operation"], r["isBlindAppend"]) for r in spark.sql(f"DESCRIBE HISTORY delta.`{table_path}`").collect()]
+    assert said == [(2, ABORT, False), (1, "WRITE", True), (0, "WRITE", False)]
+    if properties:
+        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(table_path).collect()
+        assert sorted((r["n"], r["_change_type"], r["_commit_version"]) for r in feed) == [(n, "insert", 1) for n in expected]
+        ids = rowlock.read(spark, table_path, with_row_ids=True).collect()
+        assert sorted(r["_row_id"] for r in ids) == list(range(10)) and {r["_row_commit_version"] for r in ids} == {1}
+    else:
+        table = deltalake.DeltaTable(table_path)
+        assert [(h["version"], h["operation"]) for h in table.history()] == [(2, ABORT), (1, "WRITE"), (0, "WRITE")]
+        deltalake.write_deltalake(table_path, pa.table({"n": [99]}), mode="append")
+    spark.sql(f"INSERT INTO delta.`{table_path}` VALUES (100)")
+    rowlock.append(table_path, pa.table({"n": [101]}))
+    assert {r["n"] for r in rowlock.read(spark, table_path).collect()} >= {*expected, 100, 101}
