@@ -88,3 +88,23 @@ def test_a_child_that_is_forked_while_threads_append(tmp_path: Path) -> None:
     done.set()
     thread.join()
     assert status == 0 and sorted(rowlock.to_arrow(path)["k"].to_pylist()) == [1, 2]
+
+
+LATE = """
+import sys, threading
+import pyarrow as pa
+import rowlock
+path = sys.argv[1]
+rowlock.append(path, pa.table({"p": ["a"], "k": [0]}), partition_by="p")
+def work():
+    threading.main_thread().join()
+    rowlock.append(path, pa.table({"p": ["a", "b"], "k": [1, 2]}))
+    print(sorted(rowlock.to_arrow(path)["k"].to_pylist()))
+threading.Thread(target=work).start()
+"""
+
+
+def test_threads_that_outlive_the_script_go_on(tmp_path: Path) -> None:
+    """From its end on no pool of threads takes work."""
+    done = subprocess.run([sys.executable, "-c", LATE, str(tmp_path / "table")], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SOURCES)}, timeout=60)
+    assert done.stdout == "[0, 1, 2]\n", done.stderr

@@ -24,6 +24,7 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit, serialize_commit
 from rowlock.storage.store import NotFound, ObjectMeta, ObjectStore, StorageError
+from rowlock.threads import side_by_side
 from rowlock.transaction import creation, group, outcome
 from rowlock.transaction.group import MAX_FILES, Member, Queue
 from rowlock.transaction.table_state import TableState
@@ -85,10 +86,8 @@ class Board:
         """What others have staged, by the key of the post."""
         others = [p for p in posts if not any(m.post is not None and m.post.key == p.key for m in own)]
         missing = [p for p in others if p.key not in self._read]
-        if missing:
-            with ThreadPoolExecutor(min(16, len(missing))) as pool:
-                for post, found in zip(missing, pool.map(self._load, missing), strict=True):
-                    self._read[post.key] = found
+        for post, found in zip(missing, side_by_side(self._load, missing, 16), strict=True):
+            self._read[post.key] = found
         return {p.key: self._read[p.key] for p in others}
 
     def _load(self, post: ObjectMeta) -> list[Commit]:
@@ -214,12 +213,14 @@ def _gave_up(member: Member, state: TableState) -> bool:
 
 def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
     """Deletes posts that nobody needs; on a remote store nobody waits for that.  One that stays is deleted by the next who leads."""
-    if not store.is_remote:
-        for key in keys:
-            _delete(store, key)
-        return
     for key in keys:
-        _sweepers.submit(_delete, store, key)
+        try:
+            if store.is_remote:
+                _sweepers.submit(_delete, store, key)
+                continue
+        except RuntimeError:  # the interpreter is about to end
+            pass
+        _delete(store, key)
 
 
 def _delete(store: ObjectStore, key: str) -> None:
