@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "rowlock"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("clock", "exceptions", "version"),
+    ("clock", "exceptions", "threads", "version"),
     ("protocol",),
     ("storage",),
     ("log",),

@@ -101,3 +101,47 @@ def test_appends_go_on_beside_a_holder_that_has_stopped(tmp_path: Path, monkeypa
 def test_no_folder_no_lock(folder: str) -> None:
     with Lane(f"{folder}/not"), Lane(None):
         assert free(folder)
+
+
+def test_a_forked_child_does_not_keep_it(folder: str) -> None:
+    """The child has the parent's descriptor, and with it the kernel's lock."""
+    lane = Lane(folder)
+    end, held = os.pipe()
+    with lane:
+        child = os.fork()
+        if child == 0:
+            os.close(held)
+            os.read(end, 1)
+            os._exit(0)
+    try:
+        assert free(folder)
+    finally:
+        os.close(held)
+        os.waitpid(child, 0)
+        os.close(end)
+
+
+def test_a_descriptor_that_is_gone_lets_the_next_thread_in(folder: str) -> None:
+    """Who becomes a daemon closes all descriptors."""
+    lane, inside = Lane(folder), threading.Event()
+    with lane:
+        assert lane._held is not None
+        os.close(lane._held)
+
+    def enter() -> None:
+        with lane:
+            inside.set()
+
+    threading.Thread(target=enter, daemon=True).start()
+    assert inside.wait(10)
+
+
+def test_where_no_thread_can_wait_it_goes_without(folder: str, holder: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at the interpreter's end."""
+
+    def no_more(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    with (lane := Lane(folder)):
+        assert lane._held is None

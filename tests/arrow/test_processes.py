@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -56,3 +58,53 @@ def _at_once(running: list[subprocess.Popen[str]]) -> list[str]:
         process.stdin.write("go\n")
         process.stdin.flush()
     return [process.communicate(timeout=120)[0] for process in running]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_that_is_forked_while_threads_append(tmp_path: Path) -> None:
+    """None of its parent's threads is there to give back what it held at that moment."""
+    path, held, done = str(tmp_path / "table"), threading.Event(), threading.Event()
+    rowlock.append(path, pa.table({"k": [1]}))
+    state = opened(path)
+
+    def at_work() -> None:
+        with state.lane, state._lock:
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=at_work)
+    thread.start()
+    assert held.wait(10)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        failed = True
+        try:
+            rowlock.append(path, pa.table({"k": [2]}))
+            failed = False
+        finally:
+            os._exit(failed)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert status == 0 and sorted(rowlock.to_arrow(path)["k"].to_pylist()) == [1, 2]
+
+
+LATE = """
+import sys, threading
+import pyarrow as pa
+import rowlock
+path = sys.argv[1]
+rowlock.append(path, pa.table({"p": ["a"], "k": [0]}), partition_by="p")
+def work():
+    threading.main_thread().join()
+    rowlock.append(path, pa.table({"p": ["a", "b"], "k": [1, 2]}))
+    print(sorted(rowlock.to_arrow(path)["k"].to_pylist()))
+threading.Thread(target=work).start()
+"""
+
+
+def test_threads_that_outlive_the_script_go_on(tmp_path: Path) -> None:
+    """From its end on no pool of threads takes work."""
+    done = subprocess.run([sys.executable, "-c", LATE, str(tmp_path / "table")], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SOURCES)}, timeout=60)
+    assert done.stdout == "[0, 1, 2]\n", done.stderr

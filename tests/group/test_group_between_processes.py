@@ -17,16 +17,18 @@ from typing import Any
 
 import pytest
 
+from rowlock import clock
 from rowlock.exceptions import CommitUnknown, MetadataChangedException
 from rowlock.log.table_log import TableLog
+from rowlock.protocol import names
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.simulation.script import parse
 from rowlock.simulation.statements import run, statements_of
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
-from rowlock.storage.store import Committed, PutOutcome
-from rowlock.transaction import alteration, group, handover
+from rowlock.storage.store import Committed, PutOutcome, StorageError
+from rowlock.transaction import alteration, creation, group, handover
 from rowlock.transaction.catch_up import Attempt
 from rowlock.transaction.group import Member, queue_of
 from rowlock.transaction.handover import FOLDER, Post, hand_over
@@ -313,3 +315,87 @@ def test_committed_means_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert took and not guest.is_over
     a.lead(guest)
     assert guest.receipt is not None and guest.receipt.version == 1
+
+
+def test_a_dead_post_before_mine_and_others_that_go_on_committing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I8: the head moves all the time, by writers who take no posts along; who waits behind a dead process leads in the end."""
+    a, b = world()
+    other = Process(store=a.state.store)
+    a.post(1)
+    leader, now_s = b.post(2), [0.0]
+    queue_of(b.state).seconds_a_put = 60.0  # one put that hung says nothing of the next
+    sleeps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        assert len(sleeps) < 1000, "it waits for ever"
+        sleeps.append(seconds)
+        now_s[0] += seconds
+        if len(sleeps) <= 100:
+            head = other.state.refresh()
+            assert creation.put_info(other.state, head, creation.commit_info("NOTHING", {}, clock.new_id(), read_version=head.version, blind=False, metrics={}))
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    monkeypatch.setattr(clock, "monotonic_s", lambda: now_s[0])
+    b.lead(leader)
+    assert leader.receipt is not None and now_s[0] < 2 * handover.PATIENCE * handover.LONGEST_PUT_S
+
+
+def test_a_post_from_before_what_the_log_still_holds_stops_nobody() -> None:
+    a, b = world()
+    a.post(1)
+    for k in range(4):
+        run(b.table, parse(f"APPEND ({k + 10})"))
+    b.state.log.write_checkpoint(b.state.refresh())
+    for version in range(3):
+        b.state.store.delete(names.commit_key(version))
+    late = Process(store=a.state.store)
+    member = late.post(2)
+    late.lead(member)
+    assert member.receipt is not None and keys(late) == [2, 10, 11, 12, 13] and posts(late) == []
+
+
+def test_a_post_whose_files_cannot_be_looked_for_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = world()
+    guest = a.post(1)
+    monkeypatch.setattr(handover, "SURE_MS", -1)
+    head = MemoryStore.head
+
+    def down(self: MemoryStore, key: str) -> int | None:
+        if key == guest.adds[0].path:
+            raise StorageError("down")
+        return head(self, key)
+
+    monkeypatch.setattr(MemoryStore, "head", down)
+    leader = b.post(2)
+    b.lead(leader)
+    assert leader.receipt is not None and keys(b) == [2]
+
+
+def test_who_gives_up_where_the_log_was_cleaned_up_says_that_nothing_is_known() -> None:
+    """I2: it may have been in a version that is gone."""
+    a, b = world()
+    member = a.post(1)
+    member.error = RuntimeError("first")
+    for k in range(4):
+        run(b.table, parse(f"APPEND ({k + 10})"))
+    b.state.log.write_checkpoint(b.state.refresh())
+    for version in range(3):
+        b.state.store.delete(names.commit_key(version))
+    handover.give_up(member)
+    assert isinstance(member.error, CommitUnknown) and member.error.txn_id == member.txn.txn_id
+
+
+def test_a_table_that_was_made_anew_with_as_many_versions_is_another_table() -> None:
+    class Far(MemoryStore):
+        @property
+        def is_remote(self) -> bool:
+            return True
+
+    a, b = world(store=Far())
+    txn = a.stage(1)
+    for meta in list(a.state.store.list("_delta_log")):
+        a.state.store.delete(meta.key)
+    b.create(schema_string([("another", "string", True), ("more", "string", True)]), (), {})
+    assert a.state.refresh().version == txn.base.version
+    with pytest.raises(MetadataChangedException):
+        txn.commit("WRITE")

@@ -15,11 +15,13 @@ from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.simulation.script import parse
 from rowlock.simulation.statements import run, statements_of
+from rowlock.storage.lane import Lane
 from rowlock.storage.memory import MemoryStore
-from rowlock.storage.store import PutOutcome, Unknown
+from rowlock.storage.store import PutOutcome, StorageError, Unknown
 from rowlock.transaction import alteration
 from rowlock.transaction.catch_up import Attempt
-from rowlock.transaction.group import Member, queue_of
+from rowlock.transaction.group import Member, lead, queue_of
+from rowlock.transaction.handover import hand_over
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
@@ -199,3 +201,79 @@ def test_members_are_taken_in_the_order_in_which_they_came() -> None:
     for member in members:
         queue_of(world.state).enter(member)
     assert [m.txn for m in queue_of(world.state).waiting()] == [m.txn for m in members]
+
+
+@pytest.mark.parametrize("way", [lead, hand_over])
+def test_who_leads_and_finds_the_version_full_goes_on(monkeypatch: pytest.MonkeyPatch, way: Callable[..., None]) -> None:
+    """Those who came before have filled it: the lane is not given in the order of the queue."""
+    monkeypatch.setattr("rowlock.transaction.group.MAX_FILES", 1)
+    world = World()
+    first, second = (Member(world.staged(k), Attempt("WRITE"), {}) for k in (1, 2))
+    for member in (first, second):
+        member.write()
+        queue_of(world.state).enter(member)
+    with world.state.lane:
+        way(second, *(() if way is lead else (queue_of(world.state),)))
+    assert second.receipt is not None and first.receipt is not None and second.receipt.version == (first.receipt.version or 0) + 1
+
+
+def test_what_failed_is_not_committed_by_the_next_leader() -> None:
+    """I2: the lane is free again before the failure is told."""
+    putting, told = threading.Event(), threading.Event()
+
+    class Refusing(MemoryStore):
+        refused = True
+
+        def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+            if not self.refused:
+                self.refused = True
+                raise StorageError("access was denied for a moment")
+            if threading.current_thread().name == "next":
+                putting.set()
+                assert told.wait(10)
+            return super().put_if_absent(key, data)
+
+    class Slow(Lane):
+        """The thread that lets it go is not the one that runs then."""
+
+        next: threading.Thread | None = None
+
+        def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+            super().__exit__(kind, error, trace)
+            if error is not None:
+                self.next = threading.Thread(target=world.append, args=(2,), name="next")
+                self.next.start()
+                assert putting.wait(10)
+
+    store = Refusing()
+    world = World(store=store)
+    txn, world.state.lane = world.staged(1), Slow()
+    store.refused = False
+    with pytest.raises(StorageError):
+        txn.commit("WRITE")
+    told.set()
+    assert world.state.lane.next is not None
+    world.state.lane.next.join(10)
+    assert world.keys() == [2]
+
+
+def test_an_interrupt_is_not_swallowed() -> None:
+    """Ctrl-C while another thread commits what waits: it is in, and the program ends all the same."""
+
+    class Interrupted(Lane):
+        armed = True
+
+        def __enter__(self) -> Lane:
+            if self.armed and threading.current_thread() is threading.main_thread():
+                self.armed = False
+                other = threading.Thread(target=world.append, args=(2,))
+                other.start()
+                other.join(10)
+                raise KeyboardInterrupt
+            return super().__enter__()
+
+    world = World()
+    txn, world.state.lane = world.staged(1), Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        txn.commit("WRITE")
+    assert sorted(world.keys()) == [1, 2]

@@ -143,3 +143,14 @@ def test_two_endpoints_are_two_tables() -> None:
     assert one.root == other.root
     first = state_of(one)
     assert state_of(same) is first and state_of(other) is not first
+
+
+@pytest.mark.parametrize(("uri", "key"), [("az://container/table", "AZURE_STORAGE_ACCOUNT_KEY"), ("s3://bucket/table", "AWS_SECRET_ACCESS_KEY")])
+def test_keys_that_were_put_right_in_the_environment_count_from_then_on(monkeypatch: pytest.MonkeyPatch, uri: str, key: str) -> None:
+    """What is kept of a table has the client of the old keys."""
+    for name, value in {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "id", key: "d3Jvbmc="}.items():
+        monkeypatch.setenv(name, value)
+    wrong = state_of(open_store(uri))
+    assert state_of(open_store(uri)) is wrong
+    monkeypatch.setenv(key, "cmlnaHQ=")
+    assert state_of(open_store(uri)) is not wrong

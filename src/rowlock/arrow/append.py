@@ -90,6 +90,16 @@ def opened(path: str | os.PathLike[str], storage_options: Mapping[str, str] | No
     return state
 
 
+def _fresh() -> None:
+    """A forked child begins with states of its own (see `transaction.table_state`)."""
+    global _kept, _lock
+    _kept, _lock = OrderedDict(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh)
+
+
 class _Writer:
     """One append on its way."""
 

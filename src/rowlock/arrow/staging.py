@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from rowlock.arrow.writing import PartitionValues, split_by_partition, write_fil
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.storage.store import ObjectStore, StorageError
+from rowlock.threads import side_by_side
 
 FILE_BYTES = 128 * 1024 * 1024
 """Rows of one partition that become one file, by their size in memory; Parquet takes a half to a tenth of it."""
@@ -80,13 +80,7 @@ class _Writer:
 
     def finish(self) -> None:
         """Writes what is left; several files side by side."""
-        left = [h for h in self._heaps.values() if h.parts]
-        if len(left) < 2:
-            for heap in left:
-                self._write(heap)
-            return
-        with ThreadPoolExecutor(min(_WRITERS, len(left))) as pool:
-            list(pool.map(self._write, left))
+        side_by_side(self._write, [h for h in self._heaps.values() if h.parts], _WRITERS)
 
     def _write(self, heap: _Heap) -> None:
         self._held -= heap.size_bytes

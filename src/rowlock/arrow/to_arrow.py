@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from rowlock.protocol.arrow_types import to_arrow as arrow_schema
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.schema import StructField, only_read_types
 from rowlock.storage.store import NotFound
+from rowlock.threads import side_by_side
 from rowlock.transaction.table_state import TableState
 from rowlock.transaction.time_travel import snapshot_of
 
@@ -50,11 +50,7 @@ def to_arrow(
     chosen = _chosen(snapshot, columns)
     files = list(snapshot.files.adds())
     wanted = _wanted(snapshot, chosen)
-    if len(files) < 2:
-        tables = [_living(state, f, snapshot, wanted) for f in files]
-    else:
-        with ThreadPoolExecutor(min(_READERS, len(files))) as pool:
-            tables = list(pool.map(lambda f: _living(state, f, snapshot, wanted), files))
+    tables = side_by_side(lambda f: _living(state, f, snapshot, wanted), files, _READERS)
     return _joined(tables, snapshot, chosen)
 
 

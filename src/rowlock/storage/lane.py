@@ -47,7 +47,9 @@ class Lane:
         self._depth -= 1
         if not self._depth and self._held is not None:
             held, self._held = self._held, None
-            os.close(held)
+            with contextlib.suppress(OSError):
+                fcntl.flock(held, fcntl.LOCK_UN)  # a forked child may hold the descriptor too: closing it here would not be enough
+                os.close(held)
         self._threads.release()
 
     def _queued(self, folder: str) -> int | None:
@@ -62,7 +64,11 @@ class Lane:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
         except BlockingIOError:
-            turn = _Turn(descriptor)
+            try:
+                turn = _Turn(descriptor)
+            except RuntimeError:  # no more threads, at the interpreter's end for one
+                os.close(descriptor)
+                return None
             if turn.came_within(PATIENCE_S):
                 return descriptor
             self._without_until = clock.monotonic_s() + PAUSE_S

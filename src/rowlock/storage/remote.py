@@ -21,7 +21,7 @@ from rowlock import clock
 from rowlock.protocol.paths import check_key
 from rowlock.storage.address import Address
 from rowlock.storage.clients import client_of
-from rowlock.storage.options import Settings
+from rowlock.storage.options import Settings, environment_fingerprint
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class RemoteStore:
 
     def __init__(self, address: Address, settings: Settings) -> None:
         self.address, self.settings = address, settings
-        self._client = client_of(address, settings)
+        self._client, self._around = client_of(address, settings), environment_fingerprint()
 
     @property
     def root(self) -> str:
@@ -46,7 +46,7 @@ class RemoteStore:
 
     @property
     def identity(self) -> str:
-        return f"{self.root} {self.settings.fingerprint}"
+        return f"{self.root} {self.settings.fingerprint} {self._around}"  # what obstore itself reads of the environment is part of the client
 
     @property
     def is_remote(self) -> bool:

@@ -71,7 +71,7 @@ def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
     Raises AlreadyCommitted, and by rule, policy, isolation and reads DeltaConcurrentModificationException.
     """
     rewritten = txn.epoch != txn.table.state.epoch
-    if head.version == txn.base.version and not rewritten:
+    if head.version == txn.base.version and not rewritten and head.metadata.id == txn.read.metadata.id:
         return None
     winners = [] if rewritten else txn.table.state.log.commits(txn.base.version, head.version)
     if landed := next((w.version for w in winners if txn.txn_id in w.txn_ids), None):

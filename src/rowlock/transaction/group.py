@@ -12,7 +12,6 @@ txnId, receipt, application transaction and row ids, which are given in the orde
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -175,6 +174,7 @@ def commit_in_group(txn: Transaction, attempt: Attempt, parameters: Mapping[str,
     member.write()
     txn.phase("written")
     queue.enter(member)
+    interrupt: BaseException | None = None
     try:
         with turn_of(txn) as bid:
             start = clock.monotonic_s()
@@ -182,10 +182,14 @@ def commit_in_group(txn: Transaction, attempt: Attempt, parameters: Mapping[str,
                 bid.before_put(0)
             with state.lane:
                 txn.watch.add("wait", clock.monotonic_s() - start)
-                if not member.is_over:
-                    lead(member)
+                try:
+                    if not member.is_over:
+                        lead(member)
+                finally:
+                    queue.leave([member])  # before the next leader looks: what fails here is not for it to commit
     except BaseException as e:  # noqa: BLE001 - raised below, when it is certain that nobody else commits the member
         member.error = e
+        interrupt = None if isinstance(e, Exception) else e
     finally:
         queue.leave([member])
     if member.post is not None and member.error is not None:
@@ -193,6 +197,8 @@ def commit_in_group(txn: Transaction, attempt: Attempt, parameters: Mapping[str,
     if member.error is not None and member.receipt is None:
         raise member.error
     assert member.receipt is not None
+    if interrupt is not None:
+        raise interrupt  # whoever pressed Ctrl-C wants an end, whatever has landed
     if member.led:
         after_commit(txn)
     return member.receipt
@@ -208,17 +214,19 @@ def lead(leader: Member) -> None:
     from rowlock.transaction.handover import hand_over
 
     state = leader.txn.table.state
-    head, queue = state.newest(), queue_of(state)
-    for lost in itertools.count():
+    head, queue, lost = state.newest(), queue_of(state), 0
+    while True:
         if queue.is_contended() or (lost >= HAND_OVER_AFTER and queue.seconds_a_put > SLOW_PUT_S):
             return hand_over(leader, queue)
         group = [m for m in queue.waiting() if m.follow(head)]
         if leader.is_over:
             return None
         group.sort(key=lambda m: m is not leader)  # the commit is the leader's
-        if put(group, head):
+        if group and not put(group, head):
+            lost += 1
+        elif leader in group:
             return None
-        head = state.refresh()
+        head = state.refresh()  # it was lost, or those that came before the leader have filled the version
 
 
 def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bool:

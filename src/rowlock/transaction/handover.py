@@ -18,14 +18,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown
+from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit, serialize_commit
 from rowlock.storage.store import NotFound, ObjectMeta, ObjectStore, StorageError
+from rowlock.threads import side_by_side
 from rowlock.transaction import creation, group, outcome
 from rowlock.transaction.group import MAX_FILES, Member, Queue
+from rowlock.transaction.table_state import TableState
 
 FOLDER = "_rowlock/queue"
 ABORT = "ROWLOCK ABORT"
@@ -33,6 +35,8 @@ WINDOW = 512
 """Versions through which a guest's transaction is searched for; one that read an older version looks after itself."""
 PATIENCE = 5
 """So many puts' time one waits for each who is before it in line."""
+LONGEST_PUT_S = 1.0
+"""What is waited for as one put at most: one that hung says nothing of the next."""
 SURE_MS, STALE_MS = 60_000, 3_600_000
 """A post older than the first is believed where its files are there; one older than the second belongs to nobody any more."""
 _sweepers = ThreadPoolExecutor(8, thread_name_prefix="rowlock queue")
@@ -82,10 +86,8 @@ class Board:
         """What others have staged, by the key of the post."""
         others = [p for p in posts if not any(m.post is not None and m.post.key == p.key for m in own)]
         missing = [p for p in others if p.key not in self._read]
-        if missing:
-            with ThreadPoolExecutor(min(16, len(missing))) as pool:
-                for post, found in zip(missing, pool.map(self._load, missing), strict=True):
-                    self._read[post.key] = found
+        for post, found in zip(missing, side_by_side(self._load, missing, 16), strict=True):
+            self._read[post.key] = found
         return {p.key: self._read[p.key] for p in others}
 
     def _load(self, post: ObjectMeta) -> list[Commit]:
@@ -96,9 +98,9 @@ class Board:
             return []
         try:
             found = [parse_commit(0, part, self._store.root) for part in self._store.get(post.key).split(_BETWEEN)]
+            return [c for c in found if age < SURE_MS or all(self._store.head(a.path) is not None for a in c.adds)]
         except Exception:  # noqa: BLE001 - nothing of it is needed
             return []
-        return [c for c in found if age < SURE_MS or all(self._store.head(a.path) is not None for a in c.adds)]
 
 
 def hand_over(leader: Member, queue: Queue) -> None:
@@ -106,11 +108,8 @@ def hand_over(leader: Member, queue: Queue) -> None:
     state = leader.txn.table.state
     board = Board(state.store)
     queue.contended()
-    moved_s, seen = clock.monotonic_s(), -1
+    head, moved_s, front = state.newest(), clock.monotonic_s(), ""
     while True:
-        head = state.newest() if seen < 0 else state.refresh()
-        if head.version != seen:
-            moved_s, seen = clock.monotonic_s(), head.version
         lot = [m for m in queue.waiting() if m.follow(head)]
         if leader.is_over:
             return
@@ -118,18 +117,22 @@ def hand_over(leader: Member, queue: Queue) -> None:
         if fresh := [m for m in lot if m.post is None]:
             Post(state.store, fresh, head)
         posts = board.posts()
+        if posts and posts[0].key != front:  # the head moves by others' commits too, and a dead process's post stays before mine for good
+            moved_s, front = clock.monotonic_s(), posts[0].key
         mine = {m.post.key for m in lot if m.post is not None}
         ahead = next((n for n, p in enumerate(posts) if p.key in mine), 0)
-        pace = max(0.005, queue.seconds_a_put)
+        pace = min(max(0.005, queue.seconds_a_put), LONGEST_PUT_S)
         if ahead and clock.monotonic_s() - moved_s < PATIENCE * pace * ahead:
             clock.sleep(pace * 0.5 * clock.jitter())
-            continue
-        carried, guests = _admitted(board.of_others(posts, lot), lot, head, state.log)
-        if group.put(lot, head, guests):
-            if guests:
-                queue.contended()
-            _sweep(state.store, [*carried, *mine])
-            return
+        elif lot:
+            carried, guests = _admitted(board.of_others(posts, lot), lot, head, state.log)
+            if group.put(lot, head, guests):
+                if guests:
+                    queue.contended()
+                _sweep(state.store, [*carried, *mine])
+                if leader in lot:
+                    return
+        head = state.refresh()
 
 
 def has_posts(store: ObjectStore) -> bool:
@@ -168,7 +171,11 @@ def _may_come(commit: Commit, head: Snapshot, log: TableLog) -> bool:
         return False
     if not 0 <= head.version - since <= WINDOW or commit.removes or commit.metadata or commit.protocol or commit.domains:
         return False
-    for between in log.commits(since, head.version):
+    try:
+        winners = log.commits(since, head.version)
+    except VersionNotFound:  # cleaned up: nobody can tell whether it was there
+        return False
+    for between in winners:
         if commit.txn_id in between.txn_ids or commit.txn_id in between.aborted or between.metadata is not None or between.protocol is not None:
             return False
     return all((step := head.txns.get(t.app_id)) is None or step.version < t.version for t in commit.txns)
@@ -182,30 +189,38 @@ def give_up(member: Member) -> None:
     state = member.txn.table.state
     assert member.post is not None
     try:
-        while True:
-            head = state.refresh()
-            between = state.log.commits(min(member.txn.base.version, head.version), head.version)
-            if (found := next((c for c in between if member.txn.txn_id in c.txn_ids), None)) is not None:
-                member.error = None
-                member.landed(found.version, len(found.txn_ids))
-                break
-            if any(c.metadata is not None or c.protocol is not None for c in between):
-                break  # nobody commits what was staged before that
-            info = creation.commit_info(ABORT, {}, clock.new_id(), read_version=head.version, blind=False, metrics={})
-            if creation.put_info(state, head, {**info, "rowlock": {"aborted": [member.txn.txn_id]}}):
-                break
-    except (StorageError, CommitUnknown) as e:
+        over = False
+        while not over:
+            with state.lane:  # so that the writers of this process do not overtake the marker again and again
+                over = _gave_up(member, state)
+    except Exception as e:  # noqa: BLE001 - a log that was cleaned up or is damaged tells as little as a store that is down
         member.error = outcome.unknown(member.txn.txn_id, state.store.root, None, e)
+
+
+def _gave_up(member: Member, state: TableState) -> bool:
+    """One look at the log, and one put of the marker where it is needed; whether it is certain now what became of the member."""
+    head = state.refresh()
+    between = state.log.commits(min(member.txn.base.version, head.version), head.version)
+    if (found := next((c for c in between if member.txn.txn_id in c.txn_ids), None)) is not None:
+        member.error = None
+        member.landed(found.version, len(found.txn_ids))
+        return True
+    if any(c.metadata is not None or c.protocol is not None for c in between):
+        return True  # nobody commits what was staged before that
+    info = creation.commit_info(ABORT, {}, clock.new_id(), read_version=head.version, blind=False, metrics={})
+    return creation.put_info(state, head, {**info, "rowlock": {"aborted": [member.txn.txn_id]}})
 
 
 def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
     """Deletes posts that nobody needs; on a remote store nobody waits for that.  One that stays is deleted by the next who leads."""
-    if not store.is_remote:
-        for key in keys:
-            _delete(store, key)
-        return
     for key in keys:
-        _sweepers.submit(_delete, store, key)
+        try:
+            if store.is_remote:
+                _sweepers.submit(_delete, store, key)
+                continue
+        except RuntimeError:  # the interpreter is about to end
+            pass
+        _delete(store, key)
 
 
 def _delete(store: ObjectStore, key: str) -> None:

@@ -8,6 +8,7 @@ commit by a bare rename), it is thrown away and `epoch` says so to transactions 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import warnings
 import weakref
@@ -171,3 +172,13 @@ def state_of(store: ObjectStore) -> TableState:
             state = TableState(TableLog(store), store)
             _states[store.identity] = state
         return state
+
+
+def _fresh_states() -> None:
+    """A forked child has none of its parent's threads, and they may have held any lock of a state."""
+    global _states, _states_lock
+    _states, _states_lock = weakref.WeakValueDictionary(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_states)
