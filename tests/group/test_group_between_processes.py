@@ -28,7 +28,7 @@ from rowlock.simulation.statements import run, statements_of
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import Committed, PutOutcome, StorageError
-from rowlock.transaction import alteration, creation, group, handover
+from rowlock.transaction import alteration, creation, handover
 from rowlock.transaction.catch_up import Attempt
 from rowlock.transaction.group import Member, queue_of
 from rowlock.transaction.handover import FOLDER, Post, hand_over
@@ -207,7 +207,7 @@ def test_rubbish_in_the_queue_is_no_harm() -> None:
 
 def test_appends_that_lose_slow_puts_hand_themselves_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three processes with threads: all rows are there once, in fewer versions than commits, and no post stays."""
-    monkeypatch.setattr(group, "SLOW_PUT_S", 0.002)
+    monkeypatch.setattr(appends, "SLOW_PUT_S", 0.002)
 
     class Slow(MemoryStore):
         def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
@@ -234,12 +234,12 @@ import json, sys, time
 sys.path.insert(0, sys.argv[2])
 from rowlock.storage.lane import Lane
 from rowlock.storage.local import LocalStore
-from rowlock.transaction import group
+from rowlock.transaction import appends
 from rowlock.simulation.script import parse
 from rowlock.simulation.statements import run
 from schedules.in_memory import InMemory
 # each on a machine of its own: the lane of one disk does not order them
-group.SLOW_PUT_S, group.HAND_OVER_AFTER = 0.0, 0
+appends.SLOW_PUT_S, appends.HAND_OVER_AFTER = 0.0, 0
 class Slow(LocalStore):
     def put_if_absent(self, key, data):
         time.sleep(0.01)

@@ -8,24 +8,19 @@ file is built anew for every put and never used again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rowlock import clock
 from rowlock.locks.turns import Bid
-from rowlock.protocol.actions import CommitInfo, SetTransaction
-from rowlock.protocol.commits import serialize_commit
-from rowlock.protocol.in_commit import stamped
-from rowlock.transaction import given_up, outcome, row_ids
+from rowlock.transaction import given_up, outcome
+from rowlock.transaction.appends import commit_append, may_join
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
-from rowlock.transaction.group import commit_in_group, may_join
-from rowlock.transaction.metrics import operation_metrics, operation_parameters
+from rowlock.transaction.commit_file import commit_bytes
+from rowlock.transaction.metrics import operation_metrics
 from rowlock.transaction.publish import FileActions, file_actions
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.turn import turn_of
-from rowlock.version import ENGINE_INFO
 
 if TYPE_CHECKING:
     from rowlock.transaction.head_commit import HeadCommit
@@ -44,10 +39,17 @@ def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> R
     refuse_removal(txn, txn.base)
     try:
         with given_up.kept(txn, operation, parameters, attempt):
-            return commit_in_group(txn, attempt, parameters) if may_join(txn) else _loop(txn, attempt, parameters)
+            return _in_company(txn, attempt, parameters) if may_join(txn) else _loop(txn, attempt, parameters)
     except AlreadyCommitted:
         txn.already_committed = True
         return attempt.receipt(txn, None, {})
+
+
+def _in_company(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
+    receipt, led = commit_append(txn, attempt, parameters)
+    if led:
+        after_commit(txn)
+    return receipt
 
 
 def _loop(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
@@ -97,42 +99,6 @@ def _put(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> t
         won = outcome.put(state, version, commit_bytes(txn, attempt, files, parameters), txn.txn_id)
     txn.phase("after_put")
     return (version if won else None), files
-
-
-def commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
-    """The commit on top of the transaction's base."""
-    return commit_of(txn, attempt, files, parameters, operation_metrics(txn, files), () if txn.app is None else (txn.app,), {})
-
-
-def commit_of(
-    txn: Transaction,
-    attempt: Attempt,
-    files: FileActions,
-    parameters: Mapping[str, Any],
-    metrics: Mapping[str, int],
-    steps: Sequence[SetTransaction],
-    record: Mapping[str, Any],
-) -> bytes:
-    """A commit by `txn`, for itself or for a group; `record` is added to what its commitInfo holds of Rowlock's own."""
-    only_adds = not files.removes
-    info: dict[str, Any] = {
-        "timestamp": clock.now_ms(),
-        "operation": attempt.operation,
-        "operationParameters": operation_parameters(parameters),
-        "readVersion": txn.base.version,
-        "isolationLevel": "SnapshotIsolation" if not txn.data_change else txn.options.delta_level,
-        "isBlindAppend": txn.is_blind and only_adds and txn.metadata is None,
-        "operationMetrics": {k: str(v) for k, v in metrics.items()},
-        "engineInfo": ENGINE_INFO,
-        "txnId": txn.txn_id,
-        "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **txn.reruns.record(), **record},
-    }
-    info = stamped(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
-    rewrites_rows = bool(files.rows_copied) or any(b.kind == "derived" for b in txn.effects.blocks)
-    if tags := row_ids.tags(txn.base, rewrites_rows):
-        info["tags"] = tags
-    stamped_steps = [replace(s, last_updated_ms=info["timestamp"]) for s in steps]
-    return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=stamped_steps, domains=files.domains, cdc=files.cdc)
 
 
 def after_commit(txn: Transaction | HeadCommit) -> None:

@@ -2,8 +2,8 @@
 
 The versions of a log are sequential, so a version for each commit has the store's round trip as its
 pace.  Appends that read nothing do not care in which version they land.  In one process they wait in
-the queue of the table's state; whoever gets the lane leads all that wait, itself among them.  Where
-other processes keep winning the puts, the lot is handed over through the store: see `handover`.
+the queue of the table's state; whoever gets the lane leads all that wait, itself among them: see `appends`.
+Where other processes keep winning the puts, the lot is handed over through the store: see `handover`.
 
 A group holds blind appends only.  An update beside appends in one version would break readers of
 streams, and two transactions that read need more than one place in a version.  Each member keeps its
@@ -23,10 +23,10 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
 from rowlock.transaction import outcome, row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up
+from rowlock.transaction.commit_file import commit_of
 from rowlock.transaction.metrics import operation_metrics
 from rowlock.transaction.publish import FileActions, staged_adds
 from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.turn import turn_of
 
 if TYPE_CHECKING:
     from rowlock.transaction.handover import Post
@@ -35,17 +35,10 @@ if TYPE_CHECKING:
 
 MAX_FILES = 2_000
 """What one version takes in; the rest waits for the next."""
-HAND_OVER_AFTER = 2
-SLOW_PUT_S = 0.01
-"""Puts lost to other processes before a lot is handed over, where a put takes longer than this: on a local disk trying again is cheaper."""
 LOOK_S = 0.5
+"""How often a process that wins its puts looks whether others have posted."""
 CONTENDED_S = 2.0
-"""For how long, then, the next lots are handed over at once."""
-
-
-def may_join(txn: Transaction) -> bool:
-    """Whether the transaction may share a version with others: it only adds, and has read nothing."""
-    return txn.options.lane and txn.options.group_commit and txn.is_blind and txn.metadata is None and txn.data_change and bool(txn.program)
+"""For how long after a hand-over the next lots are handed over at once."""
 
 
 class Member:
@@ -164,69 +157,9 @@ def fitting(members: Sequence[Member]) -> list[Member]:
     return out
 
 
-def commit_in_group(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
-    """Commits a blind append, with all others that wait for the table in this process.  Raises as `commit.commit`."""
-    from rowlock.transaction.commit import after_commit
-    from rowlock.transaction.handover import give_up
-
-    state, member = txn.table.state, Member(txn, attempt, parameters)
-    queue = queue_of(state)
-    member.write()
-    txn.phase("written")
-    queue.enter(member)
-    interrupt: BaseException | None = None
-    try:
-        with turn_of(txn) as bid:
-            start = clock.monotonic_s()
-            if bid is not None:
-                bid.before_put(0)
-            with state.lane:
-                txn.watch.add("wait", clock.monotonic_s() - start)
-                try:
-                    if not member.is_over:
-                        lead(member)
-                finally:
-                    queue.leave([member])  # before the next leader looks: what fails here is not for it to commit
-    except BaseException as e:  # noqa: BLE001 - raised below, when it is certain that nobody else commits the member
-        member.error = e
-        interrupt = None if isinstance(e, Exception) else e
-    finally:
-        queue.leave([member])
-    if member.post is not None and member.error is not None:
-        give_up(member)
-    if member.error is not None and member.receipt is None:
-        raise member.error
-    assert member.receipt is not None
-    if interrupt is not None:
-        raise interrupt  # whoever pressed Ctrl-C wants an end, whatever has landed
-    if member.led:
-        after_commit(txn)
-    return member.receipt
-
-
 def queue_of(state: TableState) -> Queue:
     queue: Queue = state.shared("appends that wait", Queue)
     return queue
-
-
-def lead(leader: Member) -> None:
-    """Publishes until the leader's own transaction is over; who holds the lane does this."""
-    from rowlock.transaction.handover import hand_over
-
-    state = leader.txn.table.state
-    head, queue, lost = state.newest(), queue_of(state), 0
-    while True:
-        if queue.is_contended() or (lost >= HAND_OVER_AFTER and queue.seconds_a_put > SLOW_PUT_S):
-            return hand_over(leader, queue)
-        group = [m for m in queue.waiting() if m.follow(head)]
-        if leader.is_over:
-            return None
-        group.sort(key=lambda m: m is not leader)  # the commit is the leader's
-        if group and not put(group, head):
-            lost += 1
-        elif leader in group:
-            return None
-        head = state.refresh()  # it was lost, or those that came before the leader have filled the version
 
 
 def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bool:
@@ -248,8 +181,6 @@ def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) 
     queue_of(txn.table.state).seconds_a_put = clock.monotonic_s() - start
     txn.phase("after_put")
     if won:
-        if not guests and leader_looks(txn.table.state):
-            queue_of(txn.table.state).contended()
         group[0].led = True
         for member in group:
             member.landed(version, len(group) + len(guests))
@@ -257,17 +188,8 @@ def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) 
     return won
 
 
-def leader_looks(state: TableState) -> bool:
-    """Whether other processes have posted; looked for now and then, where a put is a matter of a network."""
-    from rowlock.transaction.handover import has_posts
-
-    return state.store.is_remote and queue_of(state).is_to_look() and has_posts(state.store)
-
-
 def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bytes:
     """The commit of a group on top of `head`; that of a member alone where there is one."""
-    from rowlock.transaction.commit import commit_of
-
     leader = group[0]
     adds, domains = row_ids.assigned([*(a for m in group for a in m.adds), *(a for g in guests for a in g.adds)], head, leader.txn.table.engine.count)
     files = FileActions(adds, (), domains=domains)
