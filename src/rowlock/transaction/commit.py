@@ -21,7 +21,7 @@ from rowlock.protocol.in_commit import stamped
 from rowlock.transaction import given_up, outcome, row_ids
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
 from rowlock.transaction.group import commit_in_group, may_join
-from rowlock.transaction.metrics import operation_metrics, operation_parameters
+from rowlock.transaction.metrics import operation_metrics, operation_parameters, rewritten_by
 from rowlock.transaction.publish import FileActions, file_actions
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.turn import turn_of
@@ -68,13 +68,13 @@ def _rounds(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any], b
         try:
             version = version or catch_up(txn, attempt, state.newest())
             if version is None and txn.effects.is_empty and not _always_commits(txn):
-                return attempt.receipt(txn, None, operation_metrics(txn, files))
+                return attempt.receipt(txn, None, operation_metrics(txn, FileActions((), ())))  # what a lost put wrote is in no version
             if version is None:
                 version, files = _put(txn, attempt, parameters)
         finally:
             lane.__exit__(None, None, None)
         if version is not None:
-            receipt = attempt.receipt(txn, version, operation_metrics(txn, files))
+            receipt = attempt.receipt(txn, version, operation_metrics(txn, files), rewritten_by(txn, files))
             after_commit(txn)
             return receipt
 
