@@ -28,7 +28,7 @@ from rowlock.simulation.statements import run, statements_of
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import Committed, PutOutcome, StorageError
-from rowlock.transaction import alteration, creation, handover
+from rowlock.transaction import alteration, appends, creation, handover
 from rowlock.transaction.catch_up import Attempt
 from rowlock.transaction.group import Member, queue_of
 from rowlock.transaction.handover import FOLDER, Post, hand_over

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from delta.tables import DeltaTable as theirs_at
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.utils import AnalysisException
 
 import rowlock
 from rowlock import DeltaTable
@@ -93,6 +96,51 @@ def test_to_a_time(spark: SparkSession, table_path: str) -> None:
         for wrong, error in (("2001-01-01", VersionNotFound), ("2999-01-01", VersionNotFound), ("yesterday", InvalidInput), (5, WrongType)):
             with pytest.raises(error):
                 table.restoreToTimestamp(wrong)
+
+
+def test_a_time_is_the_sessions(spark: SparkSession, table_path: str) -> None:
+    """Text without a zone means what it means to the session, and to delta-spark's reading of a table at a time.
+
+    (Its RESTORE reads the text twice, by the session's zone and the JVM's, and is off by their difference where they differ.)
+    """
+    table = make(spark, table_path, some(0, 5), SCHEMA, **{"delta.enableInCommitTimestamps": "true"})
+    table.delete("id = 1")
+    table.delete("id = 2")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        history = table.history().select("version", F.date_format("timestamp", "yyyy-MM-dd HH:mm:ss.SSS").alias("here"), F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX").alias("zoned"))
+        times = {r["version"]: r for r in history.collect()}
+        for number, name in ((1, "here"), (2, "zoned")):
+            asked = times[number][name]
+            table.restoreToTimestamp(asked)
+            assert read(spark, table_path) == at(spark, table_path, number)
+            assert read(spark, table_path) == rows(spark.read.format("delta").option("timestampAsOf", asked).load(table_path))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.parametrize("wrong", ["05/04/1999", "yesterday", "", "it's \\ late", "2021-13-01"])
+def test_text_that_is_no_time(spark: SparkSession, table_path: str, wrong: str) -> None:
+    """The words are those of delta-spark, for whoever looks for them."""
+    table = make(spark, table_path, some(0, 5), SCHEMA)
+    table.delete("id = 1")
+    with pytest.raises(AnalysisException) as theirs:
+        theirs_at.forPath(spark, table_path).restoreToTimestamp(wrong)
+    with unchanged(table_path), pytest.raises(InvalidInput) as ours:
+        table.restoreToTimestamp(wrong)
+    words = re.search(r"The provided timestamp .* cannot be converted to a valid timestamp", str(theirs.value), re.S)
+    assert words is not None and words[0] in str(ours.value)
+
+
+@pytest.mark.parametrize(("method", "wrong"), [("restoreToTimestamp", 12342323232), ("restoreToTimestamp", datetime.date(2021, 1, 1)), ("restoreToTimestamp", None), ("restoreToVersion", "0"), ("restoreToVersion", 1.0)])
+def test_arguments_of_another_type(spark: SparkSession, table_path: str, method: str, wrong: Any) -> None:
+    table, theirs = make(spark, table_path, some(0, 5), SCHEMA), theirs_at.forPath(spark, table_path)
+    with pytest.raises(ValueError) as expected:
+        getattr(theirs, method)(wrong)
+    with unchanged(table_path), pytest.raises(WrongType) as found:
+        getattr(table, method)(wrong)
+    assert str(found.value) == str(expected.value).removesuffix(".")
 
 
 def test_versions_that_cannot_be_restored(spark: SparkSession, table_path: str) -> None:

@@ -75,7 +75,7 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
         if path is None:
             raise InvalidInput(f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}", table=table)
         if path[0] in snapshot.partition_columns:
-            raise StatementRefused(f"{name} is a partition column: its files hold one value each, so ZORDER BY cannot order by it", what=name, table=table)
+            raise StatementRefused(f"{name} is a partition column. Z-Ordering can only be performed on data columns: a file holds one value of this one", what=name, table=table)
         if schema.physical_path(path) not in with_stats:
             raise StatementRefused(f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns and delta.dataSkippingNumIndexedCols", what=name, table=table)
         if path not in out:

@@ -22,6 +22,7 @@ PROVIDER = "liquid"
 COLUMNS_TAG = "rowlock.clusteredBy"
 _THEIR_TAG = "ZCUBE_ZORDER_BY"
 """What delta-spark says of the order, by plain names."""
+_CUBE_TAG = "ZCUBE_ID"
 _COLUMNS = "clusteringColumns"
 
 
@@ -60,7 +61,17 @@ def is_clustered(add: AddFile, columns: Sequence[ColumnPath]) -> bool:
         return False
     if COLUMNS_TAG in tags:
         return tags[COLUMNS_TAG] == _tag(columns)
-    return _THEIR_TAG not in tags or tags[_THEIR_TAG] == orjson.dumps([".".join(c) for c in columns]).decode()
+    return _THEIR_TAG not in tags or tags[_THEIR_TAG] == _theirs([".".join(c) for c in columns])
+
+
+def cube_of(add: AddFile, names: Sequence[str]) -> str | None:
+    """The group of files that delta-spark clustered together by these columns (the table's own names, with dots), where it did; ours are in none."""
+    tags = add.tags or {}
+    return tags.get(_CUBE_TAG) if tags.get(_THEIR_TAG) == _theirs(names) else None
+
+
+def _theirs(names: Sequence[str]) -> str:
+    return orjson.dumps(list(names)).decode()
 
 
 def _tag(columns: Sequence[ColumnPath]) -> str:

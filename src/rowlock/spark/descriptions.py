@@ -66,7 +66,6 @@ _RESTORE = {
     "removed_files_size": "removedFilesSize",
     "restored_files_size": "restoredFilesSize",
 }
-_OPTIMIZE = StructType([StructField("path", _TEXT), StructField("metrics", StructType([StructField(n, LongType()) for n in ("numFilesAdded", "numFilesRemoved", "numFilesAddedBytes", "numFilesRemovedBytes", "totalConsideredFiles", "partitionsOptimized")]))])
 
 
 def _time(ms: int | None) -> datetime.datetime | None:
@@ -124,12 +123,6 @@ def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
     updated, deleted, inserted = (metrics.get(f"numTargetRows{k}", 0) for k in ("Updated", "Deleted", "Inserted"))
     values = (updated + deleted + inserted, updated, deleted, inserted)
     return local_frame(spark, pa.table({f.name: pa.array([v], pa.int64()) for f, v in zip(_MERGE.fields, values, strict=True)}), _MERGE)
-
-
-def optimize_frame(spark: SparkSession, table: str, metrics: Mapping[str, int], considered: int, partitions: int) -> DataFrame:
-    """What OPTIMIZE answers: the table's path and what was rewritten."""
-    values = tuple(metrics.get(n, 0) for n in ("numAddedFiles", "numRemovedFiles", "numAddedBytes", "numRemovedBytes"))
-    return spark.createDataFrame([("file:" + table if "://" not in table else table, (*values, considered, partitions))], _OPTIMIZE)
 
 
 def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:

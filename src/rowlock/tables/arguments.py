@@ -12,14 +12,14 @@ from rowlock.spark.types import Column, DataFrame
 def text(value: Any, name: str) -> str:
     """A string, or WrongType."""
     if not isinstance(value, str):
-        raise WrongType(f"{name} must be a string, not {type(value).__name__}")
+        raise WrongType(f"{name} needs to be a string but got '{type(value)}'")
     return value
 
 
 def number(value: Any, name: str) -> int:
     """An int, or WrongType."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise WrongType(f"{name} must be an int, not {type(value).__name__}")
+        raise WrongType(f"{name} needs to be an int but got '{type(value)}'")
     return value
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from rowlock.exceptions import TableNotFound, WrongType
 from rowlock.maintenance import manifest, vacuum
 from rowlock.spark.descriptions import detail_frame, history_frame
+from rowlock.spark.instants import milliseconds
 from rowlock.spark.reading import read_frame
 from rowlock.spark.types import DataFrame, SparkSession, StructType
 from rowlock.storage.open import open_store
@@ -158,11 +159,13 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
         return restored(self._handle, self._receipts, target, version=version)
 
     def restoreToTimestamp(self, timestamp: str) -> DataFrame:
-        """The same for the version that was the newest at a time, which is ISO text and without a zone UTC, as `rowlock.read` takes it.
+        """The same for the version that was the newest at a time, which is text as Spark casts it: `2021-01-01 01:01:01`, in the session's time
+        zone where it names none.  (`rowlock.read` takes such a time as UTC.)
 
-        Raises VersionNotFound where the log does not reach to that time.
+        Raises InvalidInput for text that is no time, VersionNotFound where the log does not reach to that time.
         """
-        return restored(self._handle, self._receipts, snapshot_of(self._handle.state, timestamp=arguments.text(timestamp, "timestamp")), timestamp=timestamp)
+        time_ms = milliseconds(self._handle.spark, arguments.text(timestamp, "timestamp"), self._handle.path)
+        return restored(self._handle, self._receipts, self._handle.state.log.at_timestamp(time_ms), timestamp=timestamp)
 
     def setProperties(self, properties: Mapping[str, Any]) -> None:
         """Sets table properties, Delta's and `rowlock.*`.

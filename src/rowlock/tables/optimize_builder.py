@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins, order_columns, target_bytes
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import logical_columns, stored_columns
 from rowlock.protocol.schema import ColumnPath
 from rowlock.spark.compaction import files_where, predicate_text
-from rowlock.spark.descriptions import optimize_frame
+from rowlock.spark.optimize_metrics import Optimized, optimize_frame
 from rowlock.spark.ordering import Order
 from rowlock.spark.plane import Plane
 from rowlock.spark.types import DataFrame
 from rowlock.tables import arguments
 from rowlock.tables.handle import Handle, Receipts
+from rowlock.transaction.receipt import Rewritten
 from rowlock.transaction.running import Planned
 from rowlock.transaction.statements import Statement
 
@@ -37,7 +39,7 @@ class DeltaOptimizeBuilder:
         """Rewrites small files, and files with many deleted rows, into few; never makes a writer fail, nor fails itself.
 
         A table with clustering columns is put in their order: its files that do not lie in it yet.
-        Returns one row: the table's path and the metrics.
+        Returns one row: the table's path and delta-spark's metrics.
         """
 
         def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
@@ -64,19 +66,22 @@ class DeltaOptimizeBuilder:
         return self._run(plan)
 
     def _run(self, choose: Callable[[Snapshot, list[AddFile]], tuple[Statement, Words]]) -> DataFrame:
-        considered: list[int] = []
+        planned: list[tuple[Snapshot, list[AddFile], Words]] = []
+        started_ms = clock.now_ms()
 
         def plan(plane: Plane, snapshot: Snapshot) -> Planned:
             files = files_where(plane, snapshot, self._condition)
-            considered.append(len(files))
             statement, words = choose(snapshot, files)
+            planned.append((snapshot, files, words))
             return [statement], {"predicate": [predicate_text(plane, self._condition)] if self._condition else [], "zOrderBy": [], "clusterBy": [], "auto": False, **words}
 
         self._receipts.last = None
         receipt = self._handle.run("OPTIMIZE", plan)
         self._receipts.last = receipt
-        partitions = receipt.metrics.get("numAddedFiles", 0)
-        return optimize_frame(self._handle.spark, self._handle.path, receipt.metrics, considered[0], partitions)
+        snapshot, files, words = planned[-1]
+        span = started_ms, clock.now_ms()
+        done = Optimized(snapshot, files, receipt.rewritten or Rewritten(), z_ordered="zOrderBy" in words, clustered_by=words.get("clusterBy", []), span_ms=span)
+        return optimize_frame(self._handle.spark, done)
 
 
 def _names(columns: Sequence[ColumnPath]) -> list[str]:

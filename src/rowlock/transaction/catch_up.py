@@ -21,7 +21,7 @@ from rowlock.transaction.compaction import drop_overlapping_bins
 from rowlock.transaction.effects import Effects
 from rowlock.transaction.following import follow
 from rowlock.transaction.rebase import rebase
-from rowlock.transaction.receipt import Conflict, Overwritten, Receipt
+from rowlock.transaction.receipt import Conflict, Overwritten, Receipt, Rewritten
 
 if TYPE_CHECKING:
     from rowlock.transaction.transaction import Transaction
@@ -43,7 +43,7 @@ class Attempt:
         self.conflicts: list[Conflict] = []
         self.overwritten: list[Overwritten] = []
 
-    def receipt(self, txn: Transaction, version: int | None, metrics: Mapping[str, int]) -> Receipt:
+    def receipt(self, txn: Transaction, version: int | None, metrics: Mapping[str, int], rewritten: Rewritten | None = None) -> Receipt:
         return Receipt(
             version=version,
             read_version=txn.read_version,
@@ -61,6 +61,7 @@ class Attempt:
             conflicts=tuple(self.conflicts),
             metrics=dict(metrics),
             seconds=dict(txn.watch.seconds),
+            rewritten=rewritten,
         )
 
 

@@ -17,7 +17,7 @@ from rowlock.transaction import given_up, outcome
 from rowlock.transaction.appends import commit_append, may_join
 from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
 from rowlock.transaction.commit_file import commit_bytes
-from rowlock.transaction.metrics import operation_metrics
+from rowlock.transaction.metrics import operation_metrics, rewritten_by
 from rowlock.transaction.publish import FileActions, file_actions
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.turn import turn_of
@@ -70,13 +70,13 @@ def _rounds(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any], b
         try:
             version = version or catch_up(txn, attempt, state.newest())
             if version is None and txn.effects.is_empty and not _always_commits(txn):
-                return attempt.receipt(txn, None, operation_metrics(txn, files))
+                return attempt.receipt(txn, None, operation_metrics(txn, FileActions((), ())))  # what a lost put wrote is in no version
             if version is None:
                 version, files = _put(txn, attempt, parameters)
         finally:
             lane.__exit__(None, None, None)
         if version is not None:
-            receipt = attempt.receipt(txn, version, operation_metrics(txn, files))
+            receipt = attempt.receipt(txn, version, operation_metrics(txn, files), rewritten_by(txn, files))
             after_commit(txn)
             return receipt
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from rowlock.protocol.actions import AddFile, RemoveFile
 from rowlock.transaction.publish import FileActions
+from rowlock.transaction.receipt import Rewritten
 
 if TYPE_CHECKING:
     from rowlock.transaction.transaction import Transaction
@@ -31,9 +33,11 @@ def row_counts(txn: Transaction) -> dict[str, int]:
 
 def operation_metrics(txn: Transaction, files: FileActions) -> dict[str, int]:
     """By the kinds of the program's statements; sizes in bytes."""
+    if (rewritten := rewritten_by(txn, files)) is not None:
+        return _rewriting_metrics(rewritten)
     rows, kinds = row_counts(txn), {s.kind for s in txn.program}
     removed_files = len(files.removes) - files.vectors_added
-    added = [a for a in files.adds if a.deletion_vector is None]
+    added = _born(files)
     common = {
         "numAddedFiles": len(added),
         "numRemovedFiles": removed_files,
@@ -63,10 +67,50 @@ def operation_metrics(txn: Transaction, files: FileActions) -> dict[str, int]:
     return common
 
 
-def _removed_bytes(files: FileActions) -> int:
-    """Of files that are gone; one that only got a new vector is removed and added under the same path."""
+def rewritten_by(txn: Transaction, files: FileActions) -> Rewritten | None:
+    """What a transaction that only moves rows rewrote; None for any other."""
+    if not txn.program or any(s.kind != "move" for s in txn.program):
+        return None
+    gone = _gone(files)
+    vectors = [r.deletion_vector for r in gone if r.deletion_vector is not None]
+    return Rewritten(
+        added=tuple(a.size_bytes for a in _born(files)),
+        removed=tuple(r.size_bytes or 0 for r in gone),
+        partitions=len({tuple(sorted((r.partition_values or {}).items())) for r in gone}),
+        bins=len({(b.statement, b.group) for b in txn.effects.blocks}) if gone else 0,
+        vectors=len(vectors),
+        vector_rows=sum(v.cardinality for v in vectors),
+    )
+
+
+def _rewriting_metrics(rewritten: Rewritten) -> dict[str, int]:
+    """Of the files' sizes delta-spark has the quartiles, each that of one of the files; there are none where no file was added."""
+    sizes, number = sorted(rewritten.added), len(rewritten.added)
+    at = {"minFileSize": 0, "p25FileSize": number // 4, "p50FileSize": number // 2, "p75FileSize": number * 3 // 4, "maxFileSize": number - 1}
+    return {
+        "numAddedFiles": number,
+        "numRemovedFiles": len(rewritten.removed),
+        "numAddedBytes": sum(sizes),
+        "numRemovedBytes": sum(rewritten.removed),
+        "numDeletionVectorsRemoved": rewritten.vectors,
+        **({name: sizes[n] for name, n in at.items()} if sizes else {}),
+    }
+
+
+def _born(files: FileActions) -> list[AddFile]:
+    """Files that were not there before; one that only got a new vector is removed and added under the same path."""
+    stay = {r.path for r in files.removes}
+    return [a for a in files.adds if a.path not in stay]
+
+
+def _gone(files: FileActions) -> list[RemoveFile]:
+    """Files that are no more."""
     stay = {a.path for a in files.adds}
-    return sum(r.size_bytes or 0 for r in files.removes if r.path not in stay)
+    return [r for r in files.removes if r.path not in stay]
+
+
+def _removed_bytes(files: FileActions) -> int:
+    return sum(r.size_bytes or 0 for r in _gone(files))
 
 
 def operation_parameters(parameters: Mapping[str, Any]) -> dict[str, str]:

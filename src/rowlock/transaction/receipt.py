@@ -8,10 +8,28 @@ from typing import Any
 
 from rowlock.conflict.value import Conflict, Overwritten
 
-__all__ = ["Conflict", "Overwritten", "Receipt", "Stopwatch"]
+__all__ = ["Conflict", "Overwritten", "Receipt", "Rewritten", "Stopwatch"]
 
 _RECORDED = 100
 """Rows that a commit names one by one; a receipt holds them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What a compaction that was committed put in place of what; bins that it gave up do not count.
+
+    added, removed  sizes in bytes, one for each file
+    partitions      in which files were removed
+    bins            groups of files that were rewritten together
+    vectors         deletion vectors of removed files, and `vector_rows` the rows that they had marked
+    """
+
+    added: tuple[int, ...] = ()
+    removed: tuple[int, ...] = ()
+    partitions: int = 0
+    bins: int = 0
+    vectors: int = 0
+    vector_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +37,7 @@ class Receipt:
     """`rows_followed` were carried to where a compaction had put them, without being read.  version is None when nothing was changed;
     `group_size` transactions share the version;
     `already_committed` says that the application's step was in the log before; `overwritten` are rows in which a lockless commit met a winner.
+    `rewritten` is a compaction's, None for all else.
 
     seconds has the phases plan, lock (in line for a lease), stage, wait (for other threads, and for another's turn), rebase, write, put."""
 
@@ -38,11 +57,12 @@ class Receipt:
     conflicts: tuple[Conflict, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    rewritten: Rewritten | None = None
 
     def record(self) -> dict[str, Any]:
         """What goes into the commit, in commitInfo's field `rowlock`; plain JSON values."""
         out = asdict(self)
-        for name in ("version", "operation", "txn_id", "metrics", "read_version", "group_size"):  # these are commitInfo's own fields
+        for name in ("version", "operation", "txn_id", "metrics", "read_version", "group_size", "rewritten"):  # these are commitInfo's own fields
             out.pop(name)
         out["conflicts"] = [c.record() for c in self.conflicts[:20]]
         out["overwritten"] = [{k: v for k, v in row.items() if v} for row in out["overwritten"][:_RECORDED]]
