@@ -14,8 +14,8 @@ that dies holds nobody up for long.  Who leads is a courtesy: any number of lead
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from rowlock import clock
 from rowlock.exceptions import VersionNotFound
@@ -39,7 +39,7 @@ LONGEST_PUT_S = 1.0
 """What is waited for as one put at most: one that hung says nothing of the next."""
 SURE_MS, STALE_MS = 60_000, 3_600_000
 """A post older than the first is believed where its files are there; one older than the second belongs to nobody any more."""
-_sweepers = ThreadPoolExecutor(8, thread_name_prefix="rowlock queue")
+_SWEEPERS = 8
 _BETWEEN = b"\n\n"
 
 
@@ -213,13 +213,18 @@ def _gave_up(member: Member, state: TableState) -> bool:
 
 def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
     """Deletes posts that nobody needs; on a remote store nobody waits for that.  One that stays is deleted by the next who leads."""
+    shares = [keys[n::_SWEEPERS] for n in range(min(_SWEEPERS, len(keys)))] if store.is_remote else []
+    try:
+        for share in shares:  # daemons: a program ends when it ends, whatever the store does
+            threading.Thread(target=_delete_all, args=(store, share), name="rowlock queue", daemon=True).start()
+    except RuntimeError:  # the interpreter is about to end
+        shares = []
+    if not shares:
+        _delete_all(store, keys)
+
+
+def _delete_all(store: ObjectStore, keys: Sequence[str]) -> None:
     for key in keys:
-        try:
-            if store.is_remote:
-                _sweepers.submit(_delete, store, key)
-                continue
-        except RuntimeError:  # the interpreter is about to end
-            pass
         _delete(store, key)
 
 
