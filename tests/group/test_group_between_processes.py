@@ -58,7 +58,6 @@ class Process(InMemory):
         with self.state.lane:
             hand_over(member, queue_of(self.state))
         assert member.is_over and member.post is not None
-        member.post.clear()
 
 
 def world(properties: dict[str, str] | None = None, **options: Any) -> tuple[Process, Process]:

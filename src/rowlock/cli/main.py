@@ -41,6 +41,8 @@ def plain_errors() -> Iterator[None]:
 
 
 TablePath = Annotated[str, typer.Argument(help="A Delta table: a folder, or s3://, gs://, az:// and what follows.")]
+Commits = Annotated[int, typer.Option(help="How many commits, newest first.", min=1)]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 StorageOption = Annotated[list[str] | None, typer.Option("--storage-option", metavar="KEY=VALUE", help="How to reach a table on a cloud (AWS_ENDPOINT_URL=...); what is not given comes from the environment.")]
 
 
@@ -105,7 +107,7 @@ def bench(
 
 
 @app.command()
-def history(path: TablePath, limit: Annotated[int, typer.Option(help="How many commits, newest first.", min=1)] = 20, storage_option: StorageOption = None) -> None:
+def history(path: TablePath, limit: Commits = 20, storage_option: StorageOption = None) -> None:
     """The commits of a table, newest first."""
     with plain_errors():
         from rowlock.cli.look import history_of
@@ -143,12 +145,7 @@ def vacuum(
 
 
 @app.command()
-def conflicts(
-    path: Annotated[str, typer.Argument(help="A Delta table.")],
-    limit: Annotated[int, typer.Option(help="How many commits, newest first.", min=1)] = 1000,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    storage_option: StorageOption = None,
-) -> None:
+def conflicts(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, storage_option: StorageOption = None) -> None:
     """Who met whom, when, over what, and what it cost: of commits and of failed tries."""
     with plain_errors():
         from rowlock.cli.conflicts import conflicts_of
@@ -157,12 +154,7 @@ def conflicts(
 
 
 @app.command()
-def advise(
-    path: Annotated[str, typer.Argument(help="A Delta table.")],
-    limit: Annotated[int, typer.Option(help="How many commits, newest first.", min=1)] = 1000,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    storage_option: StorageOption = None,
-) -> None:
+def advise(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, storage_option: StorageOption = None) -> None:
     """What to set on a table, by what its writers did to each other, with the figures behind it."""
     with plain_errors():
         from rowlock.cli.advise import advise_on

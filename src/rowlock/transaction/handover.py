@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from rowlock import clock
 from rowlock.exceptions import VersionNotFound
@@ -23,7 +24,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit, serialize_commit
-from rowlock.storage.store import NotFound, ObjectMeta, ObjectStore, StorageError
+from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError
 from rowlock.threads import side_by_side
 from rowlock.transaction import creation, group, outcome
 from rowlock.transaction.group import MAX_FILES, Member, Queue
@@ -47,16 +48,10 @@ class Post:
     """What one process has staged and handed over; one object, which never changes."""
 
     def __init__(self, store: ObjectStore, members: Sequence[Member], head: Snapshot) -> None:
-        self._store, self._members = store, members
         self.key = f"{FOLDER}/{clock.now_ms():013d}-{clock.new_id()}.json"
         for member in members:
             member.post = self
         store.put(self.key, _BETWEEN.join(_staged(m, head) for m in members))
-
-    def clear(self) -> None:
-        """Takes the post away when all of it is over.  Where it was committed the leader does so."""
-        if all(m.is_over for m in self._members):
-            _delete(self._store, self.key)
 
 
 def _staged(member: Member, head: Snapshot) -> bytes:
@@ -229,7 +224,5 @@ def _delete_all(store: ObjectStore, keys: Sequence[str]) -> None:
 
 
 def _delete(store: ObjectStore, key: str) -> None:
-    try:
+    with suppress(StorageError, OSError):
         store.delete(key)
-    except (StorageError, NotFound, OSError):
-        return
