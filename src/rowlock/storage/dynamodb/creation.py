@@ -1,4 +1,4 @@
-"""The arbiter's table, made on request: Delta's layout, billed by request, with expired entries deleted by DynamoDB where it can."""
+"""Tables in DynamoDB, made on request; the arbiter's in Delta's layout, with expired entries deleted by DynamoDB where it can."""
 
 from __future__ import annotations
 
@@ -32,8 +32,17 @@ def create_table(options: Mapping[str, str] | None = None, *, name: str | None =
     """
     client = client or settings.client_of(options)
     table = name or settings.option(options, settings.TABLE_NAME) or settings.DEFAULT_TABLE_NAME
+    created = make_table(client, table, KEY, f"name another with {settings.TABLE_NAME}")
+    return CreatedTable(table, created, _expire(client, table))
+
+
+def make_table(client: Client, table: str, keys: Mapping[str, str], remedy: str) -> bool:
+    """Makes a table with text keys, billed by request, and waits until it can be used; whether it was not there before.
+
+    Raises as `create_table` does; `remedy` is for a table of that name in another layout.
+    """
     found = _describe(client, table)
-    created = found is None and _create(client, table)
+    created = found is None and _create(client, table, keys)
     deadline = clock.monotonic_s() + _WAIT_S
     while found is None or found["TableStatus"] != "ACTIVE":
         if clock.monotonic_s() > deadline:
@@ -41,9 +50,9 @@ def create_table(options: Mapping[str, str] | None = None, *, name: str | None =
         clock.sleep(0.05 if found is None else 0.5)
         found = _describe(client, table)
     layout = {key["AttributeName"]: key["KeyType"] for key in found["KeySchema"]}
-    if layout != KEY:
-        raise InvalidInput(f"there is a DynamoDB table {table} already, with the key {layout} instead of {KEY}: name another with {settings.TABLE_NAME}")
-    return CreatedTable(table, created, _expire(client, table))
+    if layout != keys:
+        raise InvalidInput(f"there is a DynamoDB table {table} already, with the key {layout} instead of {keys}: {remedy}")
+    return created
 
 
 def _describe(client: Client, table: str) -> Any:
@@ -57,15 +66,15 @@ def _describe(client: Client, table: str) -> Any:
         explain(e, table, "describe_table")
 
 
-def _create(client: Client, table: str) -> bool:
+def _create(client: Client, table: str, keys: Mapping[str, str]) -> bool:
     """Whether it was we who made it."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         client.create_table(
             TableName=table,
-            KeySchema=[{"AttributeName": attribute, "KeyType": kind} for attribute, kind in KEY.items()],
-            AttributeDefinitions=[{"AttributeName": attribute, "AttributeType": "S"} for attribute in KEY],
+            KeySchema=[{"AttributeName": attribute, "KeyType": kind} for attribute, kind in keys.items()],
+            AttributeDefinitions=[{"AttributeName": attribute, "AttributeType": "S"} for attribute in keys],
             BillingMode="PAY_PER_REQUEST",
         )
     except (ClientError, BotoCoreError) as e:

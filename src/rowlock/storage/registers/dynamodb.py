@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from rowlock.storage.dynamodb.creation import make_table
 from rowlock.storage.dynamodb.settings import client_of
 from rowlock.storage.registers.register import Cell
 from rowlock.storage.store import Committed, Lost, PutOutcome, StorageError, Unknown
@@ -60,17 +61,5 @@ class DynamoDbRegisters:
 
 
 def create_table(name: str, options: Mapping[str, str] | None = None) -> None:
-    """Makes the table, billed by request, and waits until it serves; nothing happens where it is there."""
-    made = cast(Any, client_of(options))
-    try:
-        made.create_table(
-            TableName=name,
-            KeySchema=[{"AttributeName": "register", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "register", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-    except made.exceptions.ResourceInUseException:
-        pass
-    except Exception as e:
-        raise StorageError(f"DynamoDB, table {name}: {e}") from e
-    made.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    """Makes the table, billed by request, and waits until it serves; nothing happens where it is there.  Raises as the arbiter's does."""
+    make_table(client_of(options), name, {"register": "HASH"}, "name another as the provider")
