@@ -16,13 +16,22 @@ Table = dict[int, dict[str, int]]
 
 
 def replayed(start: Table, done: Iterable[tuple[str, int | None, int]]) -> list[Table]:
-    """The table after each version, from the version of `start` on; `done` are (statement, version, read version)."""
-    commits = {version: (parse(text), read) for text, version, read in done if version is not None}
+    """The table after each version, from the version of `start` on; `done` are (statement, version, read version).
+
+    Appends may share a version (group commit); nothing else may.
+    """
+    commits: dict[int, list[tuple[Script, int]]] = {}
+    for text, version, read in done:
+        if version is not None:
+            commits.setdefault(version, []).append((parse(text), read))
     first = min(commits) - 1 if commits else 0
     states = {first: start}
     for version in range(first + 1, max(commits, default=first) + 1):
-        script, read = commits[version]
-        states[version] = _applied(states[version - 1], script, states[read])
+        group = commits[version]
+        assert len(group) == 1 or all(isinstance(script, Append) for script, _ in group), f"version {version} has {group}"
+        states[version] = states[version - 1]
+        for script, read in group:
+            states[version] = _applied(states[version], script, states[read])
     return [states[v] for v in sorted(states)]
 
 
