@@ -225,7 +225,7 @@ def test_appends_that_lose_slow_puts_hand_themselves_over(monkeypatch: pytest.Mo
     members = Counter(t for c in TableLog(first.state.store).commits(0, first.state.refresh().version) for t in c.txn_ids)
     assert members == Counter(r.txn_id for r in found), "each transaction is in one version"
     assert {r.version for r in found} == set(range(1, first.state.refresh().version + 1))
-    assert max(r.group_size for r in found) > 3, "more than the threads of one process"
+    assert len({r.version for r in found}) < len(found), "some share a version, whoever's threads they are"
 
 
 WORKER = """
