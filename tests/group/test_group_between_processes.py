@@ -204,6 +204,50 @@ def test_rubbish_in_the_queue_is_no_harm() -> None:
     assert keys(b) == [1] and posts(b) == []
 
 
+def cut(body: bytes) -> bytes:
+    """Without its last line."""
+    return body.rstrip(b"\n").rpartition(b"\n")[0]
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda body: b"",
+    "a line cut": lambda body: body[:-20],
+    "cut between lines": cut,
+    "one step of an application twice": lambda body: body.replace(b'{"txn"', b'{"txn":{"appId":"app","version":2}}\n{"txn"', 1),
+    "an application without a name": lambda body: body.replace(b'"appId":"app"', b'"appId":{}'),
+    "another's file": lambda body: body.replace(b'"path":"', b'"path":"LEADERS', 1),
+    "partition values of no kind": lambda body: body.replace(b'"partitionValues":{}', b'"partitionValues":[1]'),
+    "a file that is not there": lambda body: body.replace(b'"path":"', b'"path":"none-').replace(b'\\"numRecords\\":1', b'\\"x\\":1'),
+    "a transaction id of no kind": lambda body: body.replace(b'"txnId":"', b'"txnId":[],"was":"'),
+}
+
+
+@pytest.mark.parametrize("damage", sorted(DAMAGE))
+def test_a_damaged_post_stops_nobody_and_goes_with_the_next_version(damage: str) -> None:
+    """Its owner is dead.  Nobody fails because of it, half of it is never committed, and it is first in line once."""
+    a, b = world({"delta.enableRowTracking": "true"})
+    a.post(1, ("app", 1))
+    (key,) = posts(a)
+    leader = b.post(2)
+    body = DAMAGE[damage](a.state.store.get(key))
+    body = body.replace(b"LEADERS", leader.adds[0].path.encode() + b'","was":"')
+    assert body != a.state.store.get(key)
+    a.state.store.put(key, body)
+    b.lead(leader)
+    assert leader.error is None and leader.receipt is not None and leader.receipt.group_size == 1
+    assert keys(b) == [2] and posts(b) == []
+
+
+def test_what_no_version_takes_in_is_first_in_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "MAX_FILES", 0)
+    a, b = world()
+    guest = a.post(1)
+    b.lead(b.post(2))
+    assert keys(b) == [2] and posts(b) == []
+    a.lead(guest)
+    assert keys(b) == [1, 2]
+
+
 def test_appends_that_lose_slow_puts_hand_themselves_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three processes with threads: all rows are there once, in fewer versions than commits, and no post stays."""
     monkeypatch.setattr(appends, "SLOW_PUT_S", 0.002)
