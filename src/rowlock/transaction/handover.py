@@ -203,8 +203,9 @@ def _gave_up(member: Member, state: TableState) -> bool:
     head = state.refresh()
     between = state.log.commits(min(member.txn.base.version, head.version), head.version)
     if (found := next((c for c in between if member.txn.txn_id in c.txn_ids), None)) is not None:
+        version = outcome.found(state.log, head, found.version, member.txn.txn_id)
         member.error = None
-        member.landed(found.version, len(found.txn_ids))
+        member.landed(version, len(found.txn_ids))
         return True
     if any(c.metadata is not None or c.protocol is not None for c in between):
         return True  # nobody commits what was staged before that
