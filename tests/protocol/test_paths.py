@@ -65,6 +65,10 @@ def test_the_scheme_of_a_place(place: str, scheme: str | None) -> None:
     assert paths.scheme_of(place) == scheme
 
 
+def test_a_place_is_told_with_its_scheme() -> None:
+    assert (paths.location("/a/b"), paths.location("s3://b/t")) == ("file:/a/b", "s3://b/t")
+
+
 def test_partition_directories() -> None:
     assert paths.partition_directory({"a": "x y", "b": None, "c": "1:2/3"}) == "a=x y/b=__HIVE_DEFAULT_PARTITION__/c=1%3A2%2F3"
     assert paths.partition_directory({}) == ""

@@ -71,6 +71,11 @@ def scheme_of(place: str) -> str | None:
     return None if match is None or len(match[1]) == 1 else match[1].lower()
 
 
+def location(root: str) -> str:
+    """A local path or a URI as delta-spark tells it to people and to other programs: always with a scheme."""
+    return root if "://" in root else f"file:{root}"
+
+
 def strip_scheme(uri_or_path: str) -> str:
     """A local path out of `file:/a`, `file:///a` or `/a`; other schemes stay as they are."""
     if uri_or_path[:5].lower() == "file:":
