@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, MetadataChangedException
+from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, MetadataChangedException
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.protocol.actions import SetTransaction
@@ -28,7 +28,7 @@ from rowlock.simulation.statements import run, statements_of
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import Committed, PutOutcome, StorageError
-from rowlock.transaction import alteration, appends, creation, handover
+from rowlock.transaction import alteration, appends, creation, group, handover
 from rowlock.transaction.catch_up import Attempt
 from rowlock.transaction.group import Member, queue_of
 from rowlock.transaction.handover import FOLDER, Post, hand_over
@@ -202,6 +202,50 @@ def test_rubbish_in_the_queue_is_no_harm() -> None:
         a.state.store.put(f"{FOLDER}/{name}", body)
     b.lead(b.post(1))
     assert keys(b) == [1] and posts(b) == []
+
+
+def cut(body: bytes) -> bytes:
+    """Without its last line."""
+    return body.rstrip(b"\n").rpartition(b"\n")[0]
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda body: b"",
+    "a line cut": lambda body: body[:-20],
+    "cut between lines": cut,
+    "one step of an application twice": lambda body: body.replace(b'{"txn"', b'{"txn":{"appId":"app","version":2}}\n{"txn"', 1),
+    "an application without a name": lambda body: body.replace(b'"appId":"app"', b'"appId":{}'),
+    "another's file": lambda body: body.replace(b'"path":"', b'"path":"LEADERS', 1),
+    "partition values of no kind": lambda body: body.replace(b'"partitionValues":{}', b'"partitionValues":[1]'),
+    "a file that is not there": lambda body: body.replace(b'"path":"', b'"path":"none-').replace(b'\\"numRecords\\":1', b'\\"x\\":1'),
+    "a transaction id of no kind": lambda body: body.replace(b'"txnId":"', b'"txnId":[],"was":"'),
+}
+
+
+@pytest.mark.parametrize("damage", sorted(DAMAGE))
+def test_a_damaged_post_stops_nobody_and_goes_with_the_next_version(damage: str) -> None:
+    """Its owner is dead.  Nobody fails because of it, half of it is never committed, and it is first in line once."""
+    a, b = world({"delta.enableRowTracking": "true"})
+    a.post(1, ("app", 1))
+    (key,) = posts(a)
+    leader = b.post(2)
+    body = DAMAGE[damage](a.state.store.get(key))
+    body = body.replace(b"LEADERS", leader.adds[0].path.encode() + b'","was":"')
+    assert body != a.state.store.get(key)
+    a.state.store.put(key, body)
+    b.lead(leader)
+    assert leader.error is None and leader.receipt is not None and leader.receipt.group_size == 1
+    assert keys(b) == [2] and posts(b) == []
+
+
+def test_what_no_version_takes_in_is_first_in_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "MAX_FILES", 0)
+    a, b = world()
+    guest = a.post(1)
+    b.lead(b.post(2))
+    assert keys(b) == [2] and posts(b) == []
+    a.lead(guest)
+    assert keys(b) == [1, 2]
 
 
 def test_appends_that_lose_slow_puts_hand_themselves_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,3 +442,62 @@ def test_a_table_that_was_made_anew_with_as_many_versions_is_another_table() -> 
     assert a.state.refresh().version == txn.base.version
     with pytest.raises(MetadataChangedException):
         txn.commit("WRITE")
+
+
+def cleaned_up_behind(kept_from: int, process: Process, *, moved_by_ms: int) -> None:
+    """The log goes on to version 9, has a checkpoint at 8, and was cleaned up to before `kept_from`, so long ago."""
+    other = Process(store=process.state.store)
+    while other.state.refresh().version < 9:
+        run(other.table, parse(f"APPEND ({other.state.refresh().version + 100})"))
+        if other.state.refresh().version == 8:
+            other.state.log.write_checkpoint(other.state.refresh())
+    for version in range(kept_from):
+        process.state.store.delete(names.commit_key(version))
+    objects: dict[str, Any] = process.state.store._objects  # type: ignore[attr-defined]
+    for key, (data, at) in objects.items():
+        objects[key] = (data, at - moved_by_ms)
+
+
+def member_of(process: Process, k: int) -> Member:
+    member = Member(process.stage(k), Attempt("WRITE"), {})
+    member.write()
+    return member
+
+
+def test_a_group_put_where_the_log_was_cleaned_up_is_told_to_every_member() -> None:
+    """I2: the group's version is free again and the ones after it are there, so each member finds itself in the log, where nobody reads it."""
+    a, b = world()
+    leader, follower, guest = member_of(a, 1), member_of(a, 2), b.post(3)
+    slept = a.state.refresh()
+    (posted,) = handover.Board(a.state.store).of_others(handover.Board(a.state.store).posts(), []).values()
+    cleaned_up_behind(2, a, moved_by_ms=60_000)
+    with pytest.raises(ConcurrentWriteException, match="Nothing of it can be seen"):
+        group.put([leader, follower], slept, posted)
+    assert not follower.follow(a.state.refresh())
+    assert isinstance(follower.error, ConcurrentWriteException) and follower.receipt is None
+    assert not guest.follow(b.state.refresh()) and isinstance(guest.error, ConcurrentWriteException)
+    handover.give_up(guest)
+    assert isinstance(guest.error, CommitUnknown) and guest.receipt is None, "who has posted cannot be sure"
+    assert {1, 2, 3}.isdisjoint(keys(Process(store=a.state.store)))
+
+
+@pytest.mark.parametrize(("moved_by_ms", "told"), [(60_000, "a receipt"), (0, "unknown")])
+def test_a_member_whose_version_is_the_first_that_is_left_is_told_so(moved_by_ms: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version before was cleaned up after the commit, as clean-ups do; where the times of files do not tell, nothing is said."""
+    a, b = world()
+    guest = a.post(1)
+    b.lead(b.post(2))
+    objects: dict[str, Any] = a.state.store._objects  # type: ignore[attr-defined]
+    for key, (data, at) in objects.items():
+        objects[key] = (data, at - moved_by_ms)
+    now = clock.now_ms()
+    monkeypatch.setattr(clock, "now_ms", lambda: now)
+    cleaned_up_behind(1, a, moved_by_ms=0)
+    if told == "unknown":
+        for key, (data, _) in objects.items():
+            objects[key] = (data, now)
+    assert not guest.follow(a.state.refresh())
+    if told == "unknown":
+        assert isinstance(guest.error, CommitUnknown)
+    else:
+        assert guest.receipt is not None and guest.receipt.version == 1

@@ -17,7 +17,7 @@ from rowlock.exceptions import ConstraintViolated, InvalidInput
 from rowlock.protocol.schema import parse_schema
 from rowlock.storage.open import open_store
 from rowlock.transaction.table_state import state_of
-from spark.support import take_route
+from spark.support import take_route, unchanged
 
 pytestmark = pytest.mark.spark
 
@@ -102,3 +102,19 @@ def test_a_table_that_begins_to_map(spark: SparkSession, table_path: str) -> Non
     assert_same_rows(found, rows_of(by_delta_spark(spark, table_path), ["id", "new one", "v"]), "rowlock", "delta-spark")
     assert sum(row[2] is not None for row in found) == 2
     assert not glob.glob(f"{table_path}/_delta_log/*.tmp")
+
+
+def test_files_that_delta_spark_clustered_lie_in_order(spark: SparkSession, table_path: str) -> None:
+    """It says of which columns by the table's own names, in back quotes where they need them."""
+    sql(
+        spark, table_path,
+        "CREATE TABLE T (id bigint, `a b` struct<x: int>) USING delta CLUSTER BY (`a b`.x, id) TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "INSERT INTO T SELECT id, named_struct('x', cast(id % 3 as int)) FROM range(50)",
+        "OPTIMIZE T ",
+    )  # fmt: skip
+    table = DeltaTable.forPath(spark, table_path)
+    with unchanged(table_path):
+        table.optimize().executeCompaction()
+    sql(spark, table_path, "ALTER TABLE T CLUSTER BY (id)")
+    stats = table.optimize().executeCompaction().first().metrics.clusteringStats
+    assert stats.mergedFiles.numFiles == 1

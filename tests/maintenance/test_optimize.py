@@ -34,10 +34,10 @@ def test_bins_of_small_files() -> None:
 
 def test_clustering_takes_what_is_not_in_order() -> None:
     old, small, other = marked(file("old", 90), X), marked(file("small", 10), X), marked(file("other", 90), [("y",)])
-    assert clustering_bins([old, small], X, 100) == ()
-    assert clustering_bins([old, small, file("new", 500)], X, 100) == (("new", "small"),)
-    assert clustering_bins([old, other], X, 100) == (("other",),)
-    assert clustering_bins([marked(file("hurt", 90, dead=50), X), old], X, 100) == (("hurt",),)
+    assert clustering_bins([old, small], X, X, 100) == ()
+    assert clustering_bins([old, small, file("new", 500)], X, X, 100) == (("new", "small"),)
+    assert clustering_bins([old, other], X, X, 100) == (("other",),)
+    assert clustering_bins([marked(file("hurt", 90, dead=50), X), old], X, X, 100) == (("hurt",),)
 
 
 def test_near_in_both_columns_is_near_in_the_order() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rowlock.exceptions import CorruptLog
 from rowlock.protocol.actions import AddFile, DomainMetadata
-from rowlock.protocol.clustering import DOMAIN, clustering_domain, is_clustered, logical_columns, marked, stored_columns
+from rowlock.protocol.clustering import DOMAIN, clustering_domain, cube_of, is_clustered, logical_columns, marked, stored_columns
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import parse_schema
 
@@ -28,12 +30,26 @@ def test_columns_by_both_names() -> None:
 
 
 def test_which_files_lie_in_order() -> None:
-    day = [("col-1",)]
-    assert not is_clustered(FILE, day)
-    assert is_clustered(marked(FILE, day), day) and not is_clustered(marked(FILE, day), [("col-2",)])
-    theirs = AddFile("a.parquet", {}, 1, 0, True, None, tags={"ZCUBE_ZORDER_BY": '["col-1"]'}, clustering_provider="liquid")
-    assert is_clustered(theirs, day) and not is_clustered(theirs, [("col-2",)])
-    assert not is_clustered(AddFile("a.parquet", {}, 1, 0, True, None, clustering_provider="other"), day)
+    col_1, col_2, day, x = [("col-1",)], [("col-2", "col-3")], [("day",)], [("s", "x")]
+    assert not is_clustered(FILE, col_1, day)
+    assert is_clustered(marked(FILE, col_1), col_1, day) and not is_clustered(marked(FILE, col_1), col_2, x)
+    assert is_clustered(replace(FILE, clustering_provider="liquid"), col_1, day) and not is_clustered(replace(FILE, clustering_provider="other"), col_1, day)
+
+
+@pytest.mark.parametrize(("tag", "logical"), [('["day"]', [("day",)]), ('["s.x","day"]', [("s", "x"), ("day",)]), ('["`a b`.`c``d`"]', [("a b", "c`d")])])
+def test_delta_spark_says_the_order_by_the_tables_own_names(tag: str, logical: list[tuple[str, ...]]) -> None:
+    """As ZCubeInfo has it, whose columns are FieldReferences: physical names stand in the domain only."""
+    stored = [(f"col-{n}",) for n in range(len(logical))]
+    theirs = replace(FILE, tags={"ZCUBE_ZORDER_BY": tag, "ZCUBE_ID": "cube"}, clustering_provider="liquid")
+    names = [".".join(path) for path in logical]
+    assert is_clustered(theirs, stored, logical) and cube_of(theirs, names) == "cube"
+    assert not is_clustered(theirs, logical, stored) and cube_of(theirs, ["other"]) is None
+
+
+@pytest.mark.parametrize("tag", ["", "rubbish", "null", "[1]", '{"day":1}'])
+def test_a_tag_that_does_not_read_is_no_order(tag: str) -> None:
+    theirs = replace(FILE, tags={"ZCUBE_ZORDER_BY": tag, "ZCUBE_ID": "cube"}, clustering_provider="liquid")
+    assert not is_clustered(theirs, [("day",)], [("day",)]) and cube_of(theirs, ["day"]) is None and cube_of(FILE, []) is None
 
 
 @pytest.mark.parametrize(("text", "size"), [("104857600", 100 << 20), ("100mb", 100 << 20), ("2 KB", 2048), ("1g", 1 << 30), ("0", None), ("large", None), ("", None)])

@@ -57,6 +57,18 @@ def test_absolute_and_joined() -> None:
     assert paths.join("/t", "s3://b/a") == "s3://b/a"
 
 
+@pytest.mark.parametrize(
+    ("place", "scheme"),
+    [("/a/b", None), ("a:b", None), ("C:\\tables", None), ("file:/a", "file"), ("S3A://bucket/t", "s3a"), ("memory://t", "memory"), ("/a:b", None), ("x+y.z-1:t", "x+y.z-1"), ("1s3://b", None), ("", None)],
+)
+def test_the_scheme_of_a_place(place: str, scheme: str | None) -> None:
+    assert paths.scheme_of(place) == scheme
+
+
+def test_a_place_is_told_with_its_scheme() -> None:
+    assert (paths.location("/a/b"), paths.location("s3://b/t")) == ("file:/a/b", "s3://b/t")
+
+
 def test_partition_directories() -> None:
     assert paths.partition_directory({"a": "x y", "b": None, "c": "1:2/3"}) == "a=x y/b=__HIVE_DEFAULT_PARTITION__/c=1%3A2%2F3"
     assert paths.partition_directory({}) == ""

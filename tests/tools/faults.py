@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from concurrency.faulty import contest
 from servers import minio
-from servers.programs import Missing
+from servers.scripts import running
 
 
 def main() -> int:
@@ -23,20 +23,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    try:
-        server = minio.start()
-    except Missing as e:
-        print(e, file=sys.stderr)
-        return 2
     bad = 0
-    for seed in range(args.seed, args.seed + args.rounds):
-        done = contest(server, writers=args.writers, each=args.each, seed=seed)
-        bad += bool(done.problems)
-        print(f"seed {seed}: {done.commits} increments by {args.writers} writers in {done.seconds:.1f} s, {sum(done.faults.values())} puts broken")
-        for what, n in sorted(done.faults.items()):
-            print(f"  {what:22} {n:4}")
-        print("  every increment counted once, every writer was told the truth" if not done.problems else "\n".join(f"  WRONG: {p}" for p in done.problems))
-    server.process.stop()
+    with running(minio.start) as server:
+        for seed in range(args.seed, args.seed + args.rounds):
+            done = contest(server, writers=args.writers, each=args.each, seed=seed)
+            bad += bool(done.problems)
+            print(f"seed {seed}: {done.commits} increments by {args.writers} writers in {done.seconds:.1f} s, {sum(done.faults.values())} puts broken")
+            for what, n in sorted(done.faults.items()):
+                print(f"  {what:22} {n:4}")
+            print("  every increment counted once, every writer was told the truth" if not done.problems else "\n".join(f"  WRONG: {p}" for p in done.problems))
     return 1 if bad else 0
 
 

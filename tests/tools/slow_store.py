@@ -139,23 +139,23 @@ def main() -> int:
     parser.add_argument("--engines", nargs="+", default=["group", "one by one", "deltalake"])
     args = parser.parse_args()
     from servers import minio
-    from servers.programs import Missing
+    from servers.scripts import running
 
-    try:
-        server = minio.start()
-    except Missing as e:
-        print(e, file=sys.stderr)
-        return 2
-    proxy = subprocess.Popen([sys.executable, str(HERE), "--serve", server.endpoint, str(args.latency_ms / 1000)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    with running(minio.start) as server:
+        return compare(server.endpoint, args)
+
+
+def compare(direct: str, args: argparse.Namespace) -> int:
+    """Prints a line for each engine and number of processes; `direct` leads to the server past the proxy."""
+    proxy = subprocess.Popen([sys.executable, str(HERE), "--serve", direct, str(args.latency_ms / 1000)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     assert proxy.stdout is not None
     endpoint = proxy.stdout.readline().strip()
     print(f"{args.writers} writers, {args.latency_ms:.0f} ms for each answer, {args.seconds:.0f} s a line")
     print(f"{'engine':12} {'processes':>9} {'commits/s':>10} {'p50':>10} {'p99':>10} {'longest':>10} {'rounds':>7} {'group':>6} {'versions':>9} {'failed':>7} {'exact':>6}")
     for processes in args.processes:
         for engine in args.engines:
-            print(measure(engine, endpoint, server.endpoint, args.writers, processes, args.seconds), flush=True)
+            print(measure(engine, endpoint, direct, args.writers, processes, args.seconds), flush=True)
     proxy.kill()
-    server.process.stop()
     return 0
 
 

@@ -30,7 +30,7 @@ def generate(store: ObjectStore, snapshot: Snapshot, mode: str) -> None:
     manifests: dict[str, list[str]] = {} if snapshot.partition_columns else {_key(""): []}
     for file in files:
         folder = paths.partition_directory({c: file.partition_values.get(c) for c in snapshot.partition_columns})
-        manifests.setdefault(_key(folder), []).append(_place(store.root, file.path))
+        manifests.setdefault(_key(folder), []).append(paths.location(paths.join(store.root, file.path)))
     for key, lines in manifests.items():
         store.put(key, "".join(f"{line}\n" for line in lines).encode())
     for key in [m.key for m in store.list(FOLDER, recursive=True)]:
@@ -52,8 +52,3 @@ def _check(files: list[AddFile], snapshot: Snapshot, table: str) -> None:
 
 def _key(folder: str) -> str:
     return f"{FOLDER}/{folder}/manifest" if folder else f"{FOLDER}/manifest"
-
-
-def _place(root: str, path: str) -> str:
-    full = paths.join(root, path)
-    return full if "://" in full else f"file:{full}"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import is_clustered, stored_columns
-from rowlock.protocol.schema import ColumnPath
+from rowlock.protocol.schema import ColumnPath, column_path
 from rowlock.protocol.statistics import indexed_leaves
 
 TARGET_BYTES = 1024 * 1024 * 1024
 DEAD_SHARE = 0.05
 Bins = tuple[tuple[str, ...], ...]
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 def target_bytes(snapshot: Snapshot) -> int:
@@ -42,13 +40,14 @@ def order_bins(files: Iterable[AddFile]) -> Bins:
     return tuple(tuple(f.path for f in group) for group in _by_partition(files))
 
 
-def clustering_bins(files: Iterable[AddFile], columns: Sequence[ColumnPath], target: int) -> Bins:
-    """One group of files that do not lie in the order of `columns` (by their names in files), and files with many dead rows.
+def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logical: Sequence[ColumnPath], target: int) -> Bins:
+    """One group of files that do not lie in the order of the clustering columns, and files with many dead rows.
 
+    `stored` are the columns by their names in files, `logical` by the table's own.
     Files that were clustered before stay as they are, but for small ones, of which else one more would come each time.
     """
     held = list(files)
-    fresh = [f for f in held if not is_clustered(f, columns) or _dead_share(f) > DEAD_SHARE]
+    fresh = [f for f in held if not is_clustered(f, stored, logical) or _dead_share(f) > DEAD_SHARE]
     if not fresh:
         return ()
     chosen = {f.path for f in fresh} | {f.path for f in held if f.size_bytes < target // 2}
@@ -71,7 +70,7 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
     with_stats = {path for path, _ in leaves}
     out: list[ColumnPath] = []
     for name in names:
-        path = _spelled(snapshot, tuple(a.replace("``", "`") or b for a, b in _PART.findall(name)))
+        path = _spelled(snapshot, column_path(name))
         if path is None:
             raise InvalidInput(f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}", table=table)
         if path[0] in snapshot.partition_columns:

@@ -15,7 +15,10 @@ from urllib.parse import unquote
 
 from rowlock.exceptions import InvalidInput
 
-_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]*:/")
+SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*"
+"""Matches the scheme of a URI."""
+_SCHEME = re.compile(rf"^{SCHEME}:/")
+_PLACE = re.compile(rf"^({SCHEME}):")
 PLAIN = r"^[A-Za-z0-9_\-!.~'()*@&=+$,;/]*$"
 """Matches paths that the log spells as they are."""
 _PLAIN = re.compile(PLAIN)
@@ -60,6 +63,17 @@ def other_spelling(log_path: str) -> str | None:
 def is_absolute(path: str) -> bool:
     """Whether a decoded path names a file by itself, outside of the table's root or inside it."""
     return path.startswith("/") or _SCHEME.match(path) is not None
+
+
+def scheme_of(place: str) -> str | None:
+    """The scheme of a table's place, in small letters; None for a path on a disk, which one letter before a colon is too (a drive)."""
+    match = _PLACE.match(place)
+    return None if match is None or len(match[1]) == 1 else match[1].lower()
+
+
+def location(root: str) -> str:
+    """A local path or a URI as delta-spark tells it to people and to other programs: always with a scheme."""
+    return root if "://" in root else f"file:{root}"
 
 
 def strip_scheme(uri_or_path: str) -> str:

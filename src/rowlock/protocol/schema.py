@@ -24,6 +24,7 @@ COLUMN_ID = "delta.columnMapping.id"
 TYPE_CHANGES = "delta.typeChanges"
 """In a column's metadata: the types that it had before."""
 
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
 _INVALID_CHARACTERS = frozenset(" ,;{}()\n\t=")
 
@@ -131,6 +132,11 @@ class StructType:
 
 
 DataType: TypeAlias = PrimitiveType | DecimalType | ArrayType | MapType | StructType
+
+
+def column_path(name: str) -> ColumnPath:
+    """The parts of a column's name as SQL writes it: a dot goes into a struct, unless it stands in back quotes."""
+    return tuple(quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name))
 
 
 def _inner_fields(type_: DataType) -> Iterator[tuple[ColumnPath, StructField]]:

@@ -5,19 +5,18 @@ What delta-rs refuses was tried with deltalake 1.6, and a test tries it again.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from rowlock.protocol.actions import Protocol
 from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.paths import scheme_of
 
 Verdict = Literal["yes", "alone", "no"]
 _DELTA_RS_WRITES = frozenset({
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", "deletionVectors",
     "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview",
 })  # fmt: skip
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +30,10 @@ class Neighbour:
 
 def place_of(root: str) -> Literal["local", "s3", "other"]:
     """Where a table lies, as far as commits go."""
-    match = _SCHEME.match(root)
-    if match is None or match[1].lower() == "file":
+    scheme = scheme_of(root)
+    if scheme in (None, "file"):
         return "local"
-    return "s3" if match[1].lower() in ("s3", "s3a", "s3n") else "other"
+    return "s3" if scheme in ("s3", "s3a", "s3n") else "other"
 
 
 def refused_by_delta_rs(protocol: Protocol) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.paths import location
 from rowlock.spark.scan import local_frame
 
 _TEXT, _MAP = StringType(), MapType(StringType(), StringType())
@@ -110,9 +111,8 @@ def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = Non
     m = snapshot.metadata
     clustering = [".".join(c) for c in logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
     features = sorted(reader_features(snapshot.protocol) | writer_features(snapshot.protocol))
-    location = snapshot.table if "://" in snapshot.table else "file:" + snapshot.table
     row = (
-        "delta", m.id, name or m.name, m.description, location, _time(m.created_time_ms), _time(snapshot.timestamp_ms), list(m.partition_columns), clustering,
+        "delta", m.id, name or m.name, m.description, location(snapshot.table), _time(m.created_time_ms), _time(snapshot.timestamp_ms), list(m.partition_columns), clustering,
         len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
     )  # fmt: skip
     return spark.createDataFrame([row], _DETAIL)

@@ -18,6 +18,7 @@ from pyspark.sql.types import BooleanType, DataType, DoubleType, LongType, Strin
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import cube_of
+from rowlock.protocol.paths import location
 from rowlock.spark.catalyst import arrow_schema
 from rowlock.spark.scan import local_frame
 from rowlock.transaction.receipt import Rewritten
@@ -78,8 +79,7 @@ class Optimized:
 
 def optimize_frame(spark: SparkSession, done: Optimized) -> DataFrame:
     """One row: `path` and `metrics`."""
-    root = done.snapshot.table
-    values = {"path": root if "://" in root else "file:" + root, "metrics": _metrics(done, spark.sparkContext.defaultParallelism)}
+    values = {"path": location(done.snapshot.table), "metrics": _metrics(done, spark.sparkContext.defaultParallelism)}
     return local_frame(spark, pa.Table.from_pylist([values], schema=arrow_schema(_ANSWER)), _ANSWER)
 
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from rowlock.exceptions import InvalidInput
+from rowlock.protocol.paths import SCHEME
 from rowlock.storage.options import Kind
 
 SCHEMES: dict[str, Kind] = {
@@ -16,7 +17,7 @@ SCHEMES: dict[str, Kind] = {
     "gs": "gcs", "gcs": "gcs",
     "az": "azure", "azure": "azure", "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
 }  # fmt: skip
-_URI = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9]*)://(?:(?P<container>[^/@]+)@)?(?P<host>[^/]+)(?P<path>/.*)?$", re.DOTALL)
+_URI = re.compile(rf"^(?P<scheme>{SCHEME})://(?:(?P<container>[^/@]+)@)?(?P<host>[^/]+)(?P<path>/.*)?$", re.DOTALL)
 _ONE_NAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az"}
 
 

@@ -6,20 +6,19 @@ obstore is loaded when the first table on a cloud is opened.
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
 from rowlock.exceptions import InvalidInput
+from rowlock.protocol.paths import scheme_of
 from rowlock.storage.address import SCHEMES, parse
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.options import Settings, settings_for
 from rowlock.storage.store import ObjectStore
 
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]+):")
 _memory: dict[str, MemoryStore] = {}
 _lock = threading.Lock()
 
@@ -36,10 +35,9 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
     text = os.fspath(path_or_uri)
     if not text:
         raise InvalidInput("the table's path is empty")
-    match = _SCHEME.match(text)
-    if match is None:
+    scheme = scheme_of(text)
+    if scheme is None:
         return LocalStore(text)
-    scheme = match[1].lower()
     if scheme == "file":
         return LocalStore("/" + unquote(text[5:]).lstrip("/"))
     if scheme == "memory":

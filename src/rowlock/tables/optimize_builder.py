@@ -47,7 +47,7 @@ class DeltaOptimizeBuilder:
             columns = logical_columns(snapshot.domains, snapshot.schema, snapshot.table)
             if not columns:
                 return Statement("move", None, only=choose_bins(files, target)), {}
-            return Statement("move", Order(columns, target, stored), only=clustering_bins(files, stored, target)), {"clusterBy": _names(columns)}
+            return Statement("move", Order(columns, target, stored), only=clustering_bins(files, stored, columns, target)), {"clusterBy": _names(columns)}
 
         return self._run(plan)
 

@@ -16,7 +16,7 @@ from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.features import check_writable
-from rowlock.transaction import definition, fail_policy, lockless
+from rowlock.transaction import definition, fail_policy, lockless, outcome
 from rowlock.transaction.compaction import drop_overlapping_bins
 from rowlock.transaction.effects import Effects
 from rowlock.transaction.following import follow
@@ -69,14 +69,14 @@ def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
     """Brings the staged effects to `head`, if others committed since the base.
 
     The version of a commit between them that is our own, where a put of unknown outcome landed after all (I2).
-    Raises AlreadyCommitted, and by rule, policy, isolation and reads DeltaConcurrentModificationException.
+    Raises AlreadyCommitted, as `outcome.found` does, and by rule, policy, isolation and reads DeltaConcurrentModificationException.
     """
     rewritten = txn.epoch != txn.table.state.epoch
     if head.version == txn.base.version and not rewritten and head.metadata.id == txn.read.metadata.id:
         return None
     winners = [] if rewritten else txn.table.state.log.commits(txn.base.version, head.version)
     if landed := next((w.version for w in winners if txn.txn_id in w.txn_ids), None):
-        return landed
+        return outcome.found(txn.table.state.log, head, landed, txn.txn_id)
     refuse_removal(txn, head)
     txn.phase("before_rebase")
     with txn.watch.time("rebase"):

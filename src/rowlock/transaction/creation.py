@@ -185,16 +185,19 @@ def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot],
             check_writable(head.protocol, head.metadata, state.store.root)
             if (actions := make(head)) is None:
                 return None
-            metadata: Metadata = actions.get("metadata") or head.metadata
             info = commit_info(operation, parameters or {}, txn_id, read_version=head.version, blind=False, metrics={})
-            if tags := row_ids.tags(head, rewrites_rows=False):
-                info["tags"] = tags
-            info = stamped(info, metadata.configuration, head.timestamp_ms)
-            if metadata is not head.metadata:
-                actions = {**actions, "metadata": enabled(head.metadata, metadata, head.version + 1, info["timestamp"])}
-            if put(state, head.version + 1, serialize_commit(CommitInfo(info), **actions), txn_id):
+            if put(state, head.version + 1, bytes_on(head, info, **actions), txn_id):
                 return Receipt(version=head.version + 1, read_version=read_version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
     raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
+
+
+def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | None = None, **actions: Any) -> bytes:
+    """The file of a commit on top of `head` that leaves every row its id, with the time that the table's commits have."""
+    tags = row_ids.tags(head, rewrites_rows=False)
+    info = stamped({**info, **({"tags": tags} if tags else {})}, (metadata or head.metadata).configuration, head.timestamp_ms)
+    if metadata is not None:
+        metadata = enabled(head.metadata, metadata, head.version + 1, info["timestamp"])
+    return serialize_commit(CommitInfo(info), metadata=metadata, **actions)
 
 
 def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:

@@ -169,7 +169,13 @@ def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) 
         member.attempt.attempts += 1
     txn.phase("before_put")
     version = head.version + 1
-    data = group_bytes(group, head, guests)
+    try:
+        data = group_bytes(group, head, guests)
+    except Exception:
+        if not guests:
+            raise
+        guests = ()  # what a post holds may be damaged in any way, and that is no harm to who leads
+        data = group_bytes(group, head)
     try:
         start = clock.monotonic_s()
         with txn.watch.time("put"):

@@ -93,9 +93,14 @@ class Board:
             return []
         try:
             found = [parse_commit(0, part, self._store.root) for part in self._store.get(post.key).split(_BETWEEN)]
-            return [c for c in found if age < SURE_MS or all(self._store.head(a.path) is not None for a in c.adds)]
+            return [c for c in found if _is_whole(c) and (age < SURE_MS or all(self._store.head(a.path) is not None for a in c.adds))]
         except Exception:  # noqa: BLE001 - nothing of it is needed
             return []
+
+
+def _is_whole(commit: Commit) -> bool:
+    """Whether a post holds all that its owner staged: one that was cut between two lines reads well."""
+    return group.guest_metrics(commit).get("numFiles") == len(commit.adds) and all(isinstance(t.app_id, str) for t in commit.txns)
 
 
 def hand_over(leader: Member, queue: Queue) -> None:
@@ -150,7 +155,8 @@ def _admitted(posted: Mapping[str, Sequence[Commit]], lot: Sequence[Member], hea
                 continue
             names = {t.app_id for t in commit.txns}
             if names & apps or files + len(commit.adds) > MAX_FILES:
-                done.pop(key, None)  # the next version is theirs
+                if len(commit.adds) <= MAX_FILES:  # else its owner alone can commit it
+                    done.pop(key, None)  # the next version is theirs
                 continue
             taken.add(str(commit.txn_id))
             apps |= names
@@ -197,8 +203,9 @@ def _gave_up(member: Member, state: TableState) -> bool:
     head = state.refresh()
     between = state.log.commits(min(member.txn.base.version, head.version), head.version)
     if (found := next((c for c in between if member.txn.txn_id in c.txn_ids), None)) is not None:
+        version = outcome.found(state.log, head, found.version, member.txn.txn_id)
         member.error = None
-        member.landed(found.version, len(found.txn_ids))
+        member.landed(version, len(found.txn_ids))
         return True
     if any(c.metadata is not None or c.protocol is not None for c in between):
         return True  # nobody commits what was staged before that

@@ -17,12 +17,10 @@ from rowlock import clock
 from rowlock.conflict import rules
 from rowlock.locks.turns import Bid
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile
-from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile
 from rowlock.protocol.features import check_writable
-from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import Isolation
-from rowlock.transaction import creation, fail_policy, given_up, outcome, row_ids
+from rowlock.transaction import creation, fail_policy, given_up, outcome
 from rowlock.transaction.commit import after_commit
 from rowlock.transaction.line import Line
 from rowlock.transaction.options import Options
@@ -125,15 +123,10 @@ class HeadCommit:
 
     def _bytes(self) -> bytes:
         head, actions = self.read, self.actions
-        version, configuration = head.version + 1, (actions.metadata or head.metadata).configuration
         info = creation.commit_info(self.operation, self.parameters, self.txn_id, read_version=head.version, blind=False, metrics=actions.metrics)
         info["rowlock"] = {**self.receipt(None).record(), "read_version": self.read_version}
-        if tags := row_ids.tags(head, rewrites_rows=False):
-            info["tags"] = tags
-        info = stamped(info, configuration, head.timestamp_ms)
-        metadata = None if actions.metadata is None else enabled(head.metadata, actions.metadata, version, info["timestamp"])
-        return serialize_commit(
-            CommitInfo(info), protocol=actions.protocol, metadata=metadata, domains=actions.domains, removes=actions.removes, adds=actions.adds, cdc=actions.cdc
+        return creation.bytes_on(
+            head, info, protocol=actions.protocol, metadata=actions.metadata, domains=actions.domains, removes=actions.removes, adds=actions.adds, cdc=actions.cdc
         )
 
     def receipt(self, version: int | None) -> Receipt:

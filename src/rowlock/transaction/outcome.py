@@ -12,7 +12,8 @@ Reading goes by the version's own key, never by a listing, which may be seconds 
 
 A version that was won must be part of the log's chain: where a writer slept and the log was cleaned up
 meanwhile, an old version is free again, and what is put there nobody reads.  So the version before is
-looked at; where it is gone, the listing tells.
+looked at; where it is gone, the listing tells.  The same goes for a version in which a transaction finds
+itself later: a member of a group, and who did not learn what became of its put.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, CorruptLog
 from rowlock.log.segment import complete_checkpoints, list_log
+from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.storage.store import Committed, PutOutcome, StorageError
@@ -50,6 +52,28 @@ def landed(log: TableLog, version: int, data: bytes, txn_id: str, outcome: PutOu
         return False
     _check_chain(log, version)
     return True
+
+
+def found(log: TableLog, head: Snapshot, version: int, txn_id: str) -> int:
+    """The version up to `head` in which a transaction was found, if that is one that readers look at.
+
+    Raises ConcurrentWriteException where it certainly is not, CommitUnknown where that could not be found out.
+    """
+    if head.version - version < head.commits_since_checkpoint:
+        return version  # the head was made from it
+    try:
+        if version == 0 or log.store.head(names.commit_key(version - 1)) is not None:
+            return version
+        files = list_log(log.store)
+    except StorageError as e:
+        raise unknown(txn_id, log.table, version, e) from e
+    at = {f.version: f.modified_ms for f in files if f.kind == "commit"}
+    after = at.get(version + 1, min((max(f.modified_ms for f in c) for c in complete_checkpoints(files) if c[0].version >= version), default=None))
+    if version not in at or after is None or at[version] == after:
+        raise unknown(txn_id, log.table, version)
+    if at[version] > after:  # what follows it was there before
+        raise _cleaned_up(log, head.version, version)
+    return version
 
 
 def _settled(log: TableLog, version: int, data: bytes, txn_id: str) -> bool:
@@ -91,12 +115,7 @@ def _check_chain(log: TableLog, version: int) -> None:
     covered = max((c[0].version for c in complete_checkpoints(files)), default=-1)
     ours, after = commits.get(version), commits.get(version + 1)
     if covered >= version and (after is None or (ours is not None and after.modified_ms < ours.modified_ms)):
-        raise ConcurrentWriteException(
-            f"The log is at version {max(covered, *commits)} and was cleaned up while this transaction waited; version {version}, where it was put, is before what readers look at. "
-            "Nothing of it can be seen.",
-            table=log.table,
-            remedy="Run the statement again.",
-        )
+        raise _cleaned_up(log, max(covered, *commits), version)
     if 0 <= covered < version - 1 or (covered < 0 < version):
         raise CorruptLog(
             f"version {version - 1} went away while version {version} was put after it: the table was made anew meanwhile. Delete the file, which belongs to the table that was there before",
@@ -104,3 +123,12 @@ def _check_chain(log: TableLog, version: int) -> None:
             version=version,
             file=names.commit_key(version),
         )
+
+
+def _cleaned_up(log: TableLog, newest: int, version: int) -> ConcurrentWriteException:
+    return ConcurrentWriteException(
+        f"The log is at version {newest} and was cleaned up while this transaction waited; version {version}, where it was put, is before what readers look at. "
+        "Nothing of it can be seen.",
+        table=log.table,
+        remedy="Run the statement again.",
+    )

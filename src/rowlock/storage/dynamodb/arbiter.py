@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from rowlock import clock
 from rowlock.exceptions import ConcurrentWriteException, CorruptLog, InvalidInput
@@ -34,6 +35,7 @@ from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, ObjectS
 DEFAULT_TTL_S = 86_400
 COPY_TRIES = 4
 logger = logging.getLogger("rowlock")
+T = TypeVar("T")
 
 
 class ArbitratedStore:
@@ -190,28 +192,22 @@ class ArbitratedStore:
         return entry is not None
 
     def get(self, key: str) -> bytes:
-        try:
-            return self.inner.get(key)
-        except NotFound:
-            if not self._recover(key):
-                raise
-        return self.inner.get(key)
+        return self._recovering(key, lambda: self.inner.get(key))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        try:
-            return self.inner.get_range(key, start, length)
-        except NotFound:
-            if not self._recover(key):
-                raise
-        return self.inner.get_range(key, start, length)
+        return self._recovering(key, lambda: self.inner.get_range(key, start, length))
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
+        return self._recovering(key, lambda: self.inner.get_tagged(key))
+
+    def _recovering(self, key: str, read: Callable[[], T]) -> T:
+        """What `read` gives, a second time where the object was missing and its claim could be finished."""
         try:
-            return self.inner.get_tagged(key)
+            return read()
         except NotFound:
             if not self._recover(key):
                 raise
-        return self.inner.get_tagged(key)
+        return read()
 
     def head(self, key: str) -> int | None:
         size = self.inner.head(key)

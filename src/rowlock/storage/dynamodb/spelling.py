@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-_URI = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*)://(?:[^/@]*@)?(?P<authority>[^/]*)(?P<path>.*)$", re.DOTALL)
+from rowlock.protocol.paths import SCHEME
+
+_URI = re.compile(rf"^(?P<scheme>{SCHEME})://(?:[^/@]*@)?(?P<authority>[^/]*)(?P<path>.*)$", re.DOTALL)
 S3_SCHEMES = ("s3a", "s3")
 """The schemes under which one S3 table may be known, most usual first."""
 
