@@ -6,6 +6,7 @@ then, it is refused, the table stays readable, and nothing was published.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -62,10 +63,15 @@ def make(spark: SparkSession, path: str) -> DeltaTable:
 def test_cell(spark: SparkSession, table_path: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     if name == "dropped columns":
         take_route(monkeypatch, "large")
-    twins = str(tmp_path_factory.mktemp("twins"))
+    apart = tmp_path_factory.mktemp("apart")
+    old, changed = str(apart / "old"), str(apart / "changed")
+    make(spark, old)
+    shutil.copytree(old, changed)  # a table is its folder
+    sql(spark, changed, *WINNERS[name])
     for ours, statement in OURS.items():
-        path, twin = f"{table_path}/{ours}", f"{twins}/{ours}"
-        table = make(spark, path)
+        path, twin = f"{table_path}/{ours}", f"{apart}/{ours}"
+        shutil.copytree(old, path)
+        table = DeltaTable.forPath(spark, path)
         if (ours, name) in REFUSED:
             with winner(lambda path=path: sql(spark, path, *WINNERS[name])), pytest.raises(SchemaMismatch, match="note"):
                 statement(spark, table, path)
@@ -74,9 +80,8 @@ def test_cell(spark: SparkSession, table_path: str, tmp_path_factory: pytest.Tem
             got = statement(spark, table, path)
         receipt = got if isinstance(got, Receipt) else table.lastReceipt
         assert receipt.rounds == (0 if ours in STAGED_AGAIN and not name.startswith("words") else 1), (ours, name)
-        other = make(spark, twin)
-        sql(spark, twin, *WINNERS[name])
-        statement(spark, other, twin)
+        shutil.copytree(changed, twin)
+        statement(spark, DeltaTable.forPath(spark, twin), twin)
         assert read(spark, path) == read(spark, twin), (ours, name)
 
 

