@@ -1,4 +1,4 @@
-"""CHECK constraints and the invariants of columns, asked by Spark of every new row: on the driver without a job, of written files in one.
+"""CHECK constraints, the invariants of columns and what generated columns are, asked by Spark of every new row: on the driver without a job, of written files in one.
 
 A row is in order only where a condition is true; a null violates, as in delta-spark.
 """
@@ -22,12 +22,14 @@ from rowlock.exceptions import ConstraintViolated, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.constraints import Check, checks_of
+from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.spark.analysis import Relation, Resolved, analyzed
 from rowlock.spark.catalyst import JavaObject, to_arrow
 from rowlock.spark.plane import Plane
 from rowlock.transaction.effects import RowBlock
 
 _HELD = "__rowlock_held"
+_WHAT = {"checkConstraints": "CHECK constraint", GENERATED: "generated column"}
 _MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Settings of a session that an expression is resolved under."""
 
@@ -77,11 +79,23 @@ def check_slices(plane: Plane, slices: Sequence[Slice], snapshot: Snapshot) -> N
     try:
         resolved = _resolved(plane, snapshot)
     except AnalysisException as e:
-        raise StatementRefused(f"A constraint cannot be asked of this table's rows: {e.getMessage() or e}", what="CHECK constraint", table=plane.store.root) from e
+        check = _unasked(plane, snapshot)
+        raise StatementRefused(f"{check.name} {check.expression} cannot be asked of this table's rows: {e.getMessage() or e}", what=_WHAT[check.feature], table=plane.store.root) from e
     condition = None if resolved is None else resolved.violated.condition
     if condition is not None and (not condition.deterministic() or plane.bridge.subquery.hasSubquery(condition)):
         raise StatementRefused("A CHECK constraint must be a deterministic condition on the row's own columns, without a subquery", what="CHECK constraint", table=plane.store.root)
     check_files(plane, [s.file for s in slices], snapshot, {s.path: plane.dead(s) for s in slices})
+
+
+def _unasked(plane: Plane, snapshot: Snapshot) -> Check:
+    """The first condition that cannot be resolved."""
+    checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
+    for check in checks:
+        try:
+            _resolve(plane, snapshot, (check,))
+        except AnalysisException:
+            return check
+    return checks[0]
 
 
 def _resolved(plane: Plane, snapshot: Snapshot) -> _Checks | None:
