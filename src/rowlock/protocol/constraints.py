@@ -32,7 +32,7 @@ class Check:
 def checks_of(metadata: Metadata, schema: StructType, table: str | None = None) -> tuple[Check, ...]:
     """The conditions on a table's rows, in the order of their names.  Raises UnsupportedFeature for an invariant of another form."""
     named = [Check(key[len(CONSTRAINT_PREFIX) :], text) for key, text in metadata.configuration.items() if is_constraint(key)]
-    generated = [Check(CHECK_NAME, g.condition, FEATURE) for g in generated_columns(schema)]
+    generated = [Check(CHECK_NAME, g.condition, FEATURE) for g in generated_columns(schema, metadata.partition_columns)]
     return tuple(sorted((*named, *_invariants(schema, table), *generated), key=lambda c: (c.name, c.expression)))
 
 

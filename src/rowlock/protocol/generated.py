@@ -8,10 +8,10 @@ gives, null for null.  Evaluating expressions is the engine's affair.  Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from rowlock.protocol.schema import StructType
+from rowlock.protocol.schema import PrimitiveType, StructType
 
 FEATURE = "generatedColumns"
 GENERATION_EXPRESSION = "delta.generationExpression"
@@ -26,18 +26,25 @@ class Generated:
 
     name: str
     expression: str
+    loses_empty_text: bool = False
 
     @property
     def condition(self) -> str:
         """True of the rows that are in order, as SQL."""
         name = self.name if _PLAIN.match(self.name) else f"`{self.name.replace('`', '``')}`"
         end = "\n" if "--" in self.expression else ""  # a comment would take the bracket with it
+        if self.loses_empty_text:
+            return f"nullif({name}, '') <=> nullif({self.expression}{end}, '')"
         return f"{name} <=> ({self.expression}{end})"
 
 
-def generated_columns(schema: StructType) -> tuple[Generated, ...]:
-    """The generated columns of a table, in its order; only whole columns are."""
-    return tuple(Generated(f.name, str(text)) for f in schema.fields if (text := f.metadata.get(GENERATION_EXPRESSION)) is not None)
+def generated_columns(schema: StructType, partition_columns: Collection[str] = ()) -> tuple[Generated, ...]:
+    """The generated columns of a table, in its order; only whole columns are.  An empty text in a partition column is a null to every reader."""
+    return tuple(
+        Generated(f.name, str(text), f.name in partition_columns and f.type == PrimitiveType("string"))
+        for f in schema.fields
+        if (text := f.metadata.get(GENERATION_EXPRESSION)) is not None
+    )
 
 
 def inner_generated(schema: StructType) -> Iterator[str]:

@@ -53,11 +53,11 @@ def check_table(plane: Plane, table: pa.Table, snapshot: Snapshot) -> None:
     _raise_for(plane.bridge.evaluate(_plan(plane, found, local), plane.spark, session), found, plane.store.root)
 
 
-def check_files(plane: Plane, files: Sequence[AddFile], snapshot: Snapshot, dead: Mapping[str, BitMap64] | None = None) -> None:
+def check_files(plane: Plane, files: Sequence[AddFile], snapshot: Snapshot, dead: Mapping[str, BitMap64] | None = None, *, generated: bool = True) -> None:
     """The same of rows in files that have been written; `dead` are rows that do not count.  Raises ConstraintViolated."""
     gone = dead or {}
     check_not_null(files, snapshot, plane.store, gone)
-    if not files or (found := _resolved(plane, snapshot)) is None:
+    if not files or (found := _resolved(plane, snapshot, generated=generated)) is None:
         return
     frame = plane.scanner.frame(snapshot, files, lambda f: gone.get(f.path, BitMap64()))
     child = plane.bound(analyzed(frame), found.relation.attributes)
@@ -75,7 +75,10 @@ def check_blocks(plane: Plane, blocks: Sequence[RowBlock], snapshot: Snapshot) -
 
 
 def check_slices(plane: Plane, slices: Sequence[Slice], snapshot: Snapshot) -> None:
-    """The same of rows of the table under a definition that it does not have yet.  Raises StatementRefused for a condition that cannot be one."""
+    """The same of rows of the table under a definition that it does not have yet.  Raises StatementRefused for a condition that cannot be one.
+
+    What is in generated columns is not asked again: its writer may have computed it in a session with another time zone.
+    """
     try:
         resolved = _resolved(plane, snapshot)
     except AnalysisException as e:
@@ -84,7 +87,7 @@ def check_slices(plane: Plane, slices: Sequence[Slice], snapshot: Snapshot) -> N
     condition = None if resolved is None else resolved.violated.condition
     if condition is not None and (not condition.deterministic() or plane.bridge.subquery.hasSubquery(condition)):
         raise StatementRefused("A CHECK constraint must be a deterministic condition on the row's own columns, without a subquery", what="CHECK constraint", table=plane.store.root)
-    check_files(plane, [s.file for s in slices], snapshot, {s.path: plane.dead(s) for s in slices})
+    check_files(plane, [s.file for s in slices], snapshot, {s.path: plane.dead(s) for s in slices}, generated=False)
 
 
 def _unasked(plane: Plane, snapshot: Snapshot) -> Check:
@@ -98,8 +101,8 @@ def _unasked(plane: Plane, snapshot: Snapshot) -> Check:
     return checks[0]
 
 
-def _resolved(plane: Plane, snapshot: Snapshot) -> _Checks | None:
-    checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
+def _resolved(plane: Plane, snapshot: Snapshot, *, generated: bool = True) -> _Checks | None:
+    checks = tuple(c for c in checks_of(snapshot.metadata, snapshot.schema, snapshot.table) if generated or c.feature != GENERATED)
     if not checks:
         return None
     conf = plane.spark.conf

@@ -50,8 +50,7 @@ def recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str, Colu
 
     A frame that is more than a projection is given back as it is: `Resolver.resolved` refuses it by name.
     """
-    inner = analyzed(frame)
-    if not computed or class_name(inner) != "Project":
+    if not computed or class_name(analyzed(frame)) != "Project":
         return frame
     outer = analyzed(_replaced(frame, computed))
     if class_name(outer) != "Project" or class_name(outer.child()) != "Project":
