@@ -265,6 +265,20 @@ def test_an_expression_without_the_feature_and_appends_without_spark_are_refused
         DeltaTable.forPath(spark, table_path).delete("id = 1")
 
 
+def test_an_expression_of_the_moment_that_another_engine_let_through_is_refused_by_name(spark: SparkSession, table_path: str) -> None:
+    """A rebase, or whoever looks a day later, would find another value."""
+    DeltaTable.create(spark).location(table_path).addColumn("id", "int").addColumn("day", "date", generatedAlwaysAs="date_from_unix_date(id)").execute()
+    rowlock.write(spark.createDataFrame([(1,)], "id int"), table_path)
+    metadata = actions(table_path, "metaData")[0]
+    metadata["schemaString"] = metadata["schemaString"].replace("date_from_unix_date(id)", "current_date()")
+    Path(table_path, "_delta_log", f"{2:020}.json").write_text(json.dumps({"commitInfo": {"operation": "TEST"}}) + "\n" + json.dumps({"metaData": metadata}) + "\n")
+    for write in (lambda: rowlock.write(spark.createDataFrame([(1,)], "id int"), table_path), lambda: DeltaTable.forPath(spark, table_path).update(set={"id": "2"})):
+        with pytest.raises(UnsupportedFeature, match=r"generatedColumns .*current_date\(\)"):
+            write()
+    DeltaTable.forPath(spark, table_path).delete("id = 1")  # asks nothing of a row
+    assert read(spark, table_path) == []
+
+
 # ---- beside other writers --------------------------------------------------------------------
 
 

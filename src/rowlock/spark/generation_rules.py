@@ -73,6 +73,11 @@ def _check(bridge: Catalyst, inputs: DataFrame, field: StructField, table: str) 
         raise bad(f"its type is {actual.simpleString()}, and the column's is {wanted.simpleString()}; cast it", "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH")
 
 
+def of_the_moment(bridge: Catalyst, plan: JavaObject) -> str | None:
+    """What in a plan has another value in another session, as SQL."""
+    return next((str(node.sql()) for node in _expressions(bridge, plan) if class_name(node) in _OF_THE_MOMENT), None)
+
+
 def _expressions(bridge: Catalyst, plan: JavaObject) -> Iterator[JavaObject]:
     """Every expression of a plan and of the plans below it."""
     waiting = bridge.list(plan.expressions())
