@@ -147,11 +147,12 @@ def append_statement(plane: Plane, snapshot: Snapshot, frame: DataFrame, must_me
     `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall.
     """
     read = versions_read(plane, frame, snapshot.version)
-    blocks = append_blocks(plane, snapshot, conform(frame, table_schema(snapshot), plane.store.root, generated_columns(snapshot.schema)))
+    given, generated = {name.lower() for name in frame.columns}, generated_columns(snapshot.schema)
+    rows = conform(frame, table_schema(snapshot), plane.store.root, generated)
+    blocks = append_blocks(plane, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated))
     read += versions_read(plane, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(plane, must_meet, blocks, snapshot)):
         raise ConstraintViolated(f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it", table=plane.store.root)
-    given = {name.lower() for name in frame.columns}
     sets = tuple(name for name in snapshot.schema.names if name.lower() in given)
     return Statement("append", blocks, source_versions=read, sets=sets)
 
@@ -165,8 +166,11 @@ def met(plane: Plane, delete: Statement, blocks: Sequence[RowBlock], snapshot: S
     return sum(len(positions) for positions in found.values())
 
 
-def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame) -> Sequence[RowBlock]:
-    """The blocks of rows that fit the schema already; staging numbers them by their statement."""
+def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame, *, gives_generated: bool = False) -> Sequence[RowBlock]:
+    """The blocks of rows that fit the schema already; staging numbers them by their statement.
+
+    `gives_generated`: whether generated columns came with the rows, and were not all just computed.
+    """
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = optimized.maxRows()
     if most.isDefined() and int(most.get()) <= SMALL_ROWS and int(str(optimized.stats().sizeInBytes())) <= _SMALL_BYTES:
@@ -178,5 +182,5 @@ def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame) -> Sequenc
     for empty in [f for f in files if not f.num_records]:
         plane.store.delete(empty.path)
     files = [f for f in files if f.num_records]
-    check_files(plane, files, snapshot)
+    check_files(plane, files, snapshot, generated=gives_generated)
     return [file_block("appended", 0, files)] if files else []

@@ -55,7 +55,10 @@ def check_table(plane: Plane, table: pa.Table, snapshot: Snapshot) -> None:
 
 
 def check_files(plane: Plane, files: Sequence[AddFile], snapshot: Snapshot, dead: Mapping[str, BitMap64] | None = None, *, generated: bool = True) -> None:
-    """The same of rows in files that have been written; `dead` are rows that do not count.  Raises ConstraintViolated."""
+    """The same of rows in files that have been written; `dead` are rows that do not count.  Raises ConstraintViolated.
+
+    Without `generated` what is in generated columns is not asked.
+    """
     gone = dead or {}
     check_not_null(files, snapshot, plane.store, gone)
     if not files or (found := _resolved(plane, snapshot, generated=generated)) is None:
@@ -103,7 +106,10 @@ def _unasked(plane: Plane, snapshot: Snapshot) -> Check:
 
 
 def _resolved(plane: Plane, snapshot: Snapshot, *, generated: bool = True) -> _Checks | None:
-    checks = tuple(c for c in checks_of(snapshot.metadata, snapshot.schema, snapshot.table) if generated or c.feature != GENERATED)
+    checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
+    if not generated and any(c.feature == GENERATED for c in checks):
+        _resolved(plane, snapshot)  # what cannot be computed is refused though it is not asked
+        checks = tuple(c for c in checks if c.feature != GENERATED)
     if not checks:
         return None
     conf = plane.spark.conf
