@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 import rowlock
@@ -42,13 +41,7 @@ def with_default(spark: SparkSession, path: str) -> None:
     sql(spark, path, "CREATE TABLE T (id bigint, v bigint DEFAULT 7) USING delta TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')", "INSERT INTO T (id) SELECT id FROM range(10)")
 
 
-def generated(spark: SparkSession, path: str) -> None:
-    DeltaTable.create(spark).location(path).addColumn("id", "bigint").addColumn("v", "bigint").addColumn("n", "bigint", generatedAlwaysAs="id + 1").execute()
-    sql(spark, path, "INSERT INTO T (id, v) SELECT id, id * 2 FROM range(10)")
-
-
 WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
-    "generated_column": ("generatedColumns", generated),
     "identity_column": ("identityColumns", created("id bigint, v bigint, n bigint GENERATED ALWAYS AS IDENTITY")),
     "column_default": ("allowColumnDefaults", with_default),
     "v2_checkpoint": ("v2Checkpoint", made(checkpointPolicy="v2")),
@@ -105,7 +98,7 @@ def test_variants_are_read_and_not_written(spark: SparkSession, table_path: str)
     assert commit_files(table_path) == before
 
 
-@pytest.mark.parametrize("name", ["generated_column"])
+@pytest.mark.parametrize("name", ["column_default"])
 def test_what_is_replaced_is_no_longer_in_the_way(spark: SparkSession, table_path: str, name: str) -> None:
     """REPLACE takes away what hindered, since the new definition does not have it; delta-spark goes on with the table."""
     WRITING[name][1](spark, table_path)

@@ -30,6 +30,8 @@ WRITABLE = [
     (features("invariants", "appendOnly", reader=("deletionVectors",)), metadata(nullable="false")),
     (features("clustering", "domainMetadata"), metadata()),
     (features("checkConstraints", "generatedColumns", "changeDataFeed", "identityColumns", "allowColumnDefaults", "inCommitTimestamp"), metadata()),
+    (Protocol(1, 4), metadata('{"delta.generationExpression":"1"}')),
+    (features("generatedColumns"), metadata('{"delta.generationExpression":"1"}')),
     (features("inCommitTimestamp"), metadata(enableInCommitTimestamps="true")),
     (features("changeDataFeed"), metadata(enableChangeDataFeed="false")),
     (Protocol(1, 4), metadata(enableChangeDataFeed="true")),
@@ -40,7 +42,8 @@ WRITABLE = [
     (features("rowTracking", "domainMetadata"), metadata(rowTrackingSuspended="true")),
 ]
 ONLY_READABLE = [
-    ("generatedColumns", Protocol(1, 4), metadata('{"delta.generationExpression":"1"}')),
+    ("generatedColumns", Protocol(1, 3), metadata('{"delta.generationExpression":"1"}')),
+    ("generatedColumns", features("checkConstraints"), metadata('{"delta.generationExpression":"1"}')),
     ("identityColumns", Protocol(1, 6), metadata('{"delta.identity.start":1}')),
     ("allowColumnDefaults", features("allowColumnDefaults"), metadata('{"CURRENT_DEFAULT":"1"}')),
     ("invariants", Protocol(1, 2), metadata('{"delta.invariants":"{}"}')),

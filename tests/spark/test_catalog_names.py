@@ -194,7 +194,7 @@ def test_what_names_refuse_before_anything_is_written(spark, tmp_path, name):
         "SCHEMA_NOT_FOUND": (AnalysisException, builder(DeltaTable.create, spark, "no_such_schema.t")),
         "no name for a table": (InvalidInput, builder(DeltaTable.create, spark, "`../t`")),
         "spark_catalog": (InvalidInput, builder(DeltaTable.create, spark, "elsewhere.schema.t")),
-        "generated": (UnsupportedFeature, builder(DeltaTable.create, spark, name).addColumn("g", "int", generatedAlwaysAs="id + 1")),
+        "cannot be generated": (AnalysisException, builder(DeltaTable.create, spark, name).addColumn("g", "int", generatedAlwaysAs="g + 1")),
         "identity": (UnsupportedFeature, builder(DeltaTable.create, spark, name).addColumn("g", "bigint", generatedAlwaysAs=IdentityGenerator())),
     }
     for text, (kind, made) in cases.items():

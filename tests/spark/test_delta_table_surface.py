@@ -135,8 +135,8 @@ def test_what_builders_refuse(spark, table_path):
         DeltaTable.create(spark).addColumn("id", "INT").execute()
     with pytest.raises(InvalidInput, match="notatype"):
         DeltaTable.create(spark).addColumn("id", "notatype")
-    with pytest.raises(UnsupportedFeature, match="generated"):
-        DeltaTable.create(spark).location(table_path).addColumn("id", "INT", generatedAlwaysAs="1 + 1").execute()
+    with pytest.raises(InvalidInput, match="DELTA_INVALID_GENERATED_COLUMN_REFERENCES"):
+        DeltaTable.create(spark).location(table_path).addColumn("id", "INT", generatedAlwaysAs="id + 1").execute()
     with pytest.raises(UnsupportedFeature, match="identity"):
         DeltaTable.create(spark).location(table_path).addColumn("id", "BIGINT", generatedAlwaysAs=ours.IdentityGenerator(start=1, step=2)).execute()
     with pytest.raises(UnsupportedFeature, match="identity"):

@@ -55,7 +55,7 @@ def append(
 
     May be called from any number of threads and processes.  Raises SchemaMismatch, ConstraintViolated and
     InvalidInput with nothing committed, UnsupportedFeature for a table that this version or a writer without Spark
-    cannot write (CHECK constraints), CommitUnknown where the log cannot be read back after the commit.
+    cannot write (CHECK constraints, generated columns), CommitUnknown where the log cannot be read back after the commit.
     """
     app = application(app_id, app_version)
     columns = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])

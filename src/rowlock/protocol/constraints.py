@@ -1,6 +1,6 @@
-"""What a table demands of every row beside NOT NULL: CHECK constraints and the invariants of columns.
+"""What a table demands of every row beside NOT NULL: CHECK constraints, the invariants of columns, and what generated columns are.
 
-Both are SQL expressions over the table's columns, and a row is in order only where an expression is
+All are SQL expressions over the table's columns, and a row is in order only where an expression is
 true: a null violates, as in delta-spark.  Evaluating them is the engine's affair.  Pure.
 """
 
@@ -13,6 +13,7 @@ import orjson
 
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.protocol.actions import Metadata
+from rowlock.protocol.generated import CHECK_NAME, FEATURE, generated_columns
 from rowlock.protocol.schema import StructType
 
 CONSTRAINT_PREFIX = "delta.constraints."
@@ -21,16 +22,18 @@ INVARIANTS = "delta.invariants"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named condition on a row."""
+    """A named condition on a row, and the table feature that makes it one."""
 
     name: str
     expression: str
+    feature: str = "checkConstraints"
 
 
 def checks_of(metadata: Metadata, schema: StructType, table: str | None = None) -> tuple[Check, ...]:
     """The conditions on a table's rows, in the order of their names.  Raises UnsupportedFeature for an invariant of another form."""
     named = [Check(key[len(CONSTRAINT_PREFIX) :], text) for key, text in metadata.configuration.items() if is_constraint(key)]
-    return tuple(sorted((*named, *_invariants(schema, table)), key=lambda c: (c.name, c.expression)))
+    generated = [Check(CHECK_NAME, g.condition, FEATURE) for g in generated_columns(schema, metadata.partition_columns)]
+    return tuple(sorted((*named, *_invariants(schema, table), *generated), key=lambda c: (c.name, c.expression)))
 
 
 def is_constraint(key: str) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from rowlock.exceptions import InvalidInput, StatementRefused, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
+from rowlock.protocol.generated import FEATURE as GENERATED
+from rowlock.protocol.generated import GENERATION_EXPRESSION, inner_generated
 from rowlock.protocol.schema import StructType, only_read_types, parse_schema
 
 MAX_READER_VERSION = 3
@@ -19,7 +21,7 @@ MAX_WRITER_VERSION = 7
 _WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
 _VARIANT = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING | _VARIANT
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"}) | _WIDENING
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "generatedColumns", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"}) | _WIDENING
 
 _NEED_DOMAINS = frozenset({"rowTracking", "clustering"})
 _Trace = Callable[[Metadata, Collection[str]], str | None]
@@ -61,7 +63,6 @@ def _hides_the_feed(metadata: Metadata, schema: StructType) -> bool:
 
 
 _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
-    "generatedColumns": _field_key("delta.generationExpression"),
     "changeDataFeed": _hides_the_feed,
     "identityColumns": _field_key("delta.identity."),
     "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
@@ -129,6 +130,8 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
             raise _refusal(name, "write", table)
     if problem := _row_tracking_problem(protocol, metadata):
         raise _refusal(f"rowTracking ({problem})", "write", table)
+    if problem := _generation_problem(protocol, schema):
+        raise _refusal(f"{GENERATED} ({problem})", "write", table)
     for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)
@@ -147,12 +150,20 @@ def _row_tracking_problem(protocol: Protocol, metadata: Metadata) -> str | None:
     return next((f"without {name}" for name in missing if not metadata.configuration.get(name)), None)
 
 
+def _generation_problem(protocol: Protocol, schema: StructType) -> str | None:
+    """Why it is not clear what a generation expression asks of a writer."""
+    if (inner := next(inner_generated(schema), None)) is not None:
+        return f"of {inner}, which is inside a column"
+    listed = GENERATED in writer_features(protocol)
+    return next((f"of {f.name}, without the feature in the protocol" for f in schema.fields if GENERATION_EXPRESSION in f.metadata and not listed), None)
+
+
 def _refusal(feature: str, access: str, table: str | None) -> UnsupportedFeature:
     return UnsupportedFeature(f"this version of Rowlock cannot {access} tables with {feature}", feature=feature, access=access, table=table)
 
 
-def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = False) -> Protocol:
-    """The protocol of a table made with these properties, as delta-spark 4.x writes it."""
+def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = False, generated: bool = False) -> Protocol:
+    """The protocol of a table made with these properties (and with generated columns), as delta-spark 4.x writes it."""
     reader: set[str] = set()
     writer: set[str] = set()
     if configuration.get("delta.enableDeletionVectors", "").strip().lower() == "true":
@@ -168,6 +179,8 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
         writer.add("inCommitTimestamp")
     if has_constraints(configuration):
         writer.add("checkConstraints")
+    if generated:
+        writer.add(GENERATED)
     if configuration.get("delta.enableRowTracking", "").strip().lower() == "true":
         writer.add("rowTracking")
     if configuration.get("delta.enableChangeDataFeed", "").strip().lower() == "true":

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
+from rowlock.protocol.generated import Generated
 from rowlock.spark.catalyst import Catalyst, JavaObject, catalyst, class_name, nullable_type
 
 Expression = str | Column
@@ -49,7 +50,7 @@ class Target:
     """What every statement on a table is resolved against; made once for each schema of the table.
 
     `columns` has a Column for each of the table's columns and the two of the address, `nulls` a typed
-    null under each column's name, `ids` the table's column of each attribute id.
+    null under each column's name, `ids` the table's column of each attribute id, `generated` the columns that others give.
     """
 
     plan: JavaObject
@@ -58,6 +59,7 @@ class Target:
     columns: Mapping[str, Column]
     nulls: Mapping[str, Column]
     ids: Mapping[int, str]
+    generated: tuple[Generated, ...] = ()
 
     def columns_in_order(self) -> list[Column]:
         """The table's own columns."""

@@ -25,7 +25,8 @@ from pyspark.sql.types import (
 from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
-from rowlock.spark import row_statements
+from rowlock.protocol.generated import Generated, generated_columns
+from rowlock.spark import generation, row_statements
 from rowlock.spark.catalyst import nullable_type, to_arrow
 from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.lineage import versions_read
@@ -54,8 +55,8 @@ def check_names(frame: DataFrame, table: str) -> None:
             raise SchemaMismatch(f"The rows have two columns that differ at most by case, {before!r} and {name!r}; rename or drop one", table=table)
 
 
-def conform(frame: DataFrame, schema: StructType, table: str) -> DataFrame:
-    """The frame's columns under the table's names, order and types; absent nullable columns are null.
+def conform(frame: DataFrame, schema: StructType, table: str, generated: Sequence[Generated] = ()) -> DataFrame:
+    """The frame's columns under the table's names, order and types; absent nullable columns are null, absent `generated` ones computed.
 
     Raises SchemaMismatch for an unknown column, an absent NOT NULL column, or a type that does not fit.
     """
@@ -65,15 +66,17 @@ def conform(frame: DataFrame, schema: StructType, table: str) -> DataFrame:
     if unknown := [f.name for f in frame.schema.fields if f.name.lower() not in known]:
         raise SchemaMismatch(f"The table has no column {unknown[0]!r}; it has {', '.join(f.name for f in schema.fields)}. Drop the column, or pass merge_schema=True to add it", table=table)
     columns: list[Column] = []
+    computed = [g for g in generated if g.name.lower() not in have]
+    later = {g.name for g in computed}
     for f in schema.fields:
         given = have.get(f.name.lower())
         if given is None:
-            if (must := required_in(f)) is not None:
+            if f.name not in later and (must := required_in(f)) is not None:
                 raise SchemaMismatch(f"Column {must} is NOT NULL and the rows do not have it", table=table)
             columns.append(F.lit(None).cast(f.dataType).alias(f.name))
         else:
             columns.append(fitted(F.col(f"`{given.name.replace('`', '``')}`"), given.dataType, f.dataType, f.name, table).alias(f.name))
-    return frame.select(*columns)
+    return generation.with_values(frame.select(*columns), schema, computed)
 
 
 def required_in(field: StructField) -> str | None:
@@ -144,11 +147,12 @@ def append_statement(plane: Plane, snapshot: Snapshot, frame: DataFrame, must_me
     `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall.
     """
     read = versions_read(plane, frame, snapshot.version)
-    blocks = append_blocks(plane, snapshot, conform(frame, table_schema(snapshot), plane.store.root))
+    given, generated = {name.lower() for name in frame.columns}, generated_columns(snapshot.schema)
+    rows = conform(frame, table_schema(snapshot), plane.store.root, generated)
+    blocks = append_blocks(plane, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated))
     read += versions_read(plane, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(plane, must_meet, blocks, snapshot)):
         raise ConstraintViolated(f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it", table=plane.store.root)
-    given = {name.lower() for name in frame.columns}
     sets = tuple(name for name in snapshot.schema.names if name.lower() in given)
     return Statement("append", blocks, source_versions=read, sets=sets)
 
@@ -162,8 +166,11 @@ def met(plane: Plane, delete: Statement, blocks: Sequence[RowBlock], snapshot: S
     return sum(len(positions) for positions in found.values())
 
 
-def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame) -> Sequence[RowBlock]:
-    """The blocks of rows that fit the schema already; staging numbers them by their statement."""
+def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame, *, gives_generated: bool = False) -> Sequence[RowBlock]:
+    """The blocks of rows that fit the schema already; staging numbers them by their statement.
+
+    `gives_generated`: whether generated columns came with the rows, and were not all just computed.
+    """
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = optimized.maxRows()
     if most.isDefined() and int(most.get()) <= SMALL_ROWS and int(str(optimized.stats().sizeInBytes())) <= _SMALL_BYTES:
@@ -175,5 +182,5 @@ def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame) -> Sequenc
     for empty in [f for f in files if not f.num_records]:
         plane.store.delete(empty.path)
     files = [f for f in files if f.num_records]
-    check_files(plane, files, snapshot)
+    check_files(plane, files, snapshot, generated=gives_generated)
     return [file_block("appended", 0, files)] if files else []

@@ -61,6 +61,8 @@ class Catalyst:
         self.replace_expressions = _module(sql.catalyst.optimizer, "ReplaceExpressions")
         self.to_local = _module(sql.catalyst.optimizer, "ConvertToLocalRelation")
         self.session_class = sql.classic.SparkSession
+        self.collapse_project = _module(sql.catalyst.optimizer, "CollapseProject")
+        self.gateway = spark.sparkContext._gateway
         self.unwrap_casts = _module(sql.catalyst.optimizer, "UnwrapCastInBinaryComparison")
 
     def seq(self, items: Iterable[JavaObject]) -> JavaObject:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from rowlock.arrow.blocks import DriverRows, logical
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
+from rowlock.spark.generation import refreshed
 from rowlock.spark.plane import Plane
 from rowlock.transaction.effects import Mask, RowBlock
 
@@ -26,7 +27,7 @@ def merged(plane: Plane, under: RowBlock, over: RowBlock, cells: Mapping[str, Ma
     """See Engine."""
     theirs, ours = table_of(plane, under, snapshot), table_of(plane, over, snapshot)
     columns = [_chosen(theirs.column(n), ours.column(n), cells[n]) if n in cells else theirs.column(n) for n in theirs.column_names]
-    table = pa.Table.from_arrays(columns, schema=theirs.schema)
+    table = refreshed(plane, pa.Table.from_arrays(columns, schema=theirs.schema), snapshot)  # they follow from cells of both
     return RowBlock("derived", over.statement, table.num_rows, table.nbytes, DriverRows(table), under.provenance)
 
 

@@ -1,4 +1,4 @@
-"""CHECK constraints and the invariants of columns, asked by Spark of every new row: on the driver without a job, of written files in one.
+"""CHECK constraints, the invariants of columns and what generated columns are, asked by Spark of every new row: on the driver without a job, of written files in one.
 
 A row is in order only where a condition is true; a null violates, as in delta-spark.
 """
@@ -18,16 +18,19 @@ from pyspark.sql.types import StructType
 from rowlock.arrow.blocks import DriverRows, FileRows, logical
 from rowlock.arrow.constraints import check_not_null, check_rows
 from rowlock.conflict.delta import Slice
-from rowlock.exceptions import ConstraintViolated, StatementRefused
+from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.constraints import Check, checks_of
+from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.spark.analysis import Relation, Resolved, analyzed
 from rowlock.spark.catalyst import JavaObject, to_arrow
+from rowlock.spark.generation_rules import of_the_moment
 from rowlock.spark.plane import Plane
 from rowlock.transaction.effects import RowBlock
 
 _HELD = "__rowlock_held"
+_WHAT = {"checkConstraints": "CHECK constraint", GENERATED: "generated column"}
 _MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Settings of a session that an expression is resolved under."""
 
@@ -51,11 +54,14 @@ def check_table(plane: Plane, table: pa.Table, snapshot: Snapshot) -> None:
     _raise_for(plane.bridge.evaluate(_plan(plane, found, local), plane.spark, session), found, plane.store.root)
 
 
-def check_files(plane: Plane, files: Sequence[AddFile], snapshot: Snapshot, dead: Mapping[str, BitMap64] | None = None) -> None:
-    """The same of rows in files that have been written; `dead` are rows that do not count.  Raises ConstraintViolated."""
+def check_files(plane: Plane, files: Sequence[AddFile], snapshot: Snapshot, dead: Mapping[str, BitMap64] | None = None, *, generated: bool = True) -> None:
+    """The same of rows in files that have been written; `dead` are rows that do not count.  Raises ConstraintViolated.
+
+    Without `generated` what is in generated columns is not asked.
+    """
     gone = dead or {}
     check_not_null(files, snapshot, plane.store, gone)
-    if not files or (found := _resolved(plane, snapshot)) is None:
+    if not files or (found := _resolved(plane, snapshot, generated=generated)) is None:
         return
     frame = plane.scanner.frame(snapshot, files, lambda f: gone.get(f.path, BitMap64()))
     child = plane.bound(analyzed(frame), found.relation.attributes)
@@ -73,19 +79,37 @@ def check_blocks(plane: Plane, blocks: Sequence[RowBlock], snapshot: Snapshot) -
 
 
 def check_slices(plane: Plane, slices: Sequence[Slice], snapshot: Snapshot) -> None:
-    """The same of rows of the table under a definition that it does not have yet.  Raises StatementRefused for a condition that cannot be one."""
+    """The same of rows of the table under a definition that it does not have yet.  Raises StatementRefused for a condition that cannot be one.
+
+    What is in generated columns is not asked again: its writer may have computed it in a session with another time zone.
+    """
     try:
         resolved = _resolved(plane, snapshot)
     except AnalysisException as e:
-        raise StatementRefused(f"A constraint cannot be asked of this table's rows: {e.getMessage() or e}", what="CHECK constraint", table=plane.store.root) from e
+        check = _unasked(plane, snapshot)
+        raise StatementRefused(f"{check.name} {check.expression} cannot be asked of this table's rows: {e.getMessage() or e}", what=_WHAT[check.feature], table=plane.store.root) from e
     condition = None if resolved is None else resolved.violated.condition
     if condition is not None and (not condition.deterministic() or plane.bridge.subquery.hasSubquery(condition)):
         raise StatementRefused("A CHECK constraint must be a deterministic condition on the row's own columns, without a subquery", what="CHECK constraint", table=plane.store.root)
-    check_files(plane, [s.file for s in slices], snapshot, {s.path: plane.dead(s) for s in slices})
+    check_files(plane, [s.file for s in slices], snapshot, {s.path: plane.dead(s) for s in slices}, generated=False)
 
 
-def _resolved(plane: Plane, snapshot: Snapshot) -> _Checks | None:
+def _unasked(plane: Plane, snapshot: Snapshot) -> Check:
+    """The first condition that cannot be resolved."""
     checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
+    for check in checks:
+        try:
+            _resolve(plane, snapshot, (check,))
+        except AnalysisException:
+            return check
+    return checks[0]
+
+
+def _resolved(plane: Plane, snapshot: Snapshot, *, generated: bool = True) -> _Checks | None:
+    checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
+    if not generated and any(c.feature == GENERATED for c in checks):
+        _resolved(plane, snapshot)  # what cannot be computed is refused though it is not asked
+        checks = tuple(c for c in checks if c.feature != GENERATED)
     if not checks:
         return None
     conf = plane.spark.conf
@@ -104,6 +128,10 @@ def _resolve(plane: Plane, snapshot: Snapshot, checks: tuple[Check, ...]) -> _Ch
         broken = broken | ~one
     frame = plane.probe(target, None, plane.session()).where(broken)
     plan = analyzed(frame.select(*target.columns_in_order(), *(h.alias(f"{_HELD}{n}") for n, h in enumerate(held))))
+    for check in checks:
+        if check.feature == GENERATED and (found := of_the_moment(plane.bridge, analyzed(plane.probe(target, None, plane.session()).where(check.expression)))) is not None:
+            text = f"a column is generated by what is another value at another time or for another user, {found}: {check.expression}"
+            raise UnsupportedFeature(f"this version of Rowlock cannot write tables with {GENERATED} ({text})", feature=GENERATED, access="write", table=snapshot.table)
     return _Checks(checks, relation, Resolved(plan.projectList(), plan.child().condition()))
 
 

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import skipping as ir
+from rowlock.spark import generation
 from rowlock.spark.analysis import (
     Expression,
     Relation,
@@ -39,7 +40,7 @@ from rowlock.spark.lineage import versions_read
 from rowlock.spark.merge_source import Source, pin
 from rowlock.spark.plane import Plane
 from rowlock.spark.predicates import key_columns, skipping_predicate, tree_of
-from rowlock.spark.scan import PATH, POSITION
+from rowlock.spark.scan import PATH, POSITION, quote
 from rowlock.transaction.statements import Statement
 
 ACTION = "__rowlock_action"
@@ -60,8 +61,8 @@ class Clause:
     evolving: bool = False
 
     def resolved(self, tables: Target, alias: str | None, table: str, source: DataFrame) -> Clause:
-        given = {n.lower() for n in source.columns} if self.evolving and self.all_columns else None
-        names = [n for n in tables.schema.names if given is None or n.lower() in given] if self.all_columns else {target_path(k, tables.schema, alias, table)[0]: None for k in self.assignments or {}}
+        given, computed = {n.lower() for n in source.columns}, {g.name for g in tables.generated}
+        names = [n for n in tables.schema.names if n.lower() in given or not (self.evolving or n in computed)] if self.all_columns else {target_path(k, tables.schema, alias, table)[0]: None for k in self.assignments or {}}
         return replace(self, sets=tuple(names))
 
 
@@ -178,13 +179,27 @@ def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alia
     """The new row (each column by the clause that applies), ACTION, and `more`."""
     conditions = [None if c.condition is None else as_column(c.condition) for c in clauses]
     own = tables.nulls if insert else tables.columns
+    rows: list[dict[str, Column] | None] = []
 
     def outputs(cast: bool) -> list[Column]:
-        rows = [_new_row(resolver, tables, c, alias, source, insert=insert, cast=cast) for c in clauses]
+        rows[:] = [_new_row(resolver, tables, c, alias, source, insert=insert, cast=cast) for c in clauses]
         return [*(_new_value(name, conditions, rows, own, tables) for name in tables.schema.names), action, *more]
 
     action = _chain(conditions, [F.lit(n) for n in range(len(clauses))], F.lit(-1)).alias(ACTION)
-    return outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)
+    frame = outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)
+    return generation.recomputed(resolver, frame, _computed(tables, rows))
+
+
+def _computed(tables: Target, rows: Sequence[dict[str, Column] | None]) -> dict[str, Column]:
+    """Generated columns that some clause does not give, each computed for the rows of those clauses."""
+    out = {}
+    for name, value in generation.values(tables, ()).items():
+        without = [n for n, r in enumerate(rows) if r is not None and name not in r]
+        if any(r is not None and name in r for r in rows):
+            value = F.when(F.col(ACTION).isin(without), value).otherwise(F.col(quote(name)))
+        if without:
+            out[name] = value
+    return out
 
 
 def _new_value(name: str, conditions: Sequence[Column | None], rows: Sequence[dict[str, Column] | None], own: Mapping[str, Column], tables: Target) -> Column:
@@ -211,7 +226,10 @@ def _new_row(resolver: Resolver, tables: Target, clause: Clause, alias: str | No
 
 
 def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, insert: bool, lenient: bool) -> dict[Any, Expression]:
-    """The All forms: every column of the target from the source's column of the same name; with `lenient` those that the source has."""
+    """The All forms: every column of the target from the source's column of the same name; with `lenient` those that the source has.
+
+    A generated column that the source lacks is computed.
+    """
     plan = analyzed(resolver.frame)
     by_name: dict[str, JavaObject] = {}
     for attribute in resolver.bridge.list((plan if insert else plan.right()).output()):
@@ -219,6 +237,8 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
     names = tables.schema.names
     if lenient:
         names = [n for n in names if n.lower() in by_name]
+    computed = {g.name for g in tables.generated}
+    names = [n for n in names if n.lower() in by_name or n not in computed]
     if missing := [n for n in names if n.lower() not in by_name]:
         form = "insertAll" if insert else "updateAll"
         raise SchemaMismatch(f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}", table=resolver.table)

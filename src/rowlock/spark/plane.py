@@ -29,6 +29,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
+from rowlock.protocol.generated import generated_columns
 from rowlock.spark.analysis import Relation, Resolved, Target
 from rowlock.spark.catalyst import JavaObject, arrow_schema, catalyst, nullable, to_arrow
 from rowlock.spark.clouds import check_connector, session_settings, spark_root
@@ -131,6 +132,7 @@ class Plane:
             columns={f.name: self.bridge.column(a) for f, a in zip(schema.fields, attributes, strict=True)},
             nulls={f.name: F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields},
             ids=attribute_ids(attributes, [f.name for f in own.fields]),
+            generated=generated_columns(snapshot.schema),
         )
 
     def kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

@@ -21,6 +21,7 @@ from rowlock.protocol import skipping as ir
 from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.deletion_vector import all_but
 from rowlock.protocol.schema import PrimitiveType
+from rowlock.spark import generation
 from rowlock.spark.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
 from rowlock.spark.blocks import SOURCE_ROW, stored_origin
 from rowlock.spark.catalyst import JavaObject
@@ -47,7 +48,7 @@ _POINT_TYPES = {"long", "integer", "short", "byte", "string", "date"}
 class RowPlan:
     """A resolved UPDATE (outputs: the new row, then its address) or DELETE (outputs: the address).
 
-    `narrow` gives only the columns that an UPDATE sets and the address; `passed` are the others."""
+    `narrow` gives only the columns that an UPDATE sets or that follow from them, and the address; `passed` are the others."""
 
     kind: str
     relation: Relation
@@ -70,13 +71,15 @@ def update_statement(plane: Plane, snapshot: Snapshot, condition: Expression | N
         new = assigned_columns(resolver, target, assignments, alias, insert=False, cast=cast)
         return [*(new.get(f.name, target.columns[f.name]) for f in target.schema.fields), target.columns[PATH], target.columns[POSITION]]
 
-    frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
-    resolved = resolver.fixed(frame, condition)
     keys = {target_path(k, target.schema, alias, plane.store.root)[0] for k in assignments}
-    chosen = [n for n, name in enumerate(target.schema.names) if name in keys]
+    computed = generation.values(target, keys)
+    frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
+    resolved = resolver.fixed(generation.recomputed(resolver, frame, computed), condition)
+    changed = keys | computed.keys()
+    chosen = [n for n, name in enumerate(target.schema.names) if name in changed]
     size = len(target.schema.names)
     narrow = Resolved(plane.bridge.seq(resolved.outputs.apply(n) for n in (*chosen, size, size + 1)), resolved.condition)
-    passed = tuple(n for n in target.schema.names if n not in keys)
+    passed = tuple(n for n in target.schema.names if n not in changed)
     return _statement("update", plane, target, resolved, session, condition, tuple(n for n in target.schema.names if n in keys), narrow=narrow, passed=passed)
 
 

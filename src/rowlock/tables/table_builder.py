@@ -9,9 +9,11 @@ from typing import Any
 import orjson
 
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
+from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.schema import check_enforceable, parse_schema
 from rowlock.spark.append import same_shape
 from rowlock.spark.errors import BadGenerator
+from rowlock.spark.generation_rules import check_generated
 from rowlock.spark.scan import table_schema
 from rowlock.spark.types import DataType, SparkSession, StructField, StructType
 from rowlock.spark.typing import parse_type
@@ -43,7 +45,7 @@ class DeltaTableBuilder:
         self._storage_options: Mapping[str, str] | None = None
         self._comment: str | None = None
         self._fields: list[StructField] = []
-        self._generated: list[tuple[str, str]] = []
+        self._identities: list[str] = []
         self._partitions: list[str] = []
         self._clusters: list[str] = []
         self._properties: dict[str, str] = {}
@@ -76,11 +78,13 @@ class DeltaTableBuilder:
             raise WrongType(f"nullable must be a bool, not {type(nullable).__name__}")
         _check_generators(generatedAlwaysAs, generatedByDefaultAs)
         metadata = {"comment": arguments.text(comment, "comment")} if comment is not None else {}
+        if isinstance(generatedAlwaysAs, str):
+            metadata[GENERATION_EXPRESSION] = generatedAlwaysAs
         field = StructField(colName, parse_type(dataType), nullable, metadata)
         if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator) and field.dataType.typeName() != "long":
             raise BadGenerator(f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint", feature="identityColumns", access="write")
-        if generatedAlwaysAs is not None or generatedByDefaultAs is not None:
-            self._generated.append((colName, "identity columns" if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator) else "generated columns"))
+        if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator):
+            self._identities.append(colName)
         self._fields.append(field)
         return self
 
@@ -126,10 +130,11 @@ class DeltaTableBuilder:
     def _check_definition(self, handle: Handle) -> None:
         if not self._fields:
             raise InvalidInput("A table needs columns: addColumn('id', 'BIGINT') or addColumns(df.schema)", table=handle.path)
-        if self._generated:
-            name, kind = self._generated[0]
-            raise UnsupportedFeature(f"This version does not write {kind}, such as {name!r}", feature=kind, access="write", table=handle.path)
-        check_enforceable(parse_schema(StructType(self._fields).json(), handle.path), handle.path)
+        if self._identities:
+            raise UnsupportedFeature(f"This version does not write identity columns, such as {self._identities[0]!r}", feature="identity columns", access="write", table=handle.path)
+        schema = StructType(self._fields)
+        check_enforceable(parse_schema(schema.json(), handle.path), handle.path)
+        check_generated(self._session(), schema, handle.path)
 
     def _check_same(self, handle: Handle) -> None:
         """Raises SchemaMismatch where a table that is there, and is to get a name, is not the one that was described."""

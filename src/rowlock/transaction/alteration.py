@@ -19,6 +19,7 @@ from rowlock.protocol import column_mapping
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
+from rowlock.protocol.generated import generated_columns
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.transaction import creation
 from rowlock.transaction.engine import Engine
@@ -73,7 +74,7 @@ def add_columns(state: TableState, engine: Engine, fields: Sequence[StructField]
 
 
 def rename_column(state: TableState, engine: Engine, old: str, new: str) -> Receipt:
-    """The same column under another name, in no file.  Raises StatementRefused where the table does not map columns, or a constraint names it."""
+    """The same column under another name, in no file.  Raises StatementRefused where the table does not map columns, or a constraint or a generated column names it."""
 
     def change(head: Snapshot) -> Metadata:
         found = _column(head, old)
@@ -101,7 +102,8 @@ def drop_columns(state: TableState, engine: Engine, names: Sequence[str]) -> Rec
 def alter_column(state: TableState, engine: Engine, name: str, *, nullable: bool | None = None, type_: schemas.DataType | None = None, comment: str | None = None) -> Receipt:
     """A column that may not be null any more (or may be again), is of a wider type, or is described.
 
-    Raises ConstraintViolated where a row has a null, SchemaMismatch for a type that is not wider.
+    Raises ConstraintViolated where a row has a null, SchemaMismatch for a type that is not wider, StatementRefused for
+    another type of a column that others are generated from.
     """
 
     def change(head: Snapshot) -> Metadata:
@@ -113,11 +115,11 @@ def alter_column(state: TableState, engine: Engine, name: str, *, nullable: bool
             made = replace(made, metadata={**made.metadata, "comment": comment})
         return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
 
-    return _alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, change, asks_rows=nullable is False, asks_names=type_ is not None)
+    return _alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, change, asks_rows=nullable is False, asks_names=type_ is not None, retypes=name if type_ is not None else None)
 
 
 def _alter(
-    state: TableState, engine: Engine, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata], *, asks_rows: bool = False, asks_names: bool = False
+    state: TableState, engine: Engine, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata], *, asks_rows: bool = False, asks_names: bool = False, retypes: str | None = None
 ) -> Receipt:
     """Commits a change, computed at the head that it lands on; what it demands is asked of each row once."""
     asked: Snapshot | None = None
@@ -125,7 +127,9 @@ def _alter(
     def checked(head: Snapshot) -> Metadata:
         nonlocal asked
         metadata = change(head)
-        after = replace(head, metadata=metadata, schema=schemas.parse_schema(metadata.schema_string, head.table))
+        after = _under(head, metadata)
+        if retypes is not None and generated_columns(head.schema) and metadata != head.metadata:
+            _check_generates_none(engine, head, retypes)
         if asks_rows and metadata != head.metadata:
             born = _born(state, asked, head)
             engine.check_slices(born, snapshot=after)
@@ -136,6 +140,21 @@ def _alter(
         return metadata
 
     return creation.change_metadata(state, operation, parameters, checked)
+
+
+def _under(head: Snapshot, metadata: Metadata) -> Snapshot:
+    return replace(head, metadata=metadata, schema=schemas.parse_schema(metadata.schema_string, head.table))
+
+
+def _check_generates_none(engine: Engine, head: Snapshot, name: str) -> None:
+    """The values that are there were computed from a column's type as it is.  Raises StatementRefused where one names it: it cannot be asked without."""
+    kept = tuple(f for f in head.schema.fields if f is not _column(head, name))
+    conditions = {k: v for k, v in head.metadata.configuration.items() if not is_constraint(k)}
+    without = _under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(kept)), configuration=conditions))
+    try:
+        engine.check_slices((), snapshot=without)
+    except StatementRefused as e:
+        raise StatementRefused(f"Another type of column {name!r} would change what is generated from it, and is refused: {e}", what="changing the type of a column that others are generated from", table=head.table) from e
 
 
 def _born(state: TableState, asked: Snapshot | None, head: Snapshot) -> Sequence[Any]:

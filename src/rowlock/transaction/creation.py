@@ -19,6 +19,7 @@ from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metada
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.features import check_writable, listing, protocol_for_new_table, reader_features, writer_features
+from rowlock.protocol.generated import generated_columns
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.transaction import row_ids
@@ -90,9 +91,14 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
     return column_mapping.mapped(replace(metadata, schema_string=schema_string), clock.new_id)
 
 
+def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
+    """The protocol of a table that is made with this metadata."""
+    return protocol_for_new_table(metadata.configuration, clustered=clustered, generated=bool(generated_columns(schemas.parse_schema(metadata.schema_string))))
+
+
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
     """Raises UnsupportedFeature where a table with this metadata could not be written by this version."""
-    check_writable(protocol_for_new_table(metadata.configuration, clustered=clustered), metadata, table)
+    check_writable(protocol_for(metadata, clustered=clustered), metadata, table)
 
 
 def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
@@ -100,7 +106,7 @@ def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
     return Snapshot(
         table=table,
         version=-1,
-        protocol=protocol_for_new_table(metadata.configuration),
+        protocol=protocol_for(metadata),
         metadata=metadata,
         schema=schemas.parse_schema(metadata.schema_string, table),
         files=LiveFiles.of_adds(),
@@ -125,7 +131,7 @@ def create_from(
 ) -> Receipt:
     """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
     table = state.store.root
-    protocol = protocol_for_new_table(metadata.configuration, clustered=bool(cluster_by))
+    protocol = protocol_for(metadata, clustered=bool(cluster_by))
     domains = _clustering(metadata, cluster_by)
     adds, marks = row_ids.assigned_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
     domains += marks
@@ -141,7 +147,7 @@ def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, clus
     """A new definition over an existing table: all live files are removed in the same commit."""
     table = state.store.root
     fresh = replace(metadata, id=head.metadata.id)
-    protocol = widest(head.protocol, protocol_for_new_table(fresh.configuration, clustered=bool(cluster_by)))
+    protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
     check_writable(protocol, fresh, table)
     domains = _clustering(fresh, cluster_by) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
     adds, marks = row_ids.assigned_under(protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, table), version=head.version + 1, count=_uncounted)
@@ -167,7 +173,7 @@ def change_metadata(state: TableState, operation: str, parameters: Mapping[str, 
         seen, metadata = head.version, change(head)
         if metadata == head.metadata:
             return None
-        protocol = widest(head.protocol, protocol_for_new_table(metadata.configuration, clustered=False))
+        protocol = upgraded(head.protocol, metadata.configuration)
         check_writable(protocol, metadata, state.store.root)
         return {"metadata": metadata, "protocol": protocol if protocol != head.protocol else None}
 

@@ -1,0 +1,94 @@
+"""Generated columns: computed by Spark wherever a statement does not give them, and checked when they are defined (I3, I9).
+
+A value is always computed over the row as it will be written, after the statement's own values were cast to the
+table's types.  That a given value is the right one is asked with the table's other conditions (`checks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rowlock.arrow.blocks import logical
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.generated import Generated, generated_columns
+from rowlock.spark.analysis import Relation, Resolver, Target, analyzed
+from rowlock.spark.catalyst import JavaObject, class_name
+from rowlock.spark.plane import Plane
+from rowlock.spark.scan import quote
+
+_MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+"""Settings of a session that an expression is resolved under."""
+
+
+def values(target: Target, given: Collection[str]) -> dict[str, Column]:
+    """For each generated column of a table that is not `given`, what it is, over columns under the table's names."""
+    return {g.name: _value(g, target.schema) for g in target.generated if g.name not in given}
+
+
+def _value(column: Generated, schema: StructType) -> Column:
+    return F.expr(column.expression).cast(schema[column.name].dataType)
+
+
+def with_values(frame: DataFrame, schema: StructType, columns: Collection[Generated]) -> DataFrame:
+    """A frame under the table's names, with these columns computed from the others."""
+    computed = {c.name: _value(c, schema) for c in columns}
+    return _replaced(frame, computed) if computed else frame
+
+
+def _replaced(frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
+    return frame.select(*(computed[n].alias(n) if n in computed else F.col(quote(n)) for n in frame.columns))
+
+
+def recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
+    """The outcome of a statement with columns that are computed from its others, as one projection of what the statement reads.
+
+    A frame that is more than a projection is given back as it is: `Resolver.resolved` refuses it by name.
+    """
+    if not computed or class_name(analyzed(frame)) != "Project":
+        return frame
+    outer = analyzed(_replaced(frame, computed))
+    if class_name(outer) != "Project" or class_name(outer.child()) != "Project":
+        return frame
+    bridge = resolver.bridge
+    outputs = bridge.collapse_project.buildCleanedProjectList(outer.projectList(), outer.child().projectList())
+    return bridge.dataframe(bridge.project(outputs, outer.child().child()), resolver.spark, frame._jdf.sparkSession())
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The row with its generated columns, resolved over the table's columns."""
+
+    relation: Relation
+    outputs: JavaObject
+
+
+def refreshed(plane: Plane, table: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """Rows on the driver with all their generated columns computed from the others.  No job."""
+    if not table.num_rows or not generated_columns(snapshot.schema):
+        return table
+    key = ("generated", snapshot.metadata.schema_string, *(plane.spark.conf.get(name) for name in _MEANING))
+    found: _Values = plane.kept(key, lambda: _resolved(plane, snapshot))
+    session = plane.session()
+    rows = logical(table, snapshot)
+    local = plane.bridge.local(found.relation.seq, rows, found.relation.schema_json, session)
+    result = plane.bridge.evaluate(plane.bridge.settled(plane.bridge.project(found.outputs, local)), plane.spark, session)
+    for column in generated_columns(snapshot.schema):
+        at = table.column_names.index(column.name)
+        table = table.set_column(at, table.schema.field(at), result.column(column.name).cast(table.schema.field(at).type))
+    return table
+
+
+def _resolved(plane: Plane, snapshot: Snapshot) -> _Values:
+    target = plane.target(snapshot)
+    size = len(target.schema.fields)
+    relation = Relation.of(plane.bridge, target.relation.attributes[:size], StructType(target.relation.schema.fields[:size]))
+    computed = values(target, ())
+    frame = plane.probe(target, None, plane.session())
+    plan = analyzed(frame.select(*(computed[n].alias(n) if n in computed else target.columns[n] for n in target.schema.names)))
+    return _Values(relation, plan.projectList())
