@@ -444,6 +444,18 @@ def test_a_table_that_was_made_anew_with_as_many_versions_is_another_table() -> 
         txn.commit("WRITE")
 
 
+def test_who_gives_up_leaves_no_marker_in_a_table_that_was_made_anew() -> None:
+    a, b = world()
+    run(b.table, parse("APPEND (9)"))
+    member = a.post(1)
+    member.error = failure = RuntimeError("first")
+    for meta in list(a.state.store.list("_delta_log")):
+        a.state.store.delete(meta.key)
+    b.create(schema_string([("another", "string", True)]), (), {})
+    handover.give_up(member)
+    assert member.error is failure and a.state.refresh().version == 0
+
+
 def cleaned_up_behind(kept_from: int, process: Process, *, moved_by_ms: int) -> None:
     """The log goes on to version 9, has a checkpoint at 8, and was cleaned up to before `kept_from`, so long ago."""
     other = Process(store=process.state.store)

@@ -201,6 +201,8 @@ def give_up(member: Member) -> None:
 def _gave_up(member: Member, state: TableState) -> bool:
     """One look at the log, and one put of the marker where it is needed; whether it is certain now what became of the member."""
     head = state.refresh()
+    if head.metadata.id != member.txn.base.metadata.id:
+        return True  # a table that was made anew: what was staged for the other one is in nobody's way
     between = state.log.commits(min(member.txn.base.version, head.version), head.version)
     if (found := next((c for c in between if member.txn.txn_id in c.txn_ids), None)) is not None:
         version = outcome.found(state.log, head, found.version, member.txn.txn_id)
