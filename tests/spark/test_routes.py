@@ -225,22 +225,38 @@ def test_a_winner_that_changes_the_whole_table(spark, table_path, monkeypatch, s
     assert version(table_path) - before in ((1, 2) if kept_nothing else (2,))
 
 
+TWO_WINNERS = (WINNERS["updates all"], Statement("update", "id % 4 = 1", {"p": "'z'", "v": "v + 2"}))
+
+
+@pytest.fixture(scope="module")
+def after_two(spark, tmp_path_factory):
+    """What delta-spark makes of two winners and then the loser."""
+    made: dict[str, list[Any]] = {}
+
+    def of(loser: str) -> list[Any]:
+        if loser not in made:
+            path = str(tmp_path_factory.mktemp("two") / "table")
+            spark.createDataFrame(list(START), SCHEMA).coalesce(1).write.format("delta").partitionBy("p").save(path)
+            for statement in [*TWO_WINNERS, LOSERS[loser]]:
+                run(delta.tables.DeltaTable, spark, path, statement)
+            made[loser] = delta_rows(spark, path)
+        return made[loser]
+
+    return of
+
+
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
 @pytest.mark.parametrize("loser", ["update", "delete", "merge"])
-def test_several_lost_rounds(spark, table_path, monkeypatch, tmp_path, loser, vectors, route):
+def test_several_lost_rounds(spark, table_path, monkeypatch, after_two, loser, vectors, route):
     """Two winners in two rounds; with partitions, with and without deletion vectors."""
-    others = [WINNERS["updates all"], Statement("update", "id % 4 = 1", {"p": "'z'", "v": "v + 2"})]
-    twin = str(tmp_path / "twin")
-    spark.createDataFrame(list(START), SCHEMA).coalesce(1).write.format("delta").partitionBy("p").save(twin)
-    for statement in [*others, LOSERS[loser]]:
-        run(delta.tables.DeltaTable, spark, twin, statement)
+    expected = after_two(loser)
     take_route(monkeypatch, route)
     make(spark, table_path, START, SCHEMA, files=2, partition_by=["p"], **{"delta.enableDeletionVectors": vectors})
     table = DeltaTable.forPath(spark, table_path)
-    with winner(*[lambda s=s: run(DeltaTable, spark, table_path, s) for s in others]):
+    with winner(*[lambda s=s: run(DeltaTable, spark, table_path, s) for s in TWO_WINNERS]):
         run(DeltaTable, spark, table_path, LOSERS[loser])
-    assert read(spark, table_path) == delta_rows(spark, table_path) == delta_rows(spark, twin)
+    assert read(spark, table_path) == delta_rows(spark, table_path) == expected
     record = table.history(1).first()
     assert record.operation == LOSERS[loser].kind.upper()
 
