@@ -31,7 +31,7 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 # Tests start JVMs for small work: the second compiler costs them more than it gives, and so does a collector with threads of its own.  With one
-# compiler the JVM keeps 48 MB of compiled code, which 2,000 tests fill: from then on it throws away and compiles again what the next test needs.
+# compiler the JVM keeps 48 MB of compiled code, which half a run fills: from then on it throws away and compiles again what the next test needs.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
 _PASSED = pytest.StashKey[bool]()

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 import rowlock
+from interop.readers import commit_files
 from rowlock import DeltaTable
 from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, StatementRefused, UnsupportedFeature
 from rowlock.spark.scan import Scanner
@@ -39,7 +40,7 @@ def generated(spark: SparkSession, path: str, rows: list[Any] = ROWS, *, files: 
 
 def actions(path: str, kind: str) -> list[dict[str, Any]]:
     """Every action of this kind in the log."""
-    lines = [json.loads(line) for file in sorted(Path(path, "_delta_log").glob("*.json")) for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for file in commit_files(path) for line in file.read_text().splitlines()]
     return [line[kind] for line in lines if kind in line]
 
 

@@ -61,6 +61,11 @@ class Target:
     ids: Mapping[int, str]
     generated: tuple[Generated, ...] = ()
 
+    def row(self, bridge: Catalyst) -> Relation:
+        """The relation of the table's own columns, without the address."""
+        size = len(self.schema.fields)
+        return Relation.of(bridge, self.relation.attributes[:size], StructType(self.relation.schema.fields[:size]))
+
     def columns_in_order(self) -> list[Column]:
         """The table's own columns."""
         return [self.columns[f.name] for f in self.schema.fields]

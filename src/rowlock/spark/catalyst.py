@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
@@ -62,8 +63,12 @@ class Catalyst:
         self.to_local = _module(sql.catalyst.optimizer, "ConvertToLocalRelation")
         self.session_class = sql.classic.SparkSession
         self.collapse_project = _module(sql.catalyst.optimizer, "CollapseProject")
-        self.gateway = spark.sparkContext._gateway
+        self._gateway = spark.sparkContext._gateway
         self.unwrap_casts = _module(sql.catalyst.optimizer, "UnwrapCastInBinaryComparison")
+
+    def is_a(self, thing: JavaObject, name: str) -> bool:
+        """Whether an object is of a class or an interface, by its full name."""
+        return bool(is_instance_of(self._gateway, thing, name))
 
     def seq(self, items: Iterable[JavaObject]) -> JavaObject:
         """A Scala Seq."""

@@ -22,9 +22,6 @@ from rowlock.spark.catalyst import JavaObject, class_name
 from rowlock.spark.plane import Plane
 from rowlock.spark.scan import quote
 
-_MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
-"""Settings of a session that an expression is resolved under."""
-
 
 def values(target: Target, given: Collection[str]) -> dict[str, Column]:
     """For each generated column of a table that is not `given`, what it is, over columns under the table's names."""
@@ -72,8 +69,7 @@ def refreshed(plane: Plane, table: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Rows on the driver with all their generated columns computed from the others.  No job."""
     if not table.num_rows or not generated_columns(snapshot.schema):
         return table
-    key = ("generated", snapshot.metadata.schema_string, *(plane.spark.conf.get(name) for name in _MEANING))
-    found: _Values = plane.kept(key, lambda: _resolved(plane, snapshot))
+    found: _Values = plane.kept_as_set(("generated", snapshot.metadata.schema_string), lambda: _resolved(plane, snapshot))
     session = plane.session()
     rows = logical(table, snapshot)
     local = plane.bridge.local(found.relation.seq, rows, found.relation.schema_json, session)
@@ -86,9 +82,7 @@ def refreshed(plane: Plane, table: pa.Table, snapshot: Snapshot) -> pa.Table:
 
 def _resolved(plane: Plane, snapshot: Snapshot) -> _Values:
     target = plane.target(snapshot)
-    size = len(target.schema.fields)
-    relation = Relation.of(plane.bridge, target.relation.attributes[:size], StructType(target.relation.schema.fields[:size]))
     computed = values(target, ())
     frame = plane.probe(target, None, plane.session())
     plan = analyzed(frame.select(*(computed[n].alias(n) if n in computed else target.columns[n] for n in target.schema.names)))
-    return _Values(relation, plan.projectList())
+    return _Values(target.row(plane.bridge), plan.projectList())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from py4j.java_gateway import is_instance_of
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -54,7 +53,7 @@ def _check(bridge: Catalyst, inputs: DataFrame, field: StructField, table: str) 
     plan = analyzed(frame)
     for node in _expressions(bridge, plan):
         name = class_name(node)
-        if is_instance_of(bridge.gateway, node, _USER_DEFINED):
+        if bridge.is_a(node, _USER_DEFINED):
             raise bad(f"{node.sql()} is a user-defined function", "DELTA_UDF_IN_GENERATED_COLUMN")
         if name == "AggregateExpression":
             raise bad(f"{node.sql()} is an aggregate function", "DELTA_AGGREGATE_IN_GENERATED_COLUMN")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from py4j.java_gateway import is_instance_of
 from pyspark.sql import DataFrame
 
 from rowlock.spark.catalyst import JavaObject, class_name
@@ -32,7 +31,7 @@ def _relations(plane: Plane, plan: JavaObject) -> Iterator[JavaObject]:
 
 def _is_of_files(plane: Plane, relation: JavaObject) -> bool:
     """Whether it is a HadoopFsRelation, or a nameless kind of one, as delta-spark's is."""
-    return bool(is_instance_of(plane.spark.sparkContext._gateway, relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation"))
+    return plane.bridge.is_a(relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation")
 
 
 def _is_below(relation: JavaObject, root: str) -> bool:

@@ -52,6 +52,8 @@ ARROW_ROWS = 8_000_000
 UNBOUNDED_ROWS = 2_000_000
 """A scan of at most so many rows needs no limit where it brings back few columns."""
 _OPENED = 128
+_MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+"""Settings of a session that an expression is resolved under."""
 Found = tuple[Slice, pa.Table, npt.NDArray[np.int64]]
 
 
@@ -147,6 +149,10 @@ class Plane:
             if len(self._memo) > _OPENED:
                 self._memo.popitem(last=False)
         return value
+
+    def kept_as_set(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """`kept`, of expressions that are resolved under the user's settings as they are now."""
+        return self.kept((*key, *(self.spark.conf.get(name) for name in _MEANING)), make)
 
     def live_frame(self, snapshot: Snapshot, slices: Sequence[Slice], attributes: Sequence[JavaObject]) -> JavaObject:
         """The plan of exactly the rows that slices mean, dead ones taken off inside Spark."""
