@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from rowlock import clock
 from rowlock.exceptions import CorruptLog
 from rowlock.log.checkpoint_reader import CheckpointState, read_checkpoint
 from rowlock.log.live_files import LiveFiles, fold
@@ -27,9 +28,10 @@ BATCH_BYTES = 32 << 20
 def read_commit(store: ObjectStore, version: int) -> Commit | None:
     """One commit; None where its file is not there."""
     try:
-        return parse_commit(version, store.get(names.commit_key(version)), store.root)
+        data, tag = store.get_tagged(names.commit_key(version))
     except NotFound:
         return None
+    return replace(parse_commit(version, data, store.root), tag=tag)
 
 
 def load(store: ObjectStore, segment: Segment) -> Snapshot:
@@ -62,7 +64,8 @@ def load(store: ObjectStore, segment: Segment) -> Snapshot:
         timestamp_ms=_timestamp_ms(last, listed.modified_ms if listed else 0),
         txn_id=last.txn_id if last else None,
         commits_since_checkpoint=len(segment.commits),
-        last_commit_size_bytes=last.size_bytes if last else None,
+        last_commit_tag=last.tag if last else None,
+        chain=clock.new_id(),
     )
 
 
@@ -91,7 +94,7 @@ def advance(before: Snapshot, commits: Sequence[Commit]) -> Snapshot:
         timestamp_ms=_timestamp_ms(last, before.timestamp_ms),
         txn_id=last.txn_id,
         commits_since_checkpoint=before.commits_since_checkpoint + len(commits),
-        last_commit_size_bytes=last.size_bytes,
+        last_commit_tag=last.tag,
     )
 
 

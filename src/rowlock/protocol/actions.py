@@ -216,7 +216,7 @@ Action: TypeAlias = AddFile | RemoveFile | Metadata | Protocol | SetTransaction 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """All actions of one version. `size_bytes` is that of its file."""
+    """All actions of one version. `size_bytes` is that of its file, `tag` tells that file from any other that might come to lie in its place."""
 
     version: int
     info: CommitInfo | None = None
@@ -228,6 +228,7 @@ class Commit:
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCdcFile, ...] = ()
     size_bytes: int = 0
+    tag: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def txn_id(self) -> str | None:
