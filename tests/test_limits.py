@@ -34,6 +34,7 @@ def test_set_limits_gives_what_was_and_takes_it_back() -> None:
         ({"driver_rows": -1}, "driver_rows is a whole number of rows, 0 or more, not -1"),
         ({"row_cache_bytes": "64MB"}, "row_cache_bytes is a whole number of bytes, 0 or more, not '64MB'"),
         ({"driver_rows": 1.5}, "not 1.5"),
+        ({"backfill_files": 0}, "backfill_files is a whole number of files, 1 or more, not 0"),
         ({"driver_rows": True}, "not True"),
     ],
 )

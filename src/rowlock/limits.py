@@ -38,7 +38,7 @@ def _share(part: float, *, at_least: int, at_most: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a process.  Units end the names: rows, bytes, files, entries.  All are whole numbers, 0 or more."""
+    """The limits of a process.  Units end the names: rows, bytes, files, entries.  All are whole numbers: 0 or more, 1 or more where work is done in portions."""
 
     # ---- statements on Spark ----
     driver_rows: int = 100_000
@@ -121,6 +121,8 @@ class Limits:
 
 
 NAMES = tuple(f.name for f in fields(Limits))
+_PORTIONS = ("sampled_rows", "snapshot_chunk_files", "backfill_files", "group_files")
+"""What is worked on portion by portion: a portion holds one at least."""
 _lock = threading.Lock()
 _current: Limits | None = None
 
@@ -142,7 +144,7 @@ def set_limits(base: Limits | None = None, /, **values: int) -> Limits:
     >>> before = rowlock.set_limits(driver_rows=1_000_000)
     >>> _ = rowlock.set_limits(before)
 
-    Raises InvalidInput for an unknown name and for a value that is no whole number of 0 or more; then nothing is changed.
+    Raises InvalidInput for an unknown name and for a value that is no such number; then nothing is changed.
     """
     global _current
     checked = {name: _checked(name, value, name) for name, value in values.items()}
@@ -180,6 +182,7 @@ def _checked(name: str, value: object, where: str) -> int:
     if name not in NAMES:
         near = difflib.get_close_matches(name, NAMES, 1)
         raise InvalidInput(f"There is no limit {where}" + (f"; did you mean {near[0]}?" if near else f". The limits are: {', '.join(NAMES)}"))
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidInput(f"The limit {where} is a whole number of {name.rsplit('_', 1)[-1]}, 0 or more, not {value!r}")
+    least = 1 if name in _PORTIONS else 0
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidInput(f"The limit {where} is a whole number of {name.rsplit('_', 1)[-1]}, {least} or more, not {value!r}")
     return value
