@@ -146,6 +146,17 @@ def test_a_table_made_anew_is_another_table(options: Options, widens: bool, scri
     assert values(anew) == before and anew.state.refresh().version == head.version
 
 
+def test_widened_columns_do_not_land_in_another_table() -> None:
+    """I9: the same without a choice, under the policy and with the metadata that were judged by the winners' commits alone."""
+    store = Far()
+    ours = world(store, "APPEND (1, 1)")
+    txn = staged(ours, "APPEND (9, 9)", Options(on_conflict="fail", granularity="file"), widens=True)
+    anew = made_anew(store, "APPEND (7, 7)")
+    with pytest.raises(MetadataChangedException, match="made anew"):
+        txn.commit("WRITE")
+    assert values(anew) == [(7, 7)]
+
+
 def test_an_alteration_of_a_table_made_anew(store: ObjectStore) -> None:
     """I9: what was asked of the old table's rows was not asked of the new one's."""
     ours = world(store, "APPEND (1, 1)")
@@ -188,6 +199,15 @@ def test_commits_of_one_size_are_not_one_commit(store: ObjectStore) -> None:
     assert ours.state.refresh().metadata.id == head.metadata.id != before.metadata.id
     run(ours.table, parse("APPEND (1, 2)"))
     assert values(anew) == [(1, 2)], "under the new table's names of the columns"
+
+
+def test_a_commit_of_the_same_size_is_another_commit() -> None:
+    """I9: the same where nothing but the store's tag tells."""
+    store = Far()
+    ours = world(store)
+    before = ours.state.refresh()
+    made_anew(store)
+    assert ours.state.refresh().metadata.id != before.metadata.id
 
 
 def test_a_put_after_another_table_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:

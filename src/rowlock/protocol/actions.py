@@ -59,6 +59,11 @@ class AddFile:
         return self.path, self.deletion_vector.unique_id if self.deletion_vector else None
 
     @property
+    def content(self) -> tuple[str, int, int]:
+        """What a data file's rows may be kept under beside its table's id: its path alone may come to name another file, in a table that is made anew."""
+        return self.path, self.size_bytes, self.modification_time_ms
+
+    @property
     def num_records(self) -> int | None:
         """The physical number of rows, dead ones included; None where the statistics do not say."""
         if not self.stats:

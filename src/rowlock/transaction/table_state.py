@@ -16,7 +16,7 @@ import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from rowlock import clock
 from rowlock.log.snapshot import Snapshot
@@ -33,6 +33,14 @@ _A_MOMENT_S = 2.0
 
 class CommitOverwrittenWarning(UserWarning):
     """A commit that had landed was replaced by a writer that does not put-if-absent."""
+
+
+@runtime_checkable
+class Forgets(Protocol):
+    """Something that keeps what was read of a table."""
+
+    def forget(self) -> None:
+        """Lets go of it: the table is another now."""
 
 
 class Flights:
@@ -79,7 +87,10 @@ class TableState:
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """What an engine wants shared between the table's handles, such as a cache of rows."""
+        """What an engine wants shared between the table's handles, such as a cache of rows.
+
+        Where it has a method `forget`, that is called when the table turns out to be another.
+        """
         with self._sharing:
             if name not in self._shared:
                 self._shared[name] = make()
@@ -127,13 +138,12 @@ class TableState:
     def forget(self) -> None:
         """Drops the snapshot, after the table was made anew."""
         with self._lock:
-            self._latest, self.log = None, TableLog(self.store)
-            self._watched.clear()
+            self._latest = None
+            self._start_over()
 
     def _broken(self, before: Snapshot, latest: Snapshot, replaced: int | None) -> None:
         """The log is not the one that `before` was read from: nothing that was kept of it is believed, and a table that lost commits is named."""
-        self.log = TableLog(self.store)
-        self._watched.clear()
+        self._start_over()
         if latest.metadata.id != before.metadata.id:
             return
         version = before.version if replaced is None else replaced
@@ -147,6 +157,16 @@ class TableState:
             )
         logger.error(text)
         warnings.warn(text, CommitOverwrittenWarning, stacklevel=4)
+
+    def _start_over(self) -> None:
+        self.log = TableLog(self.store)
+        self._watched.clear()
+        self.vectors.forget()
+        with self._sharing:
+            held = list(self._shared.values())
+        for one in held:
+            if isinstance(one, Forgets):
+                one.forget()
 
     def _watch(self, version: int) -> None:
         seen = {v for v, _ in self._watched}
