@@ -54,6 +54,16 @@ def test_put_if_absent_never_overwrites(store: ObjectStore) -> None:
     assert [m.key for m in store.list("log")] == ["log/0"], "no unfinished file stays"
 
 
+def test_a_tag_tells_one_state_of_an_object(store: ObjectStore) -> None:
+    """I9: whoever put it, read it or looks at it has the same tag; another object of the same size has another."""
+    put = store.put_if_absent("log/0", b"first")
+    assert isinstance(put, Committed)
+    tag = store.tag("log/0")
+    assert tag is not None and put.tag == tag == store.get_tagged("log/0")[1] and store.tag("log/1") is None
+    store.delete("log/0")
+    assert store.put_if_absent("log/0", b"other") == Committed() and store.tag("log/0") not in (tag, None)
+
+
 def test_of_many_one_wins(store: ObjectStore) -> None:
     barrier = threading.Barrier(8)
 

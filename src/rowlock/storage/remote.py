@@ -194,7 +194,10 @@ class RemoteStore:
 
 def _tag(told: Mapping[str, Any]) -> str:
     """What the server says of one state of an object: its entity tag, and its version or generation."""
-    return json.dumps({"e_tag": told["e_tag"], "version": told["version"]})
+    e_tag = told["e_tag"]
+    if e_tag is not None and not e_tag.startswith(('"', "W/")):  # as servers of GCS answer to a put, and to nothing else
+        e_tag = f'"{e_tag}"'
+    return json.dumps({"e_tag": e_tag, "version": told["version"]})
 
 
 def _status(failure: BaseException) -> int | None:
