@@ -31,7 +31,6 @@ def test_thirty_thousand_rows_are_named_at_once(spark: SparkSession, table_path:
     took = clock.monotonic_s() - began[0]
     assert caught.value.conflict.columns == ("v",) and len(caught.value.rows) == 5
     assert took < 20, f"it took {took:.1f} s"
-    print(f"TOOK {took:.2f}")
 
 
 @pytest.mark.no_peers("values that Python cannot hold")
