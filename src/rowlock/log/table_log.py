@@ -8,17 +8,22 @@ Refresh: what `latest(previous)` does
                                                   listing may be seconds old
   B  next commit is there                         read it, and on until one is missing; then D
   C  next commit is missing                       D, with nothing to apply
-  D  previous' own commit is there, same size     the commits read (if any) continue previous: apply them
-  E  previous' own commit is gone or another      the log was cleaned up behind us, or the table was made anew: as A
-  F  previous never knew its own commit's size    as A, if its commit is missing; else as D
+  D  previous' own commit is there, and the same  the commits read (if any) continue previous: apply them
+  E  previous' own commit is gone or another      the log was cleaned up behind us, was rewritten, or the table was made anew: as A
+  F  previous never knew its own commit           as A, if its commit is missing; else as D
 A commit cannot be missing (C) though a later one is there unless the log was cleaned up, which takes
 previous' own commit away as well (E).
+
+A commit is known by the store's tag of its file, never by its size: two of one size are common.  Where the tag
+is another (or was not told), the file is read, and its txnId decides.  What E finds is of the same chain only
+after a clean-up: the same table, at a checkpoint that is not older than previous.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import replace
 
 from rowlock import clock
 from rowlock.exceptions import CorruptLog, TableNotFound, VersionNotFound
@@ -58,13 +63,24 @@ class TableLog:
         if previous is None:
             return self._onward(self._load())
         commits = self._next_commits(previous.version)
-        size = self.store.head(names.commit_key(previous.version))
-        if size is None or size != (previous.last_commit_size_bytes or size):
+        known, gone = self._known(previous)
+        if known is None:
             self._forget()
-            return self._onward(self._load())
+            found = self._onward(self._load())
+            return replace(found, chain=previous.chain) if gone and _cleaned_up(previous, found) else found
         for commit in commits:
             self._remember(commit)
-        return replay.advance(previous, commits)
+        return replay.advance(known, commits)
+
+    def _known(self, previous: Snapshot) -> tuple[Snapshot | None, bool]:
+        """`previous`, with the tag that its commit has now, or None where the commit is not the one that it knew; and whether it is gone."""
+        tag = self.store.tag(names.commit_key(previous.version))
+        if tag is None or tag == previous.last_commit_tag or (previous.last_commit_tag is None and previous.txn_id is None):
+            return (None if tag is None else previous), tag is None
+        there = replay.read_commit(self.store, previous.version)
+        if there is None or there.txn_id is None or there.txn_id != previous.txn_id:
+            return None, there is None
+        return replace(previous, last_commit_tag=there.tag), False
 
     def _next_commits(self, after: int, through: int | None = None) -> list[Commit]:
         """The commits after a version, each by its own key, until one is missing."""
@@ -178,9 +194,9 @@ class TableLog:
             self._cache.clear()
             self._cached_bytes = 0
 
-    def advance(self, snapshot: Snapshot, version: int, data: bytes) -> Snapshot:
-        """The snapshot after one commit more, whose bytes are known."""
-        commit = parse_commit(version, data, self.table)
+    def advance(self, snapshot: Snapshot, version: int, data: bytes, tag: str | None) -> Snapshot:
+        """The snapshot after one commit more, whose bytes are known, and its tag if the store told it."""
+        commit = replace(parse_commit(version, data, self.table), tag=tag)
         self._remember(commit)
         return replay.advance(snapshot, [commit])
 
@@ -237,3 +253,8 @@ class TableLog:
             return False
         self.write_checkpoint(snapshot)
         return True
+
+
+def _cleaned_up(previous: Snapshot, found: Snapshot) -> bool:
+    """Whether a log that no longer holds the commit of `previous` is the one that `previous` was read from."""
+    return found.metadata.id == previous.metadata.id and found.version - found.commits_since_checkpoint >= previous.version

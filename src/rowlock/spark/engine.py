@@ -43,6 +43,10 @@ class SparkEngine:
         rows = state.shared("rows", lambda: Rows(state.store))
         self.plane = Plane(spark, state.store, rows, state.vectors)
 
+    def forget(self) -> None:
+        """See `TableState.shared`."""
+        self.plane.forget()
+
     def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, notes: Notes, first: int | None = None) -> Propagated:
         """See Engine.  Gone rows are never read: every match of a MERGE is noted."""
         passage = Passage(self.plane, program, staged, snapshot, notes, first)

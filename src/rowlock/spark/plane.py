@@ -82,16 +82,22 @@ class Plane:
         """A fresh clone of the user's session: its views, functions and settings as they are now."""
         return cloned_session(self.spark, self._store_settings, self.store.identity)
 
+    def forget(self) -> None:
+        """Lets go of all that is kept of a table that is another now."""
+        self.rows.forget()
+        self.materialized_ids.forget()
+        self._plans.clear()
+
     # ---- relations -------------------------------------------------------------------------
 
     def opened(self, snapshot: Snapshot, files: Sequence[AddFile]) -> JavaObject:
         """The plan of the physical rows of `files` with their addresses; kept, because files never change."""
-        key = (snapshot.metadata.schema_string, tuple(f.path for f in files))
+        key = (snapshot.metadata.id, snapshot.metadata.schema_string, tuple(f.content for f in files))
         return self.kept(key, lambda: self.scanner.frame(snapshot, files, None, address=True)._jdf.queryExecution().analyzed())
 
     def opened_as(self, snapshot: Snapshot, files: Sequence[AddFile], relation: Relation) -> JavaObject:
         """The same under a relation's attributes."""
-        key = (snapshot.metadata.schema_string, tuple(f.path for f in files), id(relation))
+        key = (snapshot.metadata.id, snapshot.metadata.schema_string, tuple(f.content for f in files), id(relation))
         _, plan = self.kept(key, lambda: (relation, self.bound(self.opened(snapshot, files), relation.attributes)))
         return plan
 

@@ -60,7 +60,7 @@ class LocalStore:
             _sync_directory(os.path.dirname(place))
         except OSError as e:
             return Unknown(f"the commit is there but could not be made durable: {e}")
-        return Committed()
+        return Committed(tag_of(data))
 
     def _after_failed_link(self, temporary: str, place: str, error: OSError) -> PutOutcome:
         """On network disks a link may be made and its reply lost: two names on one file tell."""
@@ -149,6 +149,12 @@ class LocalStore:
         try:
             return os.stat(self._place(key)).st_size
         except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def tag(self, key: str) -> str | None:
+        try:
+            return tag_of(self.get(key))
+        except NotFound:
             return None
 
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:

@@ -96,7 +96,7 @@ def _put(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> t
     attempt.attempts += 1
     txn.phase("before_put")
     with txn.watch.time("put"):
-        won = outcome.put(state, version, commit_bytes(txn, attempt, files, parameters), txn.txn_id)
+        won = outcome.put(state, head, commit_bytes(txn, attempt, files, parameters), txn.txn_id)
     txn.phase("after_put")
     return (version if won else None), files
 

@@ -178,7 +178,7 @@ def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) 
     try:
         start = clock.monotonic_s()
         with txn.watch.time("put"):
-            won = outcome.put(txn.table.state, version, data, txn.txn_id)
+            won = outcome.put(txn.table.state, head, data, txn.txn_id)
     except CommitUnknown as e:
         for member in group:
             member.error = outcome.unknown(member.txn.txn_id, txn.table.path, version, e)

@@ -28,15 +28,19 @@ class Vectors:
         self._store = store
         self._kept: Cache[tuple[BitMap64, int]] = Cache(VECTORS, lambda found: 256 + found[1])
 
+    def forget(self) -> None:
+        """Lets go of the vectors of a table that is another now."""
+        self._kept.clear()
+
     def of(self, file: AddFile) -> BitMap64:
         """The dead positions of a file; empty where it has no vector.  Not to be changed by the caller."""
         descriptor = file.deletion_vector
         if descriptor is None:
             return BitMap64()
-        if (kept := self._kept.get(descriptor.unique_id)) is not None:
+        if (kept := self._kept.get(descriptor)) is not None:
             return kept[0]
         bitmap = self._read(file, descriptor)
-        self._kept.put(descriptor.unique_id, (bitmap, descriptor.size_bytes))
+        self._kept.put(descriptor, (bitmap, descriptor.size_bytes))
         return bitmap
 
     def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor) -> BitMap64:
@@ -61,7 +65,7 @@ class Vectors:
     def remember(self, file: AddFile, bitmap: BitMap64) -> None:
         """Keeps a vector that was just written, so that it need not be read."""
         if file.deletion_vector is not None:
-            self._kept.put(file.deletion_vector.unique_id, (bitmap, file.deletion_vector.size_bytes))
+            self._kept.put(file.deletion_vector, (bitmap, file.deletion_vector.size_bytes))
 
     def store_all(self, bitmaps: Sequence[BitMap64]) -> list[dv.DeletionVectorDescriptor]:
         """Writes vectors: small ones inline, the others together in one new file of the table. In the order given."""
