@@ -213,6 +213,9 @@ class ArbitratedStore:
         size = self.inner.head(key)
         return self.inner.head(key) if size is None and self._recover(key) else size
 
+    def modified_ms(self, key: str) -> int | None:
+        return self.inner.modified_ms(key)
+
     def exists(self, key: str = "") -> bool:
         return self.inner.exists(key) or (self._recover(key) and self.inner.exists(key))
 
