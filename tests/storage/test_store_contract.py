@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +26,21 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
         return arbitrated(MemoryStore(), options)
     server = request.getfixturevalue(request.param)
     return open_store(server.fresh_root(), server.storage_options)
+
+
+def test_an_object_has_the_time_of_its_last_put(store: ObjectStore) -> None:
+    """By the store's clock, the same for a listing; a store may cut it to seconds in one of the two."""
+    assert store.modified_ms("a/b") is None
+    store.put("a/b", b"1")
+    store.put("a/c", b"1")
+    first = store.modified_ms("a/b")
+    assert first is not None
+    time.sleep(1.1)
+    store.put("a/b", b"1")
+    listed = {m.key: m.modified_ms for m in store.list("a")}
+    again = store.modified_ms("a/b")
+    assert again is not None and again > first and listed["a/b"] > listed["a/c"]
+    assert abs(listed["a/b"] - again) < 1000 and abs(listed["a/c"] - first) < 1100
 
 
 def test_what_is_put_is_got(store: ObjectStore) -> None:

@@ -26,7 +26,7 @@ from collections import OrderedDict
 from dataclasses import replace
 
 from rowlock import clock
-from rowlock.exceptions import CorruptLog, TableNotFound, VersionNotFound
+from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint
@@ -231,19 +231,22 @@ class TableLog:
 
     def tombstones(self, snapshot: Snapshot) -> list[RemoveFile]:
         """The removes up to the snapshot's version that vacuum must still know of: within retention, and not live again."""
-        checkpoint = newest_checkpoint(self.store, snapshot.version)
-        horizon = clock.now_ms() - snapshot.properties.deleted_file_retention_ms
-        found: dict[FileKey, RemoveFile] = {}
-        if checkpoint:
-            found = {r.key: r for r in read_checkpoint(self.store, checkpoint, removes_only=True).removes}
-        base = checkpoint[0].version if checkpoint else -1
-        for commit in self.commits(base, snapshot.version):
-            for add in commit.adds:
-                found.pop(add.key, None)
-            found.update((r.key, r) for r in commit.removes)
+        try:
+            horizon = clock.now_ms() - snapshot.properties.deleted_file_retention_ms
+        except InvalidInput:  # nobody knows how long they are needed
+            horizon = -1
+        _, kept, later = self.removes(snapshot)
+        found: dict[FileKey, RemoveFile] = {r.key: r for r in (*kept, *(r for _, r in later))}
         live = snapshot.files.get({path for path, _ in found})
         alive = {add.key for add in live.values()}
         return [r for key, r in found.items() if key not in alive and (r.deletion_timestamp_ms or 0) > horizon]
+
+    def removes(self, snapshot: Snapshot) -> tuple[int, list[RemoveFile], list[tuple[int, RemoveFile]]]:
+        """(version of the newest checkpoint or -1, the removes that it kept, those of the commits after it with their versions), also of files that live again."""
+        checkpoint = newest_checkpoint(self.store, snapshot.version)
+        base = checkpoint[0].version if checkpoint else -1
+        kept = read_checkpoint(self.store, checkpoint, removes_only=True).removes if checkpoint else []
+        return base, kept, [(c.version, r) for c in self.commits(base, snapshot.version) for r in c.removes]
 
     def maybe_checkpoint(self, snapshot: Snapshot) -> bool:
         """Writes a checkpoint where the table's interval asks for one at this version; says whether it did."""

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from rowlock.arrow.adoption import adopted
 from rowlock.arrow.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
 from rowlock.arrow.rows import Rows
+from rowlock.arrow.values import plain_rows
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile
@@ -130,7 +131,7 @@ class SparkEngine:
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
         for piece in slices:
-            out += self.plane.rows_of(piece, snapshot).slice(0, None if limit is None else limit - len(out)).to_pylist()
+            out += plain_rows(self.plane.rows_of(piece, snapshot).slice(0, None if limit is None else limit - len(out)))
             if limit is not None and len(out) >= limit:
                 break
         return out

@@ -176,7 +176,7 @@ class Plane:
             return found[0]
         dead = self.dead(piece)
         frame = self.scanner.frame(snapshot, [piece.file], lambda _: dead, address=True)
-        return frame.toArrow().sort_by(POSITION).drop_columns([PATH, POSITION])
+        return to_arrow(frame).sort_by(POSITION).drop_columns([PATH, POSITION])
 
     def split(self, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[tuple[Slice, pa.Table, npt.NDArray[np.int64]]], list[Slice]]:
         """(slices whose rows are on the driver now, slices to scan).  Small files first, up to `local_rows` in all."""

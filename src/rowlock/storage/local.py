@@ -157,6 +157,12 @@ class LocalStore:
         except NotFound:
             return None
 
+    def modified_ms(self, key: str) -> int | None:
+        try:
+            return os.stat(self._place(key)).st_mtime_ns // 1_000_000
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
         found = list(self._walk(prefix, recursive, start_after))
         found.sort(key=lambda meta: meta.key)

@@ -104,6 +104,10 @@ class MemoryStore:
         found = self._objects.get(check_key(key))
         return None if found is None else tag_of(found[0])
 
+    def modified_ms(self, key: str) -> int | None:
+        found = self._objects.get(check_key(key))
+        return None if found is None else found[1]
+
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
         folder = f"{check_key(prefix)}/" if prefix else ""
         with self._lock:

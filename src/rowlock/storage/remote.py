@@ -131,6 +131,13 @@ class RemoteStore:
         except NotFound:
             return None
 
+    def modified_ms(self, key: str) -> int | None:
+        check_key(key)
+        try:
+            return self._tried("look at", key, lambda: int(obs.head(self._client, key)["last_modified"].timestamp() * 1000))
+        except NotFound:
+            return None
+
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
         folder = f"{check_key(prefix)}/" if prefix else ""
 

@@ -117,6 +117,10 @@ class ObjectStore(Protocol):
         """The tag of the state that the object is in, as `get_tagged` and `Committed` give it; None where there is none."""
         ...
 
+    def modified_ms(self, key: str) -> int | None:
+        """When the object was last put, by the store's own clock, in milliseconds (some stores: in whole seconds, cut); None where there is none."""
+        ...
+
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
         """The objects in the folder `prefix` (without a slash at its end; '' is the root), in order of their keys.
 

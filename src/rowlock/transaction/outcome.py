@@ -4,7 +4,7 @@ A store says Committed, Lost or Unknown, and only the log is believed: an HTTP c
 balancer that sent a put twice tells the winner that it lost.
 
     Committed          won
-    Lost, Unknown      read the version back: our txnId = won, another's = lost, absent = the same bytes again
+    Lost, Unknown      read the version back: our txnId = won, another's = lost, absent = the same commit again
 
 While the version is absent a put of ours may still be on its way, so the transaction stays with this version
 until somebody has it: another's commit there is what makes it certain that ours cannot land any more.
@@ -18,6 +18,7 @@ itself later: a member of a group, and who did not learn what became of its put.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rowlock import clock
@@ -34,21 +35,22 @@ if TYPE_CHECKING:
 TRIES = 10
 
 
-def put(state: TableState, head: Snapshot | None, data: bytes, txn_id: str) -> bool:
+def put(state: TableState, head: Snapshot | None, data: bytes, txn_id: str, again: Callable[[], bytes] | None = None) -> bool:
     """Puts a commit on top of `head` (None: as the first of a table); whether it is ours that is there.
 
+    `again` makes what is put where the version stays absent, with the same txnId; `data` by default.
     Raises as `landed` does, and StorageError where the store refused the first put as such.
     """
     version = 0 if head is None else head.version + 1
     outcome = state.log.put(version, data)
-    won = landed(state.log, version, data, txn_id, outcome, head)
-    if won:
+    won = landed(state.log, version, again or data, txn_id, outcome, head)
+    if won and (again is None or isinstance(outcome, Committed)):
         state.carry(version, data, outcome.tag if isinstance(outcome, Committed) else None)
     return won
 
 
-def landed(log: TableLog, version: int, data: bytes, txn_id: str, outcome: PutOutcome, head: Snapshot | None = None) -> bool:
-    """Whether the commit `data` is version `version`, after one put of it on top of `head` had this outcome.
+def landed(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn_id: str, outcome: PutOutcome, head: Snapshot | None = None) -> bool:
+    """Whether the commit `data`, or what it makes each time it is put again, is version `version`, after one put of it on top of `head` had this outcome.
 
     Raises CommitUnknown where that could not be found out in a quarter of a minute or so, ConcurrentWriteException
     where the log was cleaned up behind a writer that slept, and CorruptLog where another table has its place now.
@@ -81,13 +83,13 @@ def found(log: TableLog, head: Snapshot, version: int, txn_id: str) -> int:
     return version
 
 
-def _settled(log: TableLog, version: int, data: bytes, txn_id: str) -> bool:
+def _settled(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn_id: str) -> bool:
     last: StorageError | None = None
     for n in range(TRIES):
         try:
             if (there := log.read_commit(version)) is not None:
                 return there.info is not None and there.info.txn_id == txn_id
-            if isinstance(log.put(version, data), Committed):
+            if isinstance(log.put(version, data() if callable(data) else data), Committed):
                 return True
         except StorageError as e:  # an earlier put may still land, so this is no failure yet
             last = e

@@ -15,9 +15,8 @@ from rowlock.caches import VECTORS, Cache
 from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.protocol import deletion_vector as dv
-from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
-from rowlock.storage.open import open_beside
+from rowlock.storage.open import locate
 from rowlock.storage.store import NotFound, ObjectStore
 
 
@@ -49,18 +48,12 @@ class Vectors:
         else:
             key = descriptor.path or ""
             try:
-                body = self._body(paths.relative_to(self._store.root, key))
+                store, name = locate(self._store, key)  # that of a shallow clone lies in another table's folder
+                body = store.get(name)
             except NotFound as e:
                 raise CorruptLog(f"The deletion vector of data file {file.path} is missing; was it vacuumed?", table=self._store.root, file=key) from e
             bitmap = dv.read_from_file(descriptor, body)
         return bitmap
-
-    def _body(self, place: str) -> bytes:
-        """A vector's file; that of a shallow clone lies in another table's folder."""
-        if not paths.is_absolute(place):
-            return self._store.get(place)
-        folder, _, name = paths.strip_scheme(place).rpartition("/")
-        return open_beside(self._store, folder).get(name)
 
     def remember(self, file: AddFile, bitmap: BitMap64) -> None:
         """Keeps a vector that was just written, so that it need not be read."""

@@ -220,6 +220,9 @@ class ArbitratedStore:
         tag = self.inner.tag(key)
         return self.inner.tag(key) if tag is None and self._recover(key) else tag
 
+    def modified_ms(self, key: str) -> int | None:
+        return self.inner.modified_ms(key)
+
     def exists(self, key: str = "") -> bool:
         return self.inner.exists(key) or (self._recover(key) and self.inner.exists(key))
 
