@@ -143,7 +143,7 @@ def with_vector(table: Path, dead: list[int], *, stored: bool, cardinality: int 
     """Version 6 gives the file of version 5 a deletion vector; where its file is."""
     bitmap, name = BitMap64(dead), uuid4()
     body, places = pack_vectors([bitmap])
-    descriptor = on_disk(name, places[0], len(bitmap)) if stored else inline(bitmap)
+    descriptor = on_disk(name, places[0], len(bitmap)) if stored else inline(bitmap, limit_bytes=1 << 10)
     assert descriptor is not None
     place = table / dv.file_path(name)
     if stored:
@@ -184,7 +184,7 @@ def test_a_file_that_lives_twice(table: Path) -> None:
     """A remove that names no vector where there is one cancels nothing: delta-rs, delta-spark and DuckDB then give the rows twice."""
     with_vector(table, [0], stored=False)
     add = next(line["add"] for line in actions(table, 6) if "add" in line)
-    more = inline(BitMap64([0, 1]))
+    more = inline(BitMap64([0, 1]), limit_bytes=1 << 10)
     assert more is not None
     old, new = add["deletionVector"], {"storageType": "i", "pathOrInlineDv": more.path_or_inline_dv, "sizeInBytes": more.size_bytes, "cardinality": 2}
     remove = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True, "deletionVector": old}
