@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from rowlock.arrow.files import open_parquet
-from rowlock.arrow.physical import names_in_files, nullable_schema
-from rowlock.arrow.reading import Doubtful, logical_rows, read_file
+from rowlock.arrow.physical import Doubtful, names_in_files, nullable_schema
+from rowlock.arrow.reading import logical_rows, read_file
 from rowlock.arrow.writing import write_rows
 from rowlock.caches import COLUMNS, ROWS, Cache
 from rowlock.conflict.delta import Slice
@@ -31,7 +31,7 @@ class Rows:
     """Reads and writes small numbers of rows of one table on the driver."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self.store = store
+        self.store, self._case_sensitive = store, False
         self.cache: Cache[pa.Table] = Cache(ROWS, _size_of)
         self.columns: Cache[pa.Table] = Cache(COLUMNS, _size_of)
 
@@ -39,6 +39,14 @@ class Rows:
         """Lets go of the rows of a table that is another now."""
         self.cache.clear()
         self.columns.clear()
+
+    def of_session(self, *, case_sensitive: bool) -> Rows:
+        """The same rows, as a session reads them: names in files that differ by case are left to Spark where it is `case_sensitive`."""
+        if not case_sensitive:
+            return self
+        made = Rows(self.store)
+        made._case_sensitive = True
+        return made
 
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
         """All physical rows of a file under the table's logical columns, or None where Spark must read it."""
@@ -96,7 +104,7 @@ class Rows:
 
     def _read(self, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: np.ndarray[Any, Any] | None) -> pa.Table | None:
         try:
-            return read_file(self.store, file, snapshot, wanted, positions)
+            return read_file(self.store, file, snapshot, wanted, positions, case_sensitive=self._case_sensitive)
         except Doubtful:
             return None
 

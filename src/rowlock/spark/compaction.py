@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.arrow.physical import names_in_files
@@ -23,16 +23,14 @@ from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.clustering import marked
 from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
-from rowlock.protocol.partition_values import parse
 from rowlock.spark.blocks import stored_origin
-from rowlock.spark.catalyst import nullable
+from rowlock.spark.catalyst import bare, nullable
 from rowlock.spark.ordering import Order, local_order, ordered_frame
 from rowlock.spark.plane import Plane
 from rowlock.spark.row_ids import moving_frame
-from rowlock.spark.scan import PATH, POSITION, empty_frame, local_frame, table_schema, wrap_session
+from rowlock.spark.scan import PATH, POSITION, empty_frame, local_frame, quote, table_schema, wrap_session
 from rowlock.spark.writer import write_native
 from rowlock.transaction.effects import Provenance, RowBlock
 
@@ -53,10 +51,11 @@ def files_where(plane: Plane, snapshot: Snapshot, condition: str | None) -> list
         raise StatementRefused(text, what=condition, table=plane.store.root)
     stored = [names_in_files(snapshot)[n] for n in wanted.names]
     held = sorted({tuple(f.partition_values.get(n) for n in stored) for f in files}, key=repr)
-    types = [(f.name, f.type) for f in snapshot.schema.fields if f.name in wanted.names]
-    arrays = [pa.array([parse(values[n], t) for values in held], to_arrow_type(t)) for n, (_, t) in enumerate(types)]
-    table = pa.table([*arrays, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _NUMBER])
-    chosen = local_frame(session, table, StructType([*wanted.fields, StructField(_NUMBER, LongType())])).where(condition).select(_NUMBER)
+    texts = [pa.array([values[n] or None for values in held], pa.string()) for n in range(len(stored))]
+    table = pa.table([*texts, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _NUMBER])
+    frame = local_frame(session, table, StructType([*(StructField(n, StringType()) for n in wanted.names), StructField(_NUMBER, LongType())]))
+    typed = frame.select(*(F.col(quote(f.name)).cast(bare(f.dataType)).alias(f.name) for f in wanted.fields), _NUMBER)  # as a scan reads them
+    chosen = typed.where(condition).select(_NUMBER)
     kept = {held[row[0]] for row in chosen.collect()}
     return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
 

@@ -69,12 +69,13 @@ class Plane:
     """One table on one session.  Driver only; may be used from several threads."""
 
     def __init__(self, spark: SparkSession, store: ObjectStore, rows: Rows, vectors: Vectors) -> None:
-        self.spark, self.store, self.rows, self.vectors = spark, store, rows, vectors
+        self.spark, self.store, self.vectors = spark, store, vectors
         self.bridge = catalyst(spark)
         check_connector(spark, store)
         self.root, self._store_settings = spark_root(store), session_settings(store)
         self.reading = wrap_session(spark, self.session())
         self.scanner = Scanner(self.reading, self.root)
+        self.rows = rows.of_session(case_sensitive=str(self.reading.conf.get("spark.sql.caseSensitive")).lower() == "true")  # as the scanner reads
         self.materialized_ids = MaterializedIds(store)
         self._plans: Cache[Any] = Cache(PLANS, lambda _: 1)
 
