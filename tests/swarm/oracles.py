@@ -90,7 +90,9 @@ class Model:
     def _without(self, where: Expr | None) -> pa.Table:
         if where is None:
             return self._schema().empty_table()
-        return self.rows.filter(pc.invert(pc.fill_null(self.project(self.rows, {"hit": where}, boolean=True).column("hit"), False)))
+        hit = pc.fill_null(self.project(self.rows, {"hit": where}, boolean=True).column("hit"), False)
+        assert len(hit) == self.rows.num_rows, f"{len(hit)} of {self.rows.num_rows} rows were looked at"
+        return self.rows.filter(pc.invert(hit))
 
     def _updated(self, step: Step) -> pa.Table:
         sets = dict(step.sets)
@@ -241,7 +243,7 @@ def spark_model(table: Table, spark: Any) -> Model:
 
     def evaluate(rows: pa.Table, wanted: list[tuple[str, str, str]]) -> pa.Table:
         schema = StructType([StructField(f.name, types[f.type], True) for f in rows.schema])
-        frame = spark.createDataFrame(rows, schema=schema).coalesce(1)
+        frame = spark.createDataFrame(rows.combine_chunks(), schema=schema).coalesce(1)
         try:
             out = frame.selectExpr(*(f"{f'CAST({e} AS {t})' if t else e} AS {n}" for n, e, t in wanted)).toArrow()
         except PySparkException as e:

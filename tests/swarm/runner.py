@@ -41,6 +41,8 @@ class Result:
     error: str = ""
     trace: str = ""
     seconds: float = 0.0
+    shares: Counter[str] = field(default_factory=Counter)
+    """Seconds by what they were spent on."""
 
     @property
     def again(self) -> str:
@@ -85,9 +87,13 @@ class Play:
 
     def run(self) -> None:
         case = self.case
+        start = time.monotonic()
         if case.earlier is not None:
             self._an_earlier_table(case.earlier)
+        self.result.shares["earlier table"] += time.monotonic() - start
+        start = time.monotonic()
         self.world.create(case.axes["origin"], case.files)
+        self.result.shares["making"] += time.monotonic() - start
         from swarm.statements import Step as Made
 
         for rows in case.files:
@@ -125,7 +131,9 @@ class Play:
         before = self.model.rows
         self.world.restored = None
         at_first = len(self.result.story)
+        start = time.monotonic()
         raised, receipt = _outcome(lambda: self.world.run(steps))
+        self.result.shares[f"{who} {steps[0].label}"] += time.monotonic() - start
         said = "" if raised is None else f" -> {type(raised).__name__}"
         self.result.story.append(f"{who}  {shown}{said}")
         if raised is not None and isinstance(raised, CONFLICT) and self._may_conflict(steps):
@@ -133,13 +141,15 @@ class Play:
             return
         if raised is not None and not isinstance(raised, RAISES):
             raise AssertionError(f"{shown}: an error that serial execution has not: {raised!r}") from raised
-        if self.world.restored is not None:
-            self.model.rows = self.model.versions[self.world.restored]
+        if self.world.restored is not None and steps[0].kind == "restore":
+            self.model.rows, self.world.restored = self.model.versions[self.world.restored], None
             self.check()
             return
         if receipt is not None and receipt.version is None and receipt.rounds == 0 and raised is None and len(self.result.story) > at_first + 1:
             return  # it met nothing at the version that it read
+        start = time.monotonic()
         expected, _ = _outcome(lambda: self.model.run(steps))
+        self.result.shares["oracle"] += time.monotonic() - start
         assert expected is None or isinstance(expected, Refused), f"the oracle broke: {expected!r}"
         assert (raised is None) == (expected is None), f"{shown}: {_first_line(raised)} came, serial execution gives {_first_line(expected)}"
         if raised is not None:
@@ -154,9 +164,12 @@ class Play:
 
     def check(self, *, first: bool = False) -> None:
         """The versions since the last check; all but the newest are parts of its making."""
+        start = time.monotonic()
+        self._check(first=first)
+        self.result.shares["checks"] += time.monotonic() - start
+
+    def _check(self, *, first: bool) -> None:
         for version in versions(self.path, self.head):
-            if "metaData" in str(version.info):
-                pass
             before = None if self.head is None else self.model.versions.get(self.head.number)
             self.names[version.number] = dict(self.world.names)
             self.head = version
@@ -172,6 +185,7 @@ class Play:
 
     def at_the_end(self) -> None:
         """Spark and Arrow read what the oracle has, and `rowlock check` finds nothing."""
+        start = time.monotonic()
         roles = list(self.model.rows.column_names)
         wanted = bag(self.model.rows, roles)
         for who, read in (("Spark", lambda: rowlock.read(self.spark, str(self.path)).toArrow()), ("to_arrow", lambda: rowlock.to_arrow(str(self.path)))):
@@ -185,6 +199,7 @@ class Play:
             found = bag(table.select([self.world.names[r] for r in roles]) if len(set(table.column_names)) == len(table.column_names) else table, [self.world.names[r] for r in roles])
             assert found == wanted, f"{who} reads other rows: {difference(found, wanted, roles)}"
         checks.is_sound(str(self.path))
+        self.result.shares["end"] += time.monotonic() - start
 
 
 def _one() -> Any:
