@@ -50,6 +50,7 @@ slow-store: $(VENV)/.test  ## 64 appenders on an S3 server that answers after 60
 soak: $(VENV)/.test  ## the long form of what the tests do in short: C12 with 250 commits a process, 300 histories on Spark, delta-spark reads every table, faults 6 x 60
 	ROWLOCK_LOCKLESS_COMMITS=250 ROWLOCK_SPARK_CASES=300 $(PYTHON) -m pytest -q tests/lockless/test_in_processes.py tests/properties/test_rebase_on_spark.py
 	ROWLOCK_PEERS=all $(PYTHON) -m pytest -q -m spark
+	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 	$(PYTHON) tests/tools/faults.py
 
 conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (FILE=path of a file of that form)

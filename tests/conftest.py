@@ -42,6 +42,7 @@ _SPARK_TESTS = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "failing_checkpoints: the test makes checkpoints fail")
+    config.addinivalue_line("markers", "usual_limits(reason): the test looks at which way is taken, so limits from the environment are set aside for it")
     config.addinivalue_line("markers", "no_peers(reason): the tables that this test leaves are not read by the other engines, and why")
 
 
@@ -129,6 +130,19 @@ def garbage(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "spark" in request.fixturenames and next(_SPARK_TESTS) % 5 == 0:
         gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def usual_limits(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`make soak` runs all tests with limits turned down by the environment, but for those that are about the limits' usual values."""
+    if request.node.get_closest_marker("usual_limits") is None:
+        yield
+        return
+    from rowlock.limits import Limits, set_limits
+
+    before = set_limits(Limits.of_this_machine())
+    yield
+    set_limits(before)
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,8 @@ ROOT = Path(__file__).parent.parent / "src" / "rowlock"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("clock", "exceptions", "threads", "version"),
+    ("limits",),
+    ("caches",),
     ("protocol",),
     ("storage",),
     ("log",),
@@ -45,7 +47,7 @@ ONLY_IN = {
 PURE = ("protocol", "conflict")
 NO_IO_MODULES = {
     "os", "shutil", "tempfile", "glob", "socket", "subprocess", "time", "random", "secrets", "threading", "multiprocessing", "asyncio",
-    "urllib.request", "http", "requests", "sqlite3", "rowlock.clock", "rowlock.storage", "rowlock.log.table_log", "pyarrow.fs", "pyarrow.dataset",
+    "urllib.request", "http", "requests", "sqlite3", "rowlock.clock", "rowlock.limits", "rowlock.caches", "rowlock.storage", "rowlock.log.table_log", "pyarrow.fs", "pyarrow.dataset",
 }  # fmt: skip
 NO_IO_NAMES = {"pathlib.Path", "pathlib.PosixPath", "io.open", "io.FileIO", "datetime.datetime.now", "uuid.uuid4", "uuid.uuid1"}
 NO_IO_CALLS = {"open", "print", "input"}

@@ -18,16 +18,18 @@ from rowlock.version import VERSION as __version__
 if TYPE_CHECKING:
     from rowlock.arrow.append import append
     from rowlock.arrow.to_arrow import to_arrow
+    from rowlock.limits import Limits, set_limits
     from rowlock.spark.session import spark
     from rowlock.storage.registers import create_lock_table
     from rowlock.tables import DeltaTable, read, run, write
     from rowlock.transaction.receipt import Conflict, Receipt
 
-__all__ = ["Conflict", "DeltaTable", "Receipt", "__version__", "append", "create_lock_table", "read", "run", "spark", "to_arrow", "write"]
+__all__ = ["Conflict", "DeltaTable", "Limits", "Receipt", "__version__", "append", "create_lock_table", "read", "run", "set_limits", "spark", "to_arrow", "write"]
 
 _LAZY = {
     **dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables"),
     **dict.fromkeys(("Conflict", "Receipt"), "rowlock.transaction.receipt"),
+    **dict.fromkeys(("Limits", "set_limits"), "rowlock.limits"),
     "append": "rowlock.arrow.append",
     "create_lock_table": "rowlock.storage.registers",
     "to_arrow": "rowlock.arrow.to_arrow",

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import rowlock
-import rowlock.arrow.source as source
 import rowlock.arrow.staging as staging
 from arrow.support import commit, create, data_files, info, numbers, rows
 from rowlock.arrow.append import opened
@@ -26,6 +25,7 @@ from rowlock.storage.open import open_store
 from rowlock.storage.store import Unknown
 from rowlock.transaction import alteration, creation
 from rowlock.transaction.phases import Observer, use_observer
+from turning_down import turn_down
 
 ID = StructField("id", PrimitiveType("long"))
 
@@ -159,7 +159,7 @@ def test_a_column_that_makes_its_own_values_is_refused_by_name(path: str) -> Non
 
 
 def test_a_stream_becomes_files_of_bounded_size(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "FILE_BYTES", 8 * 100)
+    turn_down(monkeypatch, append_file_bytes=8 * 100)
     batches = [pa.record_batch({"id": pa.array(range(start, start + 50))}) for start in range(0, 500, 50)]
     rowlock.append(path, pa.RecordBatchReader.from_batches(batches[0].schema, batches))
     assert [a.num_records for a in commit(path, 0).adds] == [100] * 5
@@ -168,7 +168,7 @@ def test_a_stream_becomes_files_of_bounded_size(path: str, monkeypatch: pytest.M
 
 def test_memory_is_bounded_over_all_partitions(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With many partitions none of which fills a file, the largest are written when together they are too much."""
-    monkeypatch.setattr(staging, "HELD_BYTES", 1_000)
+    turn_down(monkeypatch, append_held_bytes=1_000)
     seen: list[int] = []
     add = staging._Writer.add
 
@@ -185,8 +185,8 @@ def test_memory_is_bounded_over_all_partitions(path: str, monkeypatch: pytest.Mo
 
 
 def test_large_tables_are_worked_on_in_pieces(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "PIECE_BYTES", 8 * 30)
-    monkeypatch.setattr(staging, "FILE_BYTES", 8 * 60)
+    turn_down(monkeypatch, stream_piece_bytes=8 * 30)
+    turn_down(monkeypatch, append_file_bytes=8 * 60)
     rowlock.append(path, numbers(*range(200)))
     assert [a.num_records for a in commit(path, 0).adds] == [60, 60, 60, 20]
 
@@ -233,7 +233,7 @@ def test_a_stream_is_staged_again_from_what_was_kept(path: str) -> None:
 
 
 def test_a_stream_too_large_to_be_kept_is_refused_when_it_is_needed_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "KEPT_BYTES", 8)
+    turn_down(monkeypatch, stream_kept_bytes=8)
     create(path, ID, properties={"delta.enableDeletionVectors": "false"})
     state = opened(path)
     with use_observer(Once("staged", lambda: creation.set_properties(state, {"delta.enableRowTracking": "true"}))), pytest.raises(InvalidInput, match="stream that has been read"):

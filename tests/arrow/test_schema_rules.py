@@ -16,12 +16,12 @@ import pytest
 from pyspark.sql.types import StructType as SparkStruct
 
 import rowlock
-import rowlock.arrow.staging as staging
 from arrow.support import create, data_files, rows
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.protocol import widening
 from rowlock.protocol.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType, schema_json, type_name
 from rowlock.spark import append as spark_rules
+from turning_down import turn_down
 
 P = PrimitiveType
 TYPES: list[Any] = [
@@ -157,7 +157,7 @@ def test_a_late_refusal_leaves_no_file(tmp_path, monkeypatch) -> None:
     create(path, StructField("id", P("long"), nullable=False), StructField("p", P("long")), partition_by=("p",))
     schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
     batches = [pa.record_batch({"id": pa.array([1, 2]), "p": pa.array([1, 2])}, schema), pa.record_batch({"id": pa.array([None], pa.int64()), "p": pa.array([1])}, schema)]
-    monkeypatch.setattr(staging, "HELD_BYTES", 1)
+    turn_down(monkeypatch, append_held_bytes=1)
     with pytest.raises(ConstraintViolated):
         rowlock.append(path, pa.RecordBatchReader.from_batches(schema, batches))
     assert data_files(path) == set()

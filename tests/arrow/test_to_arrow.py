@@ -19,8 +19,9 @@ from interop.corpus import GOLDEN, VECTORS, golden_tables, needs_corpus
 from interop.readers import assert_same_rows, rows_of
 from interop.test_golden import NOT_READ, expected_rows
 from rowlock.arrow.append import opened
-from rowlock.arrow.files import WHOLE_BYTES, open_parquet
+from rowlock.arrow.files import open_parquet
 from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, UnsupportedFeature, VersionNotFound, WrongType
+from rowlock.limits import limits
 from rowlock.protocol.actions import AddFile, CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
@@ -226,7 +227,7 @@ def test_a_small_remote_file_is_one_request() -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(numbers(1, 2), sink)
     body = sink.getvalue().to_pybytes()
-    assert len(body) < WHOLE_BYTES
+    assert len(body) < limits().whole_object_bytes
     store.put("f.parquet", body)
     with open_parquet(store, "f.parquet", len(body)) as source:
         assert source.read().num_rows == 2

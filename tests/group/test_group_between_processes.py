@@ -36,6 +36,7 @@ from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
+from turning_down import turn_down
 
 
 class Process(InMemory):
@@ -239,7 +240,7 @@ def test_a_damaged_post_stops_nobody_and_goes_with_the_next_version(damage: str)
 
 
 def test_what_no_version_takes_in_is_first_in_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "MAX_FILES", 0)
+    turn_down(monkeypatch, group_files=0)
     a, b = world()
     guest = a.post(1)
     b.lead(b.post(2))

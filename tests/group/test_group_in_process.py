@@ -27,6 +27,7 @@ from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
+from turning_down import turn_down
 
 TRACKED = {"delta.enableRowTracking": "true"}
 
@@ -190,7 +191,7 @@ def test_what_reads_is_never_in_a_group() -> None:
 
 
 def test_a_version_takes_in_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rowlock.transaction.group.MAX_FILES", 3)
+    turn_down(monkeypatch, group_files=3)
     world = World()
     found = receipts(world.together(*[lambda k=k: world.append(k) for k in range(7)]))
     assert max(r.group_size for r in found) == 3 and len({r.version for r in found}) == 3 and sorted(world.keys()) == list(range(7))
@@ -207,7 +208,7 @@ def test_members_are_taken_in_the_order_in_which_they_came() -> None:
 @pytest.mark.parametrize("way", [lead, hand_over])
 def test_who_leads_and_finds_the_version_full_goes_on(monkeypatch: pytest.MonkeyPatch, way: Callable[..., None]) -> None:
     """Those who came before have filled it: the lane is not given in the order of the queue."""
-    monkeypatch.setattr("rowlock.transaction.group.MAX_FILES", 1)
+    turn_down(monkeypatch, group_files=1)
     world = World()
     first, second = (Member(world.staged(k), Attempt("WRITE"), {}) for k in (1, 2))
     for member in (first, second):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rowlock.log import frames, live_files
+from rowlock.limits import limited
+from rowlock.log import frames
 from rowlock.log.live_files import LiveFiles, fold
 from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor, FileKey
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
@@ -45,16 +46,13 @@ def reference(history: list[tuple[list[FileKey], list[AddFile]]]) -> dict[str, A
 @given(changes, st.integers(0, 3), st.booleans())
 def test_apply_and_fold_agree_with_a_dict(drawn: list[tuple[list[tuple[str, int]], list[tuple[str, int, int]]]], overlay: int, start_as_columns: bool) -> None:
     history = [([add(p, v).key for p, v in removes], [add(*a) for a in adds]) for removes, adds in drawn]
-    before, live_files.OVERLAY_FILES = live_files.OVERLAY_FILES, overlay
-    try:
+    with limited(changed_files=overlay):
         start = [add(p) for p in PATHS[:3]]
         first = LiveFiles.of_frames([frames.from_adds(start)]) if start_as_columns else LiveFiles.of_adds(start)
         files = first
         for removes, adds in history:
             files = files.apply(removes, adds)
         folded = fold(history, first)
-    finally:
-        live_files.OVERLAY_FILES = before
     expected = reference([([], start), *history])
     for result in (files, folded):
         assert {a.path: a for a in result.adds()} == expected == result.get(PATHS)

@@ -14,7 +14,6 @@ import pytest
 
 from rowlock import clock
 from rowlock.exceptions import CorruptLog, TableNotFound, UnsupportedFeature, VersionNotFound
-from rowlock.log import live_files
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import deletion_vector, names
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
@@ -22,6 +21,7 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.features import protocol_for_new_table
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType, schema_json
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, ObjectStore
+from turning_down import turn_down
 
 SCHEMA = StructType((StructField("id", PrimitiveType("long")), StructField("p", PrimitiveType("string"))))
 VECTORS_ON = {"delta.enableDeletionVectors": "true"}
@@ -65,7 +65,7 @@ def grow(log: TableLog, commits: int, *, checkpoints: bool = True) -> dict[str, 
                     old.modification_time_ms,
                     True,
                     old.stats,
-                    deletion_vector.inline(deletion_vector.BitMap64([1])),
+                    deletion_vector.inline(deletion_vector.BitMap64([1]), limit_bytes=1024),
                 )
                 removes.append(old.removed(clock.now_ms(), True))
                 adds.append(marked)
@@ -89,7 +89,7 @@ def test_no_table_is_said() -> None:
 
 @pytest.mark.parametrize("overlay", [3, 2048])
 def test_120_commits_with_checkpoints_read_alike_everywhere(tmp_path: Path, overlay: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_files, "OVERLAY_FILES", overlay)
+    turn_down(monkeypatch, changed_files=overlay)
     log = TableLog(LocalStore(tmp_path))
     create(log)
     live = grow(log, 120 if overlay > 3 else 40)

@@ -58,8 +58,8 @@ def test_known_examples() -> None:
 
 
 def test_large_vectors_are_not_inlined() -> None:
-    assert dv.inline(BitMap64(range(0, 100_000, 7))) is None
-    assert dv.inline(BitMap64(range(100_000))) is not None, "a run is small"
+    assert dv.inline(BitMap64(range(0, 100_000, 7)), limit_bytes=1024) is None
+    assert dv.inline(BitMap64(range(100_000)), limit_bytes=1024) is not None, "a run is small"
 
 
 def test_older_form() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
 from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.table_state import state_of
+from turning_down import turn_down
 
 Row = tuple[Any, ...]
 
@@ -95,11 +95,7 @@ def winner(*work: Callable[[], object]) -> Iterator[Interloper]:
 
 def set_limits(monkeypatch: Any, *, small: int, local: int) -> None:
     """How many rows may come to the driver, and how many are evaluated there: low limits send small tables down the ways of large ones."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("rowlock.spark."):
-            for limit, value in (("SMALL_ROWS", small), ("LOCAL_ROWS", local)):
-                if hasattr(module, limit):
-                    monkeypatch.setattr(module, limit, value)
+    turn_down(monkeypatch, driver_rows=small, local_rows=local)
 
 
 ROUTES = {"driver": None, "mixed": (8, 12), "large": (3, 0)}

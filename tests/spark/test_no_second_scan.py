@@ -8,7 +8,7 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.arrow.rows import RowCache, Rows
+from rowlock.arrow.rows import Rows
 from rowlock.spark.scan import Scanner
 from rowlock.storage.open import open_store
 from rowlock.transaction.phases import Observer, use_observer
@@ -58,7 +58,7 @@ class Account(Observer):
             self.work()
             self.busy = False
             self.brought = live(self.path) - before
-            txn.table.engine.plane.rows.cache = RowCache()  # as if another process had won
+            txn.table.engine.plane.rows.cache.clear()  # as if another process had won
             self.reads.opened.clear()
             self.jobs = -jobs(self.spark)
         elif name == "before_put":

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 import rowlock
-import rowlock.spark.append as append_module
 from rowlock import DeltaTable
 from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch, UnsupportedFeature
 from spark.support import delta_rows, read, rows, take_route, unchanged, version
+from turning_down import turn_down
 
 pytestmark = pytest.mark.spark
 
@@ -100,7 +100,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_rows_that_do_not_fit_are_refused(spark, kept_path, monkeypatch, name, mode, route):
     if route == "spark":
-        monkeypatch.setattr(append_module, "SMALL_ROWS", -1)
+        turn_down(monkeypatch, driver_rows=-1)
     select, error, message = REFUSED[name]
     with pytest.raises(error, match=message):
         rowlock.write(frame(spark, select), kept_path, mode=mode)

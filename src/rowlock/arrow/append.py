@@ -18,6 +18,7 @@ from rowlock.arrow.engine import ArrowEngine
 from rowlock.arrow.source import Rows, rows_of
 from rowlock.arrow.staging import stage_rows
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound, UnsupportedFeature
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.schema import StructType, schema_json
@@ -29,7 +30,6 @@ from rowlock.transaction.statements import Statement
 from rowlock.transaction.table_state import TableState, state_of
 from rowlock.transaction.transaction import Table
 
-_KEPT_TABLES = 64
 _kept: OrderedDict[TableState, None] = OrderedDict()
 _lock = threading.Lock()
 
@@ -85,7 +85,7 @@ def opened(path: str | os.PathLike[str], storage_options: Mapping[str, str] | No
     with _lock:
         _kept[state] = None
         _kept.move_to_end(state)
-        while len(_kept) > _KEPT_TABLES:
+        while len(_kept) > limits().open_tables:
             _kept.popitem(last=False)
     return state
 

@@ -10,11 +10,9 @@ import io
 
 import pyarrow.parquet as pq
 
+from rowlock.limits import limits
 from rowlock.protocol import paths
 from rowlock.storage.store import NotFound, ObjectStore
-
-WHOLE_BYTES = 256 * 1024
-"""Objects up to this size are read in one piece: a footer alone costs a request or two."""
 
 
 def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) -> pq.ParquetFile:
@@ -32,7 +30,7 @@ def _source(store: ObjectStore, key: str, size_bytes: int | None) -> io.BytesIO 
     size = size_bytes or store.head(key)
     if size is None:
         raise NotFound(key)
-    return io.BytesIO(store.get(key)) if size <= WHOLE_BYTES else RangeFile(store, key, size)
+    return io.BytesIO(store.get(key)) if size <= limits().whole_object_bytes else RangeFile(store, key, size)
 
 
 class RangeFile(io.RawIOBase):

@@ -6,8 +6,6 @@ read (see `arrow.reading`); a file of which that is not certain is left to Spark
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +16,7 @@ from rowlock.arrow.files import open_parquet
 from rowlock.arrow.physical import names_in_files, nullable_schema
 from rowlock.arrow.reading import Doubtful, logical_rows, read_file
 from rowlock.arrow.writing import write_rows
+from rowlock.caches import COLUMNS, ROWS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
@@ -27,40 +26,14 @@ from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.effects import StagedFile
 
-_CACHE_BYTES = 96 * 1024 * 1024
-_COLUMN_BYTES = 192 * 1024 * 1024
-
-
-class RowCache:
-    """Arrow tables of whole small files by path, least recently used out first.  Thread-safe."""
-
-    def __init__(self, limit_bytes: int = _CACHE_BYTES) -> None:
-        self._tables: OrderedDict[str, pa.Table] = OrderedDict()
-        self._bytes, self._limit, self._lock = 0, limit_bytes, threading.Lock()
-
-    def get(self, path: str) -> pa.Table | None:
-        with self._lock:
-            if path in self._tables:
-                self._tables.move_to_end(path)
-            return self._tables.get(path)
-
-    def put(self, path: str, table: pa.Table) -> None:
-        if table.nbytes > self._limit // 8:
-            return
-        with self._lock:
-            before = self._tables.pop(path, None)
-            self._bytes += table.nbytes - (before.nbytes if before is not None else 0)
-            self._tables[path] = table
-            while self._bytes > self._limit:
-                _, out = self._tables.popitem(last=False)
-                self._bytes -= out.nbytes
-
 
 class Rows:
     """Reads and writes small numbers of rows of one table on the driver."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self.store, self.cache, self.columns = store, RowCache(), RowCache(_COLUMN_BYTES)
+        self.store = store
+        self.cache: Cache[pa.Table] = Cache(ROWS, _size_of)
+        self.columns: Cache[pa.Table] = Cache(COLUMNS, _size_of)
 
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
         """All physical rows of a file under the table's logical columns, or None where Spark must read it."""
@@ -140,3 +113,7 @@ class Rows:
 def _key(path: str, snapshot: Snapshot) -> str:
     """What a file's rows are kept under: where columns are mapped, for one naming of them, since two may change their names for each other's."""
     return f"{path}\0{hash(snapshot.metadata.schema_string)}" if is_mapped(snapshot.metadata.configuration) else path
+
+
+def _size_of(table: pa.Table) -> int:
+    return 1024 + int(table.nbytes)

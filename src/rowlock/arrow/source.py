@@ -15,11 +15,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from rowlock.exceptions import InvalidInput, SchemaMismatch, WrongType
+from rowlock.limits import limits
 
-KEPT_BYTES = 64 * 1024 * 1024
-"""So much of a stream is kept, in case that it is asked for again."""
-PIECE_BYTES = 32 * 1024 * 1024
-"""A table is worked on in pieces of about this size."""
 _spent: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
 _lock = threading.Lock()
 
@@ -41,7 +38,7 @@ class Held:
         self.schema, self._table = table.schema, table
 
     def tables(self) -> Iterator[pa.Table]:
-        step = max(1, self._table.num_rows * PIECE_BYTES // max(1, self._table.nbytes))
+        step = max(1, self._table.num_rows * limits().stream_piece_bytes // max(1, self._table.nbytes))
         for start in range(0, self._table.num_rows, step):
             yield self._table.slice(start, step)
 
@@ -66,7 +63,7 @@ class Streamed:
             table = pa.Table.from_batches([batch])
             kept_bytes += table.nbytes
             if self._kept is not None:
-                self._kept = [*self._kept, table] if kept_bytes <= KEPT_BYTES else None
+                self._kept = [*self._kept, table] if kept_bytes <= limits().stream_kept_bytes else None
             yield table
 
 

@@ -14,15 +14,12 @@ import pyarrow as pa
 
 from rowlock.arrow.constraints import check_rows
 from rowlock.arrow.writing import PartitionValues, split_by_partition, write_file
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.storage.store import ObjectStore, StorageError
 from rowlock.threads import side_by_side
 
-FILE_BYTES = 128 * 1024 * 1024
-"""Rows of one partition that become one file, by their size in memory; Parquet takes a half to a tenth of it."""
-HELD_BYTES = 256 * 1024 * 1024
-"""Rows of all partitions that are held at a time."""
 _WRITERS = 8
 
 
@@ -73,9 +70,9 @@ class _Writer:
             heap.parts.append(part)
             heap.size_bytes += part.nbytes
             self._held += part.nbytes
-            if heap.size_bytes >= FILE_BYTES:
+            if heap.size_bytes >= limits().append_file_bytes:
                 self._write(heap)
-        while self._held > HELD_BYTES:
+        while self._held > limits().append_held_bytes:
             self._write(max(self._heaps.values(), key=lambda h: h.size_bytes))
 
     def finish(self) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import action_json, names, paths
@@ -94,7 +95,7 @@ def write_checkpoint(store: ObjectStore, snapshot: Snapshot, tombstones: Iterabl
 
 def _parquet_body(table: pa.Table) -> bytes:
     out = io.BytesIO()
-    pq.write_table(table, out, compression="snappy", row_group_size=frames.CHUNK_FILES, write_statistics=False)
+    pq.write_table(table, out, compression="snappy", row_group_size=limits().snapshot_chunk_files, write_statistics=False)
     return out.getvalue()
 
 
@@ -123,8 +124,8 @@ def _add_tables(snapshot: Snapshot) -> Iterator[pa.Table]:
     recent = list(snapshot.files.recent.values())
     parts = [*snapshot.files.live_frames(), *([frames.from_adds(recent)] if recent else [])]
     for frame in parts:
-        for start in range(0, frame.height, frames.CHUNK_FILES):
-            yield _add_table(frame[start : start + frames.CHUNK_FILES])
+        for start in range(0, frame.height, limits().snapshot_chunk_files):
+            yield _add_table(frame[start : start + limits().snapshot_chunk_files])
 
 
 def _add_table(frame: pl.DataFrame) -> pa.Table:

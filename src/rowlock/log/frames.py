@@ -35,7 +35,6 @@ SCHEMA: dict[str, Any] = {
     "clustering": pl.String,
     "log_path": pl.String,
 }
-CHUNK_FILES = 50_000
 
 _ARROW_MAP = pa.map_(pa.string(), pa.string())
 _FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from rowlock.limits import limits
 from rowlock.log import frames, pruning
 from rowlock.log.quick_bounds import QuickBounds
 from rowlock.protocol.actions import AddFile, FileKey
 from rowlock.protocol.schema import StructType
 from rowlock.protocol.skipping import Predicate
 
-OVERLAY_FILES = 2_048
 _Mask = npt.NDArray[np.bool_]
 
 
@@ -130,7 +130,7 @@ class LiveFiles:
         masks = self._masks if not buried else tuple(_without(b, m, buried) for b, m in zip(self._bases, self._masks, strict=True))
         overlay.update(added)
         changed = LiveFiles(self._bases, masks, overlay, count, size)
-        return changed._consolidated() if len(overlay) > OVERLAY_FILES else changed
+        return changed._consolidated() if len(overlay) > limits().changed_files else changed
 
     def _consolidated(self) -> LiveFiles:
         """The overlay as a frame, together with bases that are small beside it or mostly dead."""
@@ -176,7 +176,7 @@ def _chunks(adds: Iterable[AddFile]) -> Iterator[list[AddFile]]:
     chunk: list[AddFile] = []
     for add in adds:
         chunk.append(add)
-        if len(chunk) == frames.CHUNK_FILES:
+        if len(chunk) == limits().snapshot_chunk_files:
             yield chunk
             chunk = []
     if chunk:

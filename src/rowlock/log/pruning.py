@@ -14,13 +14,12 @@ import numpy.typing as npt
 import polars as pl
 
 from rowlock.exceptions import CorruptLog
+from rowlock.limits import limits
 from rowlock.log.quick_bounds import QuickBounds, ranges_of
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.protocol.skipping import And, Or, Predicate, Unknown, columns_of, may_match, pushed_down
-
-QUICK_PASS_FILES = 500
 
 
 class Judge:
@@ -60,7 +59,7 @@ class Judge:
     def in_range(self, bounds: QuickBounds, num_files: int) -> npt.NDArray[np.bool_]:
         """For each file whether its minima and maxima, as far as columns can tell, admit the predicate."""
         keep = np.ones(num_files, dtype=np.bool_)
-        if num_files >= QUICK_PASS_FILES:
+        if num_files >= limits().quick_pass_files:
             for wanted in self._ranges:
                 if (kept := bounds.keeps(wanted)) is not None:
                     keep &= kept.to_numpy()

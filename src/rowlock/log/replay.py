@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rowlock.exceptions import CorruptLog
+from rowlock.limits import limits
 from rowlock.log.checkpoint_reader import CheckpointState, read_checkpoint
 from rowlock.log.live_files import LiveFiles, fold
 from rowlock.log.segment import Segment
@@ -20,8 +21,6 @@ from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.features import check_readable
 from rowlock.protocol.schema import parse_schema
 from rowlock.storage.store import NotFound, ObjectStore
-
-BATCH_BYTES = 32 << 20
 
 
 def read_commit(store: ObjectStore, version: int) -> Commit | None:
@@ -108,7 +107,7 @@ def _batches(store: ObjectStore, segment: Segment) -> Iterator[list[Commit]]:
             raise CorruptLog("a commit that was listed is gone", table=store.root, version=file.version, file=file.key)
         batch.append(commit)
         size += commit.size_bytes
-        if size > BATCH_BYTES:
+        if size > limits().replay_batch_bytes:
             yield batch
             batch, size = [], 0
     if batch:

@@ -24,7 +24,6 @@ StorageType = Literal["u", "i", "p"]
 MAGIC_PORTABLE = 1681511377
 MAGIC_NATIVE = 1681511376
 FILE_FORMAT_VERSION = 1
-INLINE_LIMIT_BYTES = 1024
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _DIGIT = {c: i for i, c in enumerate(_ALPHABET)}
@@ -134,7 +133,7 @@ def _deserialize_native(data: bytes) -> BitMap64:
     return out
 
 
-def inline(vector: BitMap64, *, limit_bytes: int = INLINE_LIMIT_BYTES) -> DeletionVectorDescriptor | None:
+def inline(vector: BitMap64, *, limit_bytes: int) -> DeletionVectorDescriptor | None:
     """A descriptor that holds the vector itself, or None where it takes more than `limit_bytes`."""
     data = serialize(vector)
     return None if len(data) > limit_bytes else DeletionVectorDescriptor("i", z85_encode(data), None, len(data), len(vector))

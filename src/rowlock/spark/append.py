@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 
 from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.generated import Generated, generated_columns
 from rowlock.spark import generation, row_statements
@@ -31,14 +32,13 @@ from rowlock.spark.catalyst import nullable_type, to_arrow
 from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.lineage import versions_read
 from rowlock.spark.passage import Group, enter
-from rowlock.spark.plane import SMALL_ROWS, Plane
+from rowlock.spark.plane import Plane
 from rowlock.spark.scan import table_schema
 from rowlock.spark.writer import write_native
 from rowlock.transaction.effects import RowBlock
 from rowlock.transaction.statements import Statement
 
 _WIDTH: dict[type[DataType], int] = {ByteType: 1, ShortType: 2, IntegerType: 4, LongType: 8}
-_SMALL_BYTES = 8 * 1024 * 1024
 
 
 def merged_schema(table: StructType, frame: StructType) -> StructType:
@@ -173,7 +173,7 @@ def append_blocks(plane: Plane, snapshot: Snapshot, frame: DataFrame, *, gives_g
     """
     optimized = frame._jdf.queryExecution().optimizedPlan()
     most = optimized.maxRows()
-    if most.isDefined() and int(most.get()) <= SMALL_ROWS and int(str(optimized.stats().sizeInBytes())) <= _SMALL_BYTES:
+    if most.isDefined() and int(most.get()) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes:
         table = to_arrow(frame)
         check_table(plane, table, snapshot)
         return [driver_block("appended", 0, table, None)] if table.num_rows else []

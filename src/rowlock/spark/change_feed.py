@@ -11,11 +11,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rowlock.arrow.blocks import DriverRows, FileRows, logical
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
 from rowlock.spark.catalyst import nullable
-from rowlock.spark.plane import SMALL_ROWS, Plane
+from rowlock.spark.plane import Plane
 from rowlock.spark.scan import local_frame, table_schema
 from rowlock.spark.writer import write_native
 from rowlock.transaction.change_feed import Change
@@ -35,7 +36,7 @@ def _on_driver(plane: Plane, changes: Sequence[Change], snapshot: Snapshot) -> l
     """The changed rows, where they are few and Arrow reads them as Spark would."""
     blocks = [b for c in changes for b in c.blocks]
     slices = [s for c in changes for s in c.slices]
-    if any(isinstance(b.payload, FileRows) for b in blocks) or sum(s.num_rows or 0 for s in slices) + sum(b.num_rows for b in blocks) > SMALL_ROWS:
+    if any(isinstance(b.payload, FileRows) for b in blocks) or sum(s.num_rows or 0 for s in slices) + sum(b.num_rows for b in blocks) > limits().driver_rows:
         return None
     out: list[pa.Table] = []
     for change in changes:

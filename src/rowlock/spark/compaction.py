@@ -21,6 +21,7 @@ from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.arrow.physical import names_in_files
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import StatementRefused
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow_type
@@ -30,7 +31,7 @@ from rowlock.protocol.partition_values import parse
 from rowlock.spark.blocks import stored_origin
 from rowlock.spark.catalyst import nullable
 from rowlock.spark.ordering import Order, local_order, ordered_frame
-from rowlock.spark.plane import LOCAL_ROWS, Plane
+from rowlock.spark.plane import Plane
 from rowlock.spark.row_ids import moving_frame
 from rowlock.spark.scan import PATH, POSITION, empty_frame, local_frame, table_schema, wrap_session
 from rowlock.spark.writer import write_native
@@ -88,7 +89,7 @@ def _origin(plane: Plane, inputs: Sequence[Slice]) -> Provenance:
 
 def _read(plane: Plane, inputs: Sequence[Slice], snapshot: Snapshot) -> pa.Table | None:
     """All rows of the inputs, where they are few and Arrow reads them as Spark would."""
-    if sum(plane.num_rows(s.file) for s in inputs) > LOCAL_ROWS:
+    if sum(plane.num_rows(s.file) for s in inputs) > limits().local_rows:
         return None
     found = [plane.rows.read_slice(s, snapshot) for s in inputs]
     return pa.concat_tables([f[0] for f in found if f is not None]) if inputs and all(f is not None for f in found) else None

@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rowlock.conflict.delta import Slice
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.spark.plane import LOCAL_ROWS, Plane
+from rowlock.spark.plane import Plane
 
 Side = tuple[Sequence[Slice], Snapshot]
 _ROW, _SIGN = "__rowlock_row", "__rowlock_sign"
@@ -35,7 +36,7 @@ def differing_rows(plane: Plane, old: Side, new: Side, limit: int) -> list[dict[
 def _held(plane: Plane, side: Side) -> pa.Table | None:
     """The rows on the driver, where they are few."""
     slices, snapshot = side
-    if sum(len(s.only) if s.only is not None else plane.num_rows(s.file) for s in slices) > LOCAL_ROWS:
+    if sum(len(s.only) if s.only is not None else plane.num_rows(s.file) for s in slices) > limits().local_rows:
         return None
     parts = [plane.rows.read_slice(s, snapshot) for s in slices]
     tables = [p[0] for p in parts if p is not None]

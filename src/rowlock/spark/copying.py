@@ -10,9 +10,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from rowlock.conflict.delta import Slice
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
-from rowlock.spark.plane import LOCAL_ROWS, Plane
+from rowlock.spark.plane import Plane
 from rowlock.spark.row_ids import moving_frame, of_slice, with_identities
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.spark.writer import write_native
@@ -27,7 +28,7 @@ def copy_slices(plane: Plane, slices: Sequence[Slice], snapshot: Snapshot) -> di
     out: dict[str, list[StagedFile]] = {}
     large: list[Slice] = []
     for piece in slices:
-        found = plane.rows.read_slice(piece, snapshot) if plane.num_rows(piece.file) <= LOCAL_ROWS else None
+        found = plane.rows.read_slice(piece, snapshot) if plane.num_rows(piece.file) <= limits().local_rows else None
         if found is None:
             large.append(piece)
         else:

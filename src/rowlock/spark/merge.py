@@ -22,6 +22,7 @@ from pyroaring import BitMap64
 from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.conflict.delta import Slice, minus
 from rowlock.exceptions import MultipleMatches
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
@@ -30,12 +31,11 @@ from rowlock.spark.blocks import SOURCE_ROW, stored_origin, stored_source_rows
 from rowlock.spark.catalyst import JavaObject, to_arrow
 from rowlock.spark.checks import check_files, check_table
 from rowlock.spark.merge_plan import ACTION, Clause, MergePlan
-from rowlock.spark.plane import SMALL_ROWS, Addressed, Found, Plane, TooMany
+from rowlock.spark.plane import Addressed, Found, Plane, TooMany
 from rowlock.spark.scan import PATH, POSITION
 from rowlock.spark.writer import write_native
 from rowlock.transaction.effects import Assigned, Provenance, RowBlock, fresh_path, united
 
-_MAX_CROSS = 500_000
 Numbers = npt.NDArray[np.int64]
 
 
@@ -87,7 +87,7 @@ class MergeRun:
     def _few_pairs(self, rows: Addressed) -> bool:
         if self.plan.source.table is None:
             return False
-        return bool(self.plan.keys) or rows.num_rows * self.plan.source.num_rows <= _MAX_CROSS
+        return bool(self.plan.keys) or rows.num_rows * self.plan.source.num_rows <= limits().cross_pairs
 
     def _by_keys(self, slices: Sequence[Slice]) -> tuple[list[Found], list[Slice]]:
         """The rows whose keys the source has, found without Spark where source and rows are few."""
@@ -100,7 +100,7 @@ class MergeRun:
             masks = [pc.is_in(_wide(columns.column(n)), value_set=v, skip_nulls=True) for n, v in zip(names, values, strict=True)]
             return functools.reduce(pc.and_, masks)
 
-        return self.plane.matching(slices, self.snapshot, may_match, list(dict.fromkeys(names)), SMALL_ROWS)
+        return self.plane.matching(slices, self.snapshot, may_match, list(dict.fromkeys(names)), limits().driver_rows)
 
     def _driver_pairs(self, rows: Addressed) -> tuple[Addressed, pa.Table]:
         """(rows with the columns of `pairs`, the same table): ON evaluated by Spark over candidate pairs."""
@@ -230,7 +230,7 @@ class MergeRun:
         chosen = None if len(numbers) == self.plan.source.num_rows else numbers
         child = bridge.filter(applies, self.plan.source.plan(self.plane, relation.seq, self.plan.session, chosen))
         plan = bridge.project(inserts.outputs, child)
-        if self.plan.source.table is None and len(numbers) > SMALL_ROWS:
+        if self.plan.source.table is None and len(numbers) > limits().driver_rows:
             return [self._write_inserts(plan)]
         result = bridge.evaluate(plan, self.plane.spark, self.plan.session)
         if not result.num_rows:

@@ -19,10 +19,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock import clock
 from rowlock.arrow.files import open_parquet
+from rowlock.limits import limits
 from rowlock.protocol import paths
 from rowlock.spark.blocks import SOURCE_ROW
 from rowlock.spark.catalyst import Catalyst, JavaObject, normalized, nullable, to_arrow
-from rowlock.spark.plane import SMALL_ROWS, Plane
+from rowlock.spark.plane import Plane
 from rowlock.spark.scan import local_frame, read_parquet, spark_uri
 
 
@@ -85,9 +86,10 @@ def pin(plane: Plane, source: DataFrame, bridge: Catalyst) -> Source:
     names = [f"c{n}" for n in range(len(source.columns))]
     positional = source.toDF(*names)
     most = positional._jdf.queryExecution().optimizedPlan().maxRows()
-    known_small = most.isDefined() and int(most.get()) <= SMALL_ROWS
-    table = to_arrow(positional if known_small else positional.limit(SMALL_ROWS + 1))
-    if table.num_rows <= SMALL_ROWS:
+    allowed = limits().driver_rows
+    known_small = most.isDefined() and int(most.get()) <= allowed
+    table = to_arrow(positional if known_small else positional.limit(allowed + 1))
+    if table.num_rows <= allowed:
         return Source(source.schema, table.num_rows, normalized(table))
     folder = f"_rowlock/staging/{clock.new_id()}"
     place = paths.join(plane.root, folder)

@@ -19,13 +19,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType
 
+from rowlock.limits import limits
 from rowlock.protocol.schema import ColumnPath
 from rowlock.spark.scan import quote
 
 _BITS = 10
 """At most so many bits of a column's rank: a thousand places are more than a bin has files."""
 _ALL_BITS = 62
-_SAMPLE_ROWS = 20_000
 _SEPARATOR = "\x01"
 """A value that holds it moves some bounds, no more."""
 _Z, _RANK = "__rowlock_z", "__rowlock_rank_{}"
@@ -126,7 +126,7 @@ def _bounds(frame: DataFrame, values: Sequence[Column], bits: int, num_rows: int
 
     They go by way of text: what text cannot hold of a value only moves a bound a little.
     """
-    fraction = min(1.0, _SAMPLE_ROWS / max(1, num_rows))
+    fraction = min(1.0, limits().sampled_rows / max(1, num_rows))
     sample = frame.select(*(v.alias(f"c{n}") for n, v in enumerate(values)))
     sample = sample if fraction == 1.0 else sample.sample(fraction=fraction, seed=17)
     types = [f.dataType for f in sample.schema.fields]

@@ -7,8 +7,6 @@ one scan.  Dead rows are taken off on the driver, before anything is judged.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rowlock.arrow.rows import Rows
+from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
@@ -41,17 +41,6 @@ from rowlock.storage.store import ObjectStore
 from rowlock.transaction.effects import Provenance
 from rowlock.transaction.vectors import Vectors
 
-SMALL_ROWS = 100_000
-"""Rows that may come to the driver for one statement; more are written by Spark where they are."""
-LOCAL_ROWS = 20_000
-"""Rows of small files that are evaluated on the driver instead of being scanned."""
-ONE_TASK_BYTES = 32 * 1024 * 1024
-"""A scan of fewer bytes is one task: two would take as long and cost an exchange."""
-ARROW_ROWS = 8_000_000
-"""Rows of which some columns may be looked at on the driver to find the few that matter."""
-UNBOUNDED_ROWS = 2_000_000
-"""A scan of at most so many rows needs no limit where it brings back few columns."""
-_OPENED = 128
 _MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Settings of a session that an expression is resolved under."""
 Found = tuple[Slice, pa.Table, npt.NDArray[np.int64]]
@@ -87,8 +76,7 @@ class Plane:
         self.reading = wrap_session(spark, self.session())
         self.scanner = Scanner(self.reading, self.root)
         self.materialized_ids = MaterializedIds(store)
-        self._memo: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._plans: Cache[Any] = Cache(PLANS, lambda _: 1)
 
     def session(self) -> JavaObject:
         """A fresh clone of the user's session: its views, functions and settings as they are now."""
@@ -139,16 +127,8 @@ class Plane:
 
     def kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """What `make` gives, made once for each key while it is used often enough."""
-        with self._lock:
-            if key in self._memo:
-                self._memo.move_to_end(key)
-                return self._memo[key]
-        value = make()
-        with self._lock:
-            value = self._memo.setdefault(key, value)
-            if len(self._memo) > _OPENED:
-                self._memo.popitem(last=False)
-        return value
+        found = self._plans.get(key)
+        return self._plans.keep(key, make()) if found is None else found
 
     def kept_as_set(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """`kept`, of expressions that are resolved under the user's settings as they are now."""
@@ -193,10 +173,10 @@ class Plane:
         return frame.toArrow().sort_by(POSITION).drop_columns([PATH, POSITION])
 
     def split(self, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[tuple[Slice, pa.Table, npt.NDArray[np.int64]]], list[Slice]]:
-        """(slices whose rows are on the driver now, slices to scan).  Small files first, up to LOCAL_ROWS in all."""
+        """(slices whose rows are on the driver now, slices to scan).  Small files first, up to `local_rows` in all."""
         local: list[tuple[Slice, pa.Table, npt.NDArray[np.int64]]] = []
         scan: list[Slice] = []
-        budget = LOCAL_ROWS
+        budget = limits().local_rows
         for piece in sorted(slices, key=lambda s: (len(s.only) if s.only is not None else self.num_rows(s.file), s.path)):
             size = len(piece.only) if piece.only is not None else self.num_rows(piece.file)
             found = self.rows.read_slice(piece, snapshot) if size <= budget else None
@@ -229,12 +209,12 @@ class Plane:
     def scan(self, slices: Sequence[Slice], relation: Relation, resolved: Resolved, session: JavaObject, snapshot: Snapshot, *, keys: Callable[[JavaObject], JavaObject] | None = None, bounded: bool = False, narrow: bool = False) -> Addressed:
         """`resolved` over files, in one job; its last two outputs are the address.
 
-        `keys` puts a join over the relation first.  Raises TooMany where more than SMALL_ROWS rows come back.  An expression that fails on a dead
+        `keys` puts a join over the relation first.  Raises TooMany where more than `driver_rows` rows come back.  An expression that fails on a dead
         row (under ANSI) is run again with the dead rows taken off inside the scan.
         """
         files = [s.file for s in slices]
-        bounded = bounded or sum(self.num_rows(f) for f in files) > (UNBOUNDED_ROWS if narrow else SMALL_ROWS)
-        if sum(f.size_bytes for f in files) <= ONE_TASK_BYTES:
+        bounded = bounded or sum(self.num_rows(f) for f in files) > (limits().unbounded_scan_rows if narrow else limits().driver_rows)
+        if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
             session.conf().set("spark.sql.files.minPartitionNum", "1")
         physical = self.opened_as(snapshot, files, relation)
         try:
@@ -249,11 +229,11 @@ class Plane:
         """(rows for which `mask_of` the columns `names` is true, slices that Spark must scan).
 
         For conditions of which Arrow is sure that they keep too much and never too little.  Gives up,
-        with everything left to Spark, beyond `limit` rows found (LOCAL_ROWS) or ARROW_ROWS to look at.
+        with everything left to Spark, beyond `limit` rows found (`local_rows`) or `inspected_rows` to look at.
         """
-        if sum(self.num_rows(s.file) for s in slices) > ARROW_ROWS:
+        if sum(self.num_rows(s.file) for s in slices) > limits().inspected_rows:
             return [], list(slices)
-        room = LOCAL_ROWS if limit is None else limit
+        room = limits().local_rows if limit is None else limit
         found: list[Found] = []
         rest: list[Slice] = []
         for piece in slices:
@@ -299,8 +279,9 @@ class Plane:
             child = keys(child)
         plan = self.bridge.project(resolved.outputs, self.bridge.filter(resolved.condition, child))
         frame: DataFrame = self.bridge.dataframe(plan, self.spark, session)
-        table = to_arrow(frame.limit(SMALL_ROWS + 1) if bounded else frame)
-        if table.num_rows > SMALL_ROWS:
+        most = limits().driver_rows
+        table = to_arrow(frame.limit(most + 1) if bounded else frame)
+        if table.num_rows > most:
             raise TooMany
         return table
 

@@ -6,8 +6,6 @@ name that it will have in the new file.  Tables without row tracking come throug
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock.arrow.files import open_parquet
+from rowlock.caches import ROW_IDS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
@@ -31,7 +30,6 @@ from rowlock.transaction.row_ids import NONE, Identities, Numbers, columns_of, i
 
 _FILE, _BASE, _VERSION = "__rowlock_file", "__rowlock_base_row_id", "__rowlock_commit_version"
 _FILES = StructType([StructField(_FILE, StringType()), StructField(_BASE, LongType()), StructField(_VERSION, LongType())])
-_KEPT_BYTES = 64 * 1024 * 1024
 Stored = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]
 
 
@@ -39,9 +37,8 @@ class MaterializedIds:
     """The ids and commit versions that data files hold, by path; files never change.  Thread-safe; driver only."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store, self._lock = store, threading.Lock()
-        self._kept: OrderedDict[tuple[str, MaterializedColumns], Stored] = OrderedDict()
-        self._bytes = 0
+        self._store = store
+        self._kept: Cache[Stored] = Cache(ROW_IDS, _size)
 
     def at(self, columns: MaterializedColumns) -> Any:
         """The reader of what files hold under these names (see `row_ids.Materialized`)."""
@@ -55,19 +52,13 @@ class MaterializedIds:
 
     def _stored(self, file: AddFile, columns: MaterializedColumns) -> Stored:
         key = (file.path, columns)
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+        if (found := self._kept.get(key)) is not None:
+            return found
         with open_parquet(self._store, file.path, file.size_bytes) as source:
             names = set(source.schema_arrow.names)
             held = [_numbers(source.read(columns=[name]).column(0)) if name in names else None for name in columns.names]
         stored = held[0], held[1]
-        with self._lock:
-            self._kept[key] = stored
-            self._bytes += _size(stored)
-            while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
-                self._bytes -= _size(self._kept.popitem(last=False)[1])
+        self._kept.put(key, stored)
         return stored
 
 

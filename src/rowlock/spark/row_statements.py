@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import StatementRefused
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol import skipping as ir
@@ -37,10 +38,6 @@ from rowlock.transaction.statements import Statement
 __all__ = ["SOURCE_ROW", "RowPlan", "delete_statement", "run", "update_statement"]
 
 
-MASKED_BYTES = 128 * 1024 * 1024
-"""Files of at most so many bytes are looked through on the driver for the rows that may meet a condition."""
-MASKED_ROWS = 60_000
-"""Rows found so that are evaluated on the driver; evaluating more takes longer than a scan."""
 _POINT_TYPES = {"long", "integer", "short", "byte", "string", "date"}
 
 
@@ -150,9 +147,9 @@ def _pointed_at(plane: Plane, plan: RowPlan, slices: Sequence[Slice], snapshot: 
         name, values = wanted
         return plane.matching(slices, snapshot, lambda t: pc.is_in(t.column(name), value_set=values, skip_nulls=True), [name])
     mask = plan.mask
-    if mask is None or sum(s.file.size_bytes for s in slices) > MASKED_BYTES:
+    if mask is None or sum(s.file.size_bytes for s in slices) > limits().masked_bytes:
         return [], list(slices)
-    return plane.matching(slices, snapshot, mask.of, mask.names, MASKED_ROWS)
+    return plane.matching(slices, snapshot, mask.of, mask.names, limits().masked_rows)
 
 
 def point_of(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, pa.Array] | None:

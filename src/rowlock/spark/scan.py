@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, StringType, StructField, StructType
 
 from rowlock.exceptions import UnsupportedFeature
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
@@ -42,7 +43,6 @@ _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _TASK = "__rowlock_task"
 _BUCKET_BITS = 15
 _KEY_SHIFT = 24
-_MAX_GROUPS = 24
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 _PLAIN_PATH = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9_\-./=]*\Z")
 
@@ -111,7 +111,7 @@ class Scanner:
         groups = self._groups(snapshot, files, vector_of)
         hurt = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
         dead = self._buckets(hurt) if hurt else None  # one for all groups, so that Spark broadcasts it once
-        if len(groups) <= _MAX_GROUPS:
+        if len(groups) <= limits().scan_groups:
             frames = [self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address, carried) for (values, marked), g in groups.items()]
         else:
             sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))

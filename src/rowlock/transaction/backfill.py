@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from rowlock import clock
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import row_tracking
 from rowlock.protocol.features import check_writable, writer_features
@@ -23,8 +24,6 @@ from rowlock.transaction import creation, row_ids
 from rowlock.transaction.engine import Engine
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
-
-FILES_PER_COMMIT = 100_000
 
 
 def set_properties(state: TableState, engine: Engine, properties: Mapping[str, str]) -> Receipt:
@@ -52,7 +51,7 @@ def _upgrade(head: Snapshot) -> dict[str, Any] | None:
 
 def _give_ids(head: Snapshot, engine: Engine) -> dict[str, Any] | None:
     """Some of the live files that have no row ids, added again with them."""
-    bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), FILES_PER_COMMIT))
+    bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
     if not bare:
         return None
     adds, domains = row_ids.assigned(bare, head, engine.count)

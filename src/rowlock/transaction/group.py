@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
 from rowlock.transaction import outcome, row_ids
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from rowlock.transaction.table_state import TableState
     from rowlock.transaction.transaction import Transaction
 
-MAX_FILES = 2_000
-"""What one version takes in; the rest waits for the next."""
 LOOK_S = 0.5
 """How often a process that wins its puts looks whether others have posted."""
 CONTENDED_S = 2.0
@@ -149,7 +148,7 @@ def fitting(members: Sequence[Member]) -> list[Member]:
     files, apps = 0, set[str]()
     for member in members:
         app = member.txn.app
-        if (out and files + len(member.adds) > MAX_FILES) or (app is not None and app.app_id in apps):
+        if (out and files + len(member.adds) > limits().group_files) or (app is not None and app.app_id in apps):
             continue
         files += len(member.adds)
         apps |= set() if app is None else {app.app_id}

@@ -20,6 +20,7 @@ from contextlib import suppress
 
 from rowlock import clock
 from rowlock.exceptions import VersionNotFound
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import Commit, CommitInfo
@@ -27,7 +28,7 @@ from rowlock.protocol.commits import parse_commit, serialize_commit
 from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError
 from rowlock.threads import side_by_side
 from rowlock.transaction import creation, group, outcome
-from rowlock.transaction.group import MAX_FILES, Member, Queue
+from rowlock.transaction.group import Member, Queue
 from rowlock.transaction.table_state import TableState
 
 FOLDER = "_rowlock/queue"
@@ -154,8 +155,8 @@ def _admitted(posted: Mapping[str, Sequence[Commit]], lot: Sequence[Member], hea
             if commit.txn_id in taken or not _may_come(commit, head, log):
                 continue
             names = {t.app_id for t in commit.txns}
-            if names & apps or files + len(commit.adds) > MAX_FILES:
-                if len(commit.adds) <= MAX_FILES:  # else its owner alone can commit it
+            if names & apps or files + len(commit.adds) > limits().group_files:
+                if len(commit.adds) <= limits().group_files:  # else its owner alone can commit it
                     done.pop(key, None)  # the next version is theirs
                 continue
             taken.add(str(commit.txn_id))

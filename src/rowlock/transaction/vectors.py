@@ -6,41 +6,37 @@ through the table's store; nothing here decides what is dead.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from pyroaring import BitMap64
 
 from rowlock import clock
+from rowlock.caches import VECTORS, Cache
 from rowlock.exceptions import CorruptLog
+from rowlock.limits import limits
 from rowlock.protocol import deletion_vector as dv
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.storage.open import open_beside
 from rowlock.storage.store import NotFound, ObjectStore
 
-_KEPT = 4096
-
 
 class Vectors:
     """The vectors of one table, with a bounded cache.  Thread-safe; driver only."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store, self._lock = store, threading.Lock()
-        self._kept: OrderedDict[str, BitMap64] = OrderedDict()
+        self._store = store
+        self._kept: Cache[tuple[BitMap64, int]] = Cache(VECTORS, lambda found: 256 + found[1])
 
     def of(self, file: AddFile) -> BitMap64:
         """The dead positions of a file; empty where it has no vector.  Not to be changed by the caller."""
         descriptor = file.deletion_vector
         if descriptor is None:
             return BitMap64()
-        with self._lock:
-            if (kept := self._kept.get(descriptor.unique_id)) is not None:
-                self._kept.move_to_end(descriptor.unique_id)
-                return kept
+        if (kept := self._kept.get(descriptor.unique_id)) is not None:
+            return kept[0]
         bitmap = self._read(file, descriptor)
-        self._keep(descriptor.unique_id, bitmap)
+        self._kept.put(descriptor.unique_id, (bitmap, descriptor.size_bytes))
         return bitmap
 
     def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor) -> BitMap64:
@@ -62,23 +58,17 @@ class Vectors:
         folder, _, name = paths.strip_scheme(place).rpartition("/")
         return open_beside(self._store, folder).get(name)
 
-    def _keep(self, unique_id: str, bitmap: BitMap64) -> None:
-        with self._lock:
-            self._kept[unique_id] = bitmap
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-
     def remember(self, file: AddFile, bitmap: BitMap64) -> None:
         """Keeps a vector that was just written, so that it need not be read."""
         if file.deletion_vector is not None:
-            self._keep(file.deletion_vector.unique_id, bitmap)
+            self._kept.put(file.deletion_vector.unique_id, (bitmap, file.deletion_vector.size_bytes))
 
     def store_all(self, bitmaps: Sequence[BitMap64]) -> list[dv.DeletionVectorDescriptor]:
         """Writes vectors: small ones inline, the others together in one new file of the table. In the order given."""
         out: list[dv.DeletionVectorDescriptor | None] = []
         large: list[tuple[int, BitMap64]] = []
         for n, bitmap in enumerate(bitmaps):
-            out.append(dv.inline(bitmap))
+            out.append(dv.inline(bitmap, limit_bytes=limits().inline_vector_bytes))
             if out[-1] is None:
                 large.append((n, bitmap))
         if large:
