@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -42,19 +43,27 @@ def _run(seeds: list[int], folder: Path, results: Path | None, tally: Tally, *, 
     spark = spark_session()
     from swarm.runner import run_case
 
+    pid = spark.sparkContext._gateway.proc.pid
     for seed in seeds:
+        before = _cpu(pid)
         result = run_case(spark, seed, folder)
         line = tally.take(result)
         if results is not None:
             with results.open("a") as out:
                 out.write(json.dumps(line) + "\n")
-        print(f"{seed}: {'failed' if result.error else 'ok'} in {result.seconds:.1f} s ({', '.join(f'{k} {v:.1f}' for k, v in result.shares.items())})", flush=True)
+        print(f"{seed}: {'failed' if result.error else 'ok'} in {result.seconds:.1f} s, cpu {_cpu(pid) - before:.1f} ({', '.join(f'{k} {v:.1f}' for k, v in result.shares.items())})", flush=True)
         if result.error:
             print("   " + "\n   ".join([*(f"{k}: {v}" for k, v in result.axes.items()), *result.story]), file=sys.stderr)
             print(f"{result.trace}\n{result.error}\nagain: {result.again}", file=sys.stderr, flush=True)
             if stop:
                 return
         gc.collect()
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of processor time of this process and of the JVM."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(os.times()[:2])
 
 
 def _seeds(text: str) -> list[int]:

@@ -120,7 +120,7 @@ def feed_is_difference(reader: Reader, version: Version, names: Mapping[str, str
     wanted.subtract(bag(before, roles))
     left = {r: n for r, n in found.items() if n}
     right = {r: n for r, n in wanted.items() if n}
-    assert left == right, f"version {version.number}: the change data is not the difference: {dict(list((left.items() - right.items()))[:3])} where {dict(list(right.items() - left.items())[:3])} is right"
+    assert left == right, f"version {version.number}: the change data is not the difference: {dict(list(left.items() - right.items())[:3])} where {dict(list(right.items() - left.items())[:3])} is right"
 
 
 def _change_types(reader: Reader, action: dict[str, Any]) -> list[str]:

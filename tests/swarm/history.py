@@ -69,16 +69,16 @@ def case_of(seed: int) -> Case:
 
     axes, rng = _settled(draw(seed)), rng_of(seed)
     table = _table(axes, rng)
-    count = {"one": 1, "three": 3, "six": 6}[axes["files"]]
-    size = 18 // count if count > 1 else 16
+    count = {"one": 1, "two": 2, "three": 3, "six": 6}[axes["files"]]
+    size = max(3, 12 // count)
     first, files = 1, []
     for _ in range(count):
         files.append(table.rows(rng, size, first))
         first += size
-    earlier = [table.rows(rng, f.num_rows, 500 + 50 * n) for n, f in enumerate(files)] if axes["made again"] == "yes" else None
+    earlier = [table.rows(rng, f.num_rows, 500 + 50 * n) for n, f in enumerate(files[: 6 if axes["origin"] == "converted" else 1])] if axes["made again"] == "yes" else None
     programs = Programs(table, axes, rng)
     before = [programs.step("delete", few=True), programs.step(rng.choice(("update", "merge")))]
-    contests = [programs.contest(axes["loser"], axes["winner"], axes["round"]), programs.contest(axes["other loser"], rng.choice(("update", "delete", "append")), rng.choice(("staged", "before_put")))]
+    contests = [programs.contest(axes["loser"], axes["winner"], axes["round"]), programs.contest(axes["other loser"], rng.choice(("update", "delete", "append")), rng.choice(("staged", "before_put")), alone=True)]
     return Case(seed, axes, table, files, earlier, before, contests)
 
 
@@ -96,6 +96,8 @@ def _settled(axes: dict[str, str]) -> dict[str, str]:
     if a["origin"] == "converted":
         a |= {"partition": "none", "generated": "off", "constraint": "off" if a["constraint"] == "not null" else a["constraint"]}
     if a["origin"] in ("by hand", "by deltalake") and a["tracking"] == "on":
+        a["origin"] = "arrow append"
+    if a["origin"] == "spark write" and a["files"] == "six":
         a["origin"] = "arrow append"
     if a["type of x"] in ("struct", "array", "map") and a["type of y"] in ("array", "map"):
         a["type of y"] = "string"
@@ -124,6 +126,7 @@ def _table(axes: Mapping[str, str], rng: random.Random) -> Table:
     properties |= {"delta.enableRowTracking": "true"} if axes["tracking"] == "on" else {}
     properties |= {"delta.enableChangeDataFeed": "true"} if axes["feed"] == "on" else {}
     properties |= {"delta.columnMapping.mode": axes["mapping"]} if axes["mapping"] != "none" else {}
+    properties |= {"delta.checkpointInterval": "2"} if axes["checkpoints"] == "each 2" else {}
     table = Table(roles, partition, name_columns(axes["names"], roles, partition), properties, generated)
     table.twins = axes["names"] == "twins"
     table.checks = [Expr("{v} IS NULL OR {v} < 100")] if axes["constraint"] == "check" else []
@@ -134,5 +137,5 @@ def _table(axes: Mapping[str, str], rng: random.Random) -> Table:
         elif role == "v":
             table.pools[role] = [*range(10), None]
         elif role != "rid":
-            table.pools[role] = some(rng, kind, 2 if role == "p2" else 3 if role == "p" else 5, partition=role in partition)
+            table.pools[role] = some(rng, kind, 2 if role in ("p", "p2") else 5, partition=role in partition)
     return table

@@ -1,45 +1,27 @@
-"""Turning limits down for one case."""
+"""Turning limits down for one case: the axes `limit NAME`, NAME as in `rowlock.limits`."""
 
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-_CONSTANTS = {
-    "small_rows": ("SMALL_ROWS",),
-    "local_rows": ("LOCAL_ROWS",),
-    "arrow_rows": ("ARROW_ROWS",),
-    "masked_bytes": ("MASKED_BYTES", "MASKED_ROWS"),
-    "append_bytes": ("_SMALL_BYTES",),
-    "cross_pairs": ("_MAX_CROSS",),
-    "one_task_bytes": ("ONE_TASK_BYTES",),
-    "unbounded_rows": ("UNBOUNDED_ROWS",),
-}
+from rowlock.limits import NAMES, limited
+
+HEAD = "limit "
+NOT_TURNED_DOWN = frozenset({"backfill_files", "group_files", "open_tables", "masked_bytes", "stream_kept_bytes"})
+"""Limits that have no axis: of work beside the statements here, or twins of one that has."""
+
+
+def without_an_axis(axes: Mapping[str, object]) -> set[str]:
+    """Limits that no axis turns down although they should have one."""
+    return {name for name in NAMES if f"{HEAD}{name}" not in axes} - NOT_TURNED_DOWN
 
 
 @contextlib.contextmanager
 def turned_down(axes: Mapping[str, str]) -> Iterator[None]:
     """The limits of a case's draw, and those of before afterwards."""
-    from rowlock.protocol import deletion_vector
-
-    before: list[tuple[Any, str, int]] = []
-    for name, constants in _CONSTANTS.items():
-        value = axes[f"limit {name}"]
-        if value == "default":
-            continue
-        found = [(m, c) for m in list(sys.modules.values()) if getattr(m, "__name__", "").startswith("rowlock.spark.") for c in constants if hasattr(m, c)]
-        assert found, f"no module has {constants}"
-        for module, constant in found:
-            before.append((module, constant, getattr(module, constant)))
-            setattr(module, constant, int(value))
-    kept = deletion_vector.inline.__kwdefaults__["limit_bytes"]
+    values = {axis.removeprefix(HEAD): int(value) for axis, value in axes.items() if axis.startswith(HEAD) and value != "default"}
     if axes["vectors"] == "spilled":
-        deletion_vector.inline.__kwdefaults__["limit_bytes"] = 0
-    try:
+        values["inline_vector_bytes"] = 0
+    with limited(**values):
         yield
-    finally:
-        deletion_vector.inline.__kwdefaults__["limit_bytes"] = kept
-        for module, constant, value in reversed(before):
-            setattr(module, constant, value)

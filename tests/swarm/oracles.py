@@ -169,10 +169,14 @@ class Model:
     """(rows, (name, SQL, type in the dialect)) to a table with these columns."""
 
     def project(self, rows: pa.Table, exprs: dict[str, Expr], *, boolean: bool = False) -> pa.Table:
+        if not rows.num_rows:
+            return pa.table({n: pa.array([], pa.bool_()) for n in exprs})
         return self.evaluate(rows, [(n, self._flat(e), "BOOLEAN" if boolean else "") for n, e in exprs.items()])
 
     def choices(self, rows: pa.Table, conditions: Sequence[Expr | None]) -> list[int]:
         """The number of the first condition that is true of each row; -1 where none is."""
+        if not rows.num_rows:
+            return []
         whens = " ".join(f"WHEN {self._flat(c) if c else 'true'} THEN {n}" for n, c in enumerate(conditions))
         sql = f"CASE {whens} ELSE -1 END" if whens else "-1"
         found: list[int] = self.evaluate(rows, [("n", sql, "INT")]).column("n").to_pylist()
@@ -189,10 +193,8 @@ class Model:
                 sql = self._flat(value) if condition is None else f"CASE WHEN {self._flat(condition)} THEN {self._cast(self._flat(value), kind.spark)} ELSE {sql} END"
             wanted.append((role, sql, kind.spark))
         changed = [w for w in wanted if w[1] != keep + w[0]]
-        if not changed or not rows.num_rows:
-            made = {}
-        else:
-            made = dict(zip([c[0] for c in changed], self.evaluate(rows, changed).columns, strict=True))
+        found = self.evaluate(rows, changed).columns if changed and rows.num_rows else []
+        made = dict(zip([c[0] for c in changed], found, strict=False))
         empty = self._schema()
         columns = [made[r] if r in made else rows.column(keep + r) if keep + r in rows.column_names else pa.nulls(rows.num_rows, empty.field(r).type) for r in self.roles]
         return pa.table(columns, schema=empty)

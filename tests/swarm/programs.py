@@ -21,13 +21,13 @@ class Programs:
 
     # ---- who meets whom --------------------------------------------------------------------
 
-    def contest(self, loser: str, winner: str, when: str) -> Contest:
+    def contest(self, loser: str, winner: str, when: str, *, alone: bool = False) -> Contest:
         program = [self.step(kind) for kind in self._rng.choice(_SEVERAL)] if loser == "several" else [self.step(loser)]
         own = self.step(winner)
         other = self.step(self._rng.choice(("update", "delete", "merge", "append")))
-        pair = [own, other]
+        pair = [own] if alone else [own, other]
         self._rng.shuffle(pair)
-        rounds = {"staged": [pair], "before_put": [[], pair], "both": [[pair[0]], [pair[1]]]}[when]
+        rounds = {"staged": [pair], "before_put": [[], pair], "both": [pair[:1], pair[1:]]}[when]
         return Contest(program, rounds)
 
     def step(self, kind: str, *, few: bool = False) -> Step:
@@ -39,6 +39,8 @@ class Programs:
                 return Step("delete", Expr("{rid} % 5 = 1") if few else self._where())
             case "merge":
                 return self._merge()
+            case "delta-spark":
+                return Step("delete", Expr("{k} = {0} OR {rid} % 7 = 2", (("long", rng.randint(0, 5)),)), how="delta-spark")
             case "append" | "arrow append" | "deltalake append" | "append by hand":
                 return Step("append", rows=self._rows(rng.randint(1, 4)), how={"append": "spark", "arrow append": "arrow", "deltalake append": "deltalake", "append by hand": "hand"}[kind])
             case "overwrite":

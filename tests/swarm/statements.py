@@ -27,7 +27,7 @@ class Expr:
     def joined(self, word: str, other: Expr) -> Expr:
         def shifted(text: str) -> str:
             for n in reversed(range(len(other.literals))):
-                text = text.replace("{%d}" % n, "{%d}" % (n + len(self.literals)))
+                text = text.replace(f"{{{n}}}", f"{{{n + len(self.literals)}}}")
             return text
 
         duck = None if self.duck is None and other.duck is None else f"({self.duck or self.text} {word} {shifted(other.duck or other.text)})"

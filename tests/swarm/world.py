@@ -115,6 +115,11 @@ class World:
     def _single(self, step: Step) -> Receipt | None:
         table = self.open()
         self.reached.append(step.label)
+        if step.how == "delta-spark":
+            from delta.tables import DeltaTable as TheirTable
+
+            TheirTable.forPath(self.spark, str(self.path)).delete(step.where.sql(self.columns) if step.where else None)
+            return None
         match step.kind:
             case "append":
                 assert step.rows is not None
@@ -126,7 +131,7 @@ class World:
             case "optimize":
                 table.optimize().executeCompaction()
             case "zorder":
-                table.optimize().executeZOrderBy(quoted(self.names)["k"] if any(c in self.names["k"] for c in ".`") else self.names["k"])
+                table.optimize().executeZOrderBy(self._identifier("k"))
             case "restore":
                 head = self.version
                 target = self.restorable + int(step.more[0] * (head - self.restorable))
@@ -138,8 +143,8 @@ class World:
                 table.addColumn(self.names["extra"], "INT")
                 self.restorable = self.version
             case "rename column":
-                table.renameColumn(quoted(self.names)["v"] if any(c in self.names["v"] for c in ".`") else self.names["v"], "renamed v")
-                self.names["v"] = "renamed v"
+                table.renameColumn(self._identifier("s"), "renamed s")
+                self.names["s"] = "renamed s"
                 self.restorable = self.version
             case "add constraint":
                 table.addConstraint("added", constraint(step).sql(self.columns))
@@ -151,6 +156,12 @@ class World:
         return table.lastReceipt
 
     restored: int | None = None
+    """The version that a RESTORE has brought back."""
+
+    def _identifier(self, role: str) -> str:
+        """A column's name where no expression is expected: in back quotes only where it needs them."""
+        name = self.names[role]
+        return quoted(self.names)[role] if any(c in name for c in ".`") else name
 
     def _change(self, target: Any, step: Step) -> None:
         columns = self.columns

@@ -84,8 +84,8 @@ def split_by_partition(table: pa.Table, snapshot: Snapshot) -> list[tuple[Partit
 
 def _keys(column: Any, type_: DataType) -> tuple[np.ndarray[Any, Any], list[str | None]]:
     """For each row the number of its value's text in the log, and these texts."""
-    encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
+    encoded = pc.dictionary_encode(column).combine_chunks()  # nulls beside the dictionary: those of several chunks are not made one with a null in them
     encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
     texts: dict[str | None, int] = {}
-    codes = np.array([texts.setdefault(partition_values.serialize(v, type_), len(texts)) for v in encoded.dictionary.to_pylist()], np.int64)
-    return codes[encoded.indices.to_numpy(zero_copy_only=False)], list(texts)
+    codes = np.array([texts.setdefault(partition_values.serialize(v, type_), len(texts)) for v in [*encoded.dictionary.to_pylist(), None]], np.int64)
+    return codes[pc.fill_null(encoded.indices, len(codes) - 1).to_numpy(zero_copy_only=False)], list(texts)

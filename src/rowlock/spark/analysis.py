@@ -185,10 +185,11 @@ def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> 
         key = _column_name(key)
     if not isinstance(key, str):
         raise InvalidInput(f"A column to set must be named by a string, not {type(key).__name__}", table=table)
-    parts = [p.strip() for p in split_name(key.strip())]
+    exact = split_name(key.strip())
+    parts = exact if _walk(exact, schema) is not None else [p.strip() for p in exact]  # a quoted name may begin or end with a space
     found = _walk(parts, schema)
     if found is None and alias and len(parts) > 1 and parts[0].lower() == alias.lower():
-        found = _walk(parts[1:], schema)
+        found = _walk(exact[1:], schema) or _walk(parts[1:], schema)
     if found is None:
         raise SchemaMismatch(f"There is no column {key!r} to set; the table has {', '.join(f.name for f in schema.fields)}", table=table)
     return found
