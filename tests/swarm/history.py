@@ -85,14 +85,18 @@ def case_of(seed: int) -> Case:
 def _settled(axes: dict[str, str]) -> dict[str, str]:
     """Without combinations that no table can have: what gives way is the value that other cases have as well."""
     a = dict(axes)
-    if a["winner"] == "rename column" and a["mapping"] == "none":
-        a["mapping"] = "name"
-    if a["names"] == "spaces" and a["mapping"] == "none":
-        a["mapping"] = "name"
+    if a["winner"] == "rename column":
+        a |= {"mapping": "name" if a["mapping"] == "none" else a["mapping"], "origin": "arrow append" if a["origin"] == "by hand" else a["origin"]}
+    if a["names"] == "spaces":
+        a |= {"mapping": "name" if a["mapping"] == "none" else a["mapping"], "origin": "arrow append" if a["origin"] == "by hand" else a["origin"]}
     if a["names"] == "twins":
         a |= {"mapping": "none" if a["winner"] != "rename column" else a["mapping"]}
     if a["mapping"] != "none" and a["origin"] in ("converted", "by hand", "by deltalake"):
-        a["origin"] = "arrow append" if a["origin"] == "by deltalake" else "spark write"
+        a["origin"] = {"by deltalake": "arrow append", "by hand": "by hand", "converted": "spark write"}[a["origin"]]
+    if a["origin"] == "by hand":
+        a |= {"partition": "none", "mapping": "none", "tracking": "off", "constraint": "off", "generated": "off"}
+    if a["partition"] != "none" and a["files"] == "six":
+        a["files"] = "three"
     if a["origin"] == "converted":
         a |= {"partition": "none", "generated": "off", "constraint": "off" if a["constraint"] == "not null" else a["constraint"]}
     if a["origin"] in ("by hand", "by deltalake") and a["tracking"] == "on":

@@ -85,7 +85,7 @@ class Programs:
         rng, table = self._rng, self._table
         if self._spark_only and rng.random() < 0.35 and (found := self._of_spark(prefix)):
             return rng.choice(found)
-        roles = [r for r in table.roles if r != "extra"]
+        roles = list(table.given if prefix == "s_" else table.roles)
         role = rng.choice([*roles, "k", "k", "v", *table.partition, *table.partition])
         kind, name = table.roles[role], f"{{{prefix}{role}}}"
         if role == "rid":
@@ -155,7 +155,7 @@ class Programs:
 
             keys = rng.sample([k for k in table.pools["k"] if k is not None], rows.num_rows)
             rows = rows.set_column(rows.column_names.index("k"), "k", pa.array(keys, pa.int64()))
-        on = rng.choice((Expr("{t_k} = {s_k}"), Expr("{t_k} = {s_k}"), Expr("{t_k} = {s_k} AND {t_rid} % 3 <> 1"), Expr("{t_k} = {s_k} AND {t_v} >= {s_v}"), Expr("{t_k} <=> {s_k}", duck="{t_k} IS NOT DISTINCT FROM {s_k}")))
+        on = rng.choice((Expr("{t_k} = {s_k}"), Expr("{t_k} = {s_k}"), Expr("{t_k} = {s_k} AND {t_rid} % 3 <> 1"), Expr("{t_k} = {s_k} AND {t_v} >= {s_v}"), Expr("{t_k} >= {s_k} AND {t_k} < {s_k} + 1"), Expr("{t_k} <=> {s_k}", duck="{t_k} IS NOT DISTINCT FROM {s_k}")))
         others = [r for r in table.given if r not in ("rid", "k") and table.roles[r] not in _NOT_ORDERED]
         if rng.random() < 0.2 and others:
             role = rng.choice(others)

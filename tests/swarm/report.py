@@ -10,6 +10,12 @@ from swarm.axes import AXES
 if TYPE_CHECKING:
     from swarm.runner import Result
 
+STATEMENTS = (
+    "update", "delete", "merge", "append spark", "append arrow", "append deltalake", "append hand", "overwrite", "overwrite replace where",
+    "optimize", "zorder", "restore", "add column", "rename column", "add constraint", "set property", "delete delta-spark",
+)  # fmt: skip
+"""What a run must have done at least once, by the labels of steps."""
+
 
 class Tally:
     """Counts over the cases of a run."""
@@ -42,6 +48,7 @@ class Tally:
         from swarm.paths import PATHS
 
         out = [f"{axis}: {value}" for axis, values in AXES.items() for value in values if not self.axes[axis, value]]
+        out += [f"statement: {name}" for name in STATEMENTS if not self.steps[name]]
         return out + [f"path: {label}" for label, *_ in PATHS if not self.paths[label]]
 
     def text(self) -> str:

@@ -145,6 +145,7 @@ class Play:
         if self.world.restored is not None and steps[0].kind == "restore":
             self.model.rows, self.world.restored = self.model.versions[self.world.restored], None
             self.check()
+            self.result.steps["restore"] += 1
             return
         if receipt is not None and receipt.version is None and receipt.rounds == 0 and raised is None and len(self.result.story) > at_first + 1:
             return  # it met nothing at the version that it read

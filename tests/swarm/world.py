@@ -143,7 +143,7 @@ class World:
                 table.addColumn(self.names["extra"], "INT")
                 self.restorable = self.version
             case "rename column":
-                table.renameColumn(self._identifier("s"), "renamed s")
+                table.renameColumn(self.names["s"], "renamed s")
                 self.names["s"] = "renamed s"
                 self.restorable = self.version
             case "add constraint":
