@@ -12,7 +12,7 @@ WORKERS ?= 2
 FILE    ?= ../shared/corpus/conflict_cases.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak conflict-cases matrix mutants servers clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak conflict-cases matrix mutants servers swarm clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -47,12 +47,19 @@ faults: $(VENV)/.test  ## 6 writers behind a proxy that breaks their puts; every
 slow-store: $(VENV)/.test  ## 64 appenders on an S3 server that answers after 60 ms: with group commit, without, and deltalake (ARGS="--seconds 30")
 	$(PYTHON) tests/tools/slow_store.py $(ARGS)
 
-soak: $(VENV)/.test  ## the long form of what the tests do in short: C12 with 250 commits a process, 300 histories on Spark, delta-spark reads every table, faults 6 x 60
+swarm: $(VENV)/.test  ## random histories on Spark with a draw of every axis, against serial execution (ARGS="--seeds 1234", "--seeds 0:60")
+	PYTHONPATH=tests $(PYTHON) -m swarm $(ARGS)
+
+soak: $(VENV)/.test  ## the long form of what the tests do in short; with ARGS="--seeds 0:2000" so many cases of the swarm instead, which can be stopped and go on
+ifneq ($(ARGS),)
+	PYTHONPATH=tests $(PYTHON) -m swarm --results swarm-results.jsonl $(ARGS)
+else
 	ROWLOCK_LOCKLESS_COMMITS=250 ROWLOCK_SPARK_CASES=300 $(PYTHON) -m pytest -q tests/lockless/test_in_processes.py tests/properties/test_rebase_on_spark.py
 	ROWLOCK_STOPPED_S=60 $(PYTHON) -m pytest -q tests/group/test_group_owners.py
 	ROWLOCK_PEERS=all $(PYTHON) -m pytest -q -m spark
 	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 	$(PYTHON) tests/tools/faults.py
+endif
 
 conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (FILE=path of a file of that form)
 	$(PYTHON) tests/tools/conflict_cases.py $(FILE)

@@ -1,0 +1,95 @@
+"""Which ways through the code a run took: each data path is a function, and when its result says that the path was taken.
+
+A function that was renamed makes the run fail here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rowlock.arrow.blocks import FileRows
+
+Taken = Callable[[Any, tuple[Any, ...]], bool]
+
+
+def _always(_result: Any, _args: tuple[Any, ...]) -> bool:
+    return True
+
+
+def _in_files(wanted: bool) -> Taken:
+    return lambda result, _: any(isinstance(b.payload, FileRows) is wanted for b in result)
+
+
+PATHS: tuple[tuple[str, str, str, Taken], ...] = (
+    ("statement on the driver", "rowlock.spark.plane", "Plane.evaluate", _always),
+    ("statement by a scan", "rowlock.spark.plane", "Plane.scan", lambda r, _: r.num_rows > 0),
+    ("scan again without dead rows", "rowlock.spark.plane", "Plane.live_frame", _always),
+    ("rows found by a mask or key", "rowlock.spark.plane", "Plane.matching", lambda r, _: bool(r[0])),
+    ("columns read beside a scan", "rowlock.spark.plane", "Plane.completed", lambda r, _: r is not None),
+    ("mask of a condition", "rowlock.spark.row_statements", "row_mask", lambda r, _: r is not None),
+    ("DELETE by a bitmap job", "rowlock.spark.row_statements", "_matching_positions", _always),
+    ("UPDATE written by Spark", "rowlock.spark.row_statements", "_write_changed", _always),
+    ("append on the driver", "rowlock.spark.append", "append_blocks", _in_files(False)),
+    ("append written by Spark", "rowlock.spark.append", "append_blocks", _in_files(True)),
+    ("MERGE pairs on the driver", "rowlock.spark.merge", "MergeRun._driver_pairs", _always),
+    ("MERGE pairs by a join of driver rows", "rowlock.spark.merge", "MergeRun._joined_pairs", _always),
+    ("MERGE pairs by a scan", "rowlock.spark.merge", "MergeRun._scan_pairs", _always),
+    ("MERGE written by Spark", "rowlock.spark.merge", "MergeRun._write", _always),
+    ("MERGE inserts", "rowlock.spark.merge", "MergeRun.inserts", lambda r, _: bool(r)),
+    ("OPTIMIZE on the driver", "rowlock.spark.compaction", "_read", lambda r, _: r is not None and r.num_rows > 0),
+    ("OPTIMIZE written by Spark", "rowlock.spark.compaction", "_written", _always),
+    ("copy on write on the driver", "rowlock.spark.copying", "_with_ids", _always),
+    ("copy on write by Spark", "rowlock.spark.copying", "_copy_large", _always),
+    ("changes on the driver", "rowlock.spark.change_feed", "_on_driver", lambda r, _: r is not None),
+    ("changes by Spark", "rowlock.spark.change_feed", "_on_driver", lambda r, _: r is None),
+    ("a rebase", "rowlock.transaction.catch_up", "rebase", _always),
+    ("rows followed through a compaction", "rowlock.transaction.catch_up", "follow", lambda r, _: r is not None and r.rows > 0),
+    ("vector inline", "rowlock.transaction.vectors", "Vectors.store_all", lambda r, _: any(d.is_inline for d in r)),
+    ("vector in a file", "rowlock.transaction.vectors", "Vectors.store_all", lambda r, _: any(not d.is_inline for d in r)),
+    ("file checked by a scan", "rowlock.spark.checks", "check_files", _always),
+    ("rows checked on the driver", "rowlock.spark.checks", "check_table", _always),
+)
+
+
+@contextlib.contextmanager
+def counted(counts: Counter[str]) -> Iterator[None]:
+    """Counts the paths that are taken inside."""
+    undo: list[tuple[Any, str, Any]] = []
+    for label, module, name, taken in PATHS:
+        owner: Any = importlib.import_module(module)
+        *outer, attribute = name.split(".")
+        for part in outer:
+            owner = getattr(owner, part)
+        places = [owner] if outer else _importers(owner, attribute)
+        for place in places:
+            undo.append((place, attribute, getattr(place, attribute)))
+            setattr(place, attribute, _counting(getattr(place, attribute), label, taken, counts))
+    try:
+        yield
+    finally:
+        for place, attribute, original in reversed(undo):
+            setattr(place, attribute, original)
+
+
+def _importers(owner: Any, attribute: str) -> list[Any]:
+    """The module of a function, and all that have taken it in by name."""
+    import sys
+
+    function = getattr(owner, attribute)
+    return [owner, *(m for m in list(sys.modules.values()) if m is not owner and getattr(m, "__name__", "").startswith("rowlock.") and getattr(m, attribute, None) is function)]
+
+
+def _counting(function: Any, label: str, taken: Taken, counts: Counter[str]) -> Any:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if taken(result, args):
+            counts[label] += 1
+        return result
+
+    return call
