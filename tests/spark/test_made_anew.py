@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+import rowlock
 from rowlock import DeltaTable
+from rowlock.exceptions import MetadataChangedException
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.spark.row_ids import MaterializedIds
@@ -60,3 +64,28 @@ def test_ids_of_a_file_of_the_same_name(tmp_path: Path) -> None:
         pq.write_table(pa.table({"_row_id": pa.array(range(first, first + 3), pa.int64()), "_row_version": pa.array([1, 1, 1], pa.int64())}), place)
         file = AddFile("part-0.parquet", {}, place.stat().st_size, at_ms, True, None)
         assert kept.at(names)(file, np.arange(3))[0].tolist() == [first, first + 1, first + 2]
+
+
+SCHEMAS = {"another schema": "id bigint, other string", "the same schema": "id bigint, v bigint"}
+OURS: dict[str, Callable[[Any, SparkSession], Any]] = {
+    "append": lambda txn, spark: txn.append(spark.sql("select 50L as id, 50L as v")),
+    "update": lambda txn, spark: txn.update("id = 1", {"v": "v + 100"}),
+}
+
+
+@pytest.mark.parametrize("how", SCHEMAS)
+def test_delta_spark_replaces_the_table(spark: SparkSession, table_path: str, how: str) -> None:
+    """I3, I9: delta-spark's CREATE OR REPLACE gives a table a new id, in the same log: what was staged for the old one lands under no policy."""
+    winner = spark.createDataFrame([(1, 5 if how == "the same schema" else "x")], SCHEMAS[how])
+    for name, ours in OURS.items():
+        for policy in ("repair", "fail"):
+            path = f"{table_path}/{name}-{policy}"
+            rowlock.write(spark.sql("select id, id as v from range(3)"), path)
+            table = DeltaTable.forPath(spark, path)
+            before = table._handle.state.refresh()
+            with pytest.raises(MetadataChangedException, match=before.metadata.id), table.transaction(on_conflict=policy, granularity="file") as txn:
+                ours(txn, spark)
+                winner.writeTo(f"delta.`{path}`").using("delta").createOrReplace()
+            head = table._handle.state.refresh()
+            assert head.version == before.version + 1 and head.metadata.id != before.metadata.id
+            assert read(spark, path) == [tuple(r) for r in winner.collect()], f"{name} under {policy}"
