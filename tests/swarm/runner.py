@@ -110,7 +110,6 @@ class Play:
         """Another table was here, was read and was changed, and is gone."""
         self.world.create(self.case.axes["origin"] if self.case.axes["origin"] == "converted" else "arrow append", files)
         self.world.run([Step("update", sets=(("v", _one()),))])
-        rowlock.read(self.spark, str(self.path)).count()
         rowlock.to_arrow(str(self.path))
         shutil.rmtree(self.path)
         self.world = World(self.spark, self.path, self.case.table, random.Random(f"world {self.case.seed}"))
