@@ -106,7 +106,7 @@ class Limits:
     vector_cache_bytes: int = 0
     """Deletion vectors, by their serialized size.  By default 1/160 of the driver's memory, 32 to 256 MB."""
     commit_cache_bytes: int = 0
-    """Parsed commits of the log, by the size of their files.  By default 1/320 of the driver's memory, 16 to 128 MB."""
+    """Parsed commits of the log, at four times the size of their files.  By default 1/320 of the driver's memory, 16 to 128 MB."""
 
     @classmethod
     def of_this_machine(cls) -> Limits:

@@ -21,11 +21,10 @@ after a clean-up: the same table, at a checkpoint that is not older than previou
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import replace
 
 from rowlock import clock
+from rowlock.caches import COMMITS, Cache
 from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.checkpoint_reader import read_checkpoint
@@ -37,18 +36,13 @@ from rowlock.protocol.actions import Commit, FileKey, RemoveFile
 from rowlock.protocol.commits import parse_commit
 from rowlock.storage.store import NotFound, ObjectStore, PutOutcome
 
-CACHE_COMMITS = 256
-CACHE_BYTES = 16 << 20
-
 
 class TableLog:
     """The log below one store. Safe to share between threads; every call reads what is there now."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
-        self._cache: OrderedDict[int, Commit] = OrderedDict()
-        self._cached_bytes = 0
-        self._lock = threading.Lock()
+        self._commits: Cache[Commit] = Cache(COMMITS, _size_in_memory)
 
     @property
     def table(self) -> str:
@@ -171,28 +165,17 @@ class TableLog:
         """The commits of versions after < v <= through; raises VersionNotFound where one is not there."""
         out = []
         for version in range(after + 1, through + 1):
-            with self._lock:
-                commit = self._cache.get(version)
+            commit = self._commits.get(version)
             if commit is None and (commit := self.read_commit(version)) is None:
                 raise VersionNotFound(f"the log no longer holds version {version}", table=self.table, version=version)
             out.append(commit)
         return out
 
     def _remember(self, commit: Commit) -> None:
-        if commit.size_bytes > CACHE_BYTES // 4:
-            return
-        with self._lock:
-            if (old := self._cache.pop(commit.version, None)) is not None:
-                self._cached_bytes -= old.size_bytes
-            self._cache[commit.version] = commit
-            self._cached_bytes += commit.size_bytes
-            while len(self._cache) > CACHE_COMMITS or self._cached_bytes > CACHE_BYTES:
-                self._cached_bytes -= self._cache.popitem(last=False)[1].size_bytes
+        self._commits.put(commit.version, commit)
 
     def _forget(self) -> None:
-        with self._lock:
-            self._cache.clear()
-            self._cached_bytes = 0
+        self._commits.clear()
 
     def advance(self, snapshot: Snapshot, version: int, data: bytes, tag: str | None) -> Snapshot:
         """The snapshot after one commit more, whose bytes are known, and its tag if the store told it."""
@@ -261,3 +244,8 @@ class TableLog:
 def _cleaned_up(previous: Snapshot, found: Snapshot) -> bool:
     """Whether a log that no longer holds the commit of `previous` is the one that `previous` was read from."""
     return found.metadata.id == previous.metadata.id and found.version - found.commits_since_checkpoint >= previous.version
+
+
+def _size_in_memory(commit: Commit) -> int:
+    """About what a parsed commit takes, in bytes."""
+    return 2_048 + 4 * commit.size_bytes
