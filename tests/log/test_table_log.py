@@ -143,6 +143,7 @@ class Counting(MemoryStore):
         return super().list(prefix, start_after=start_after, recursive=recursive)
 
 
+@pytest.mark.usual_limits("what was read is kept")
 def test_a_refresh_reads_only_what_is_new() -> None:
     """Cases B, C and D of the table of a refresh."""
     store = Counting()
