@@ -55,6 +55,7 @@ ifneq ($(ARGS),)
 	PYTHONPATH=tests $(PYTHON) -m swarm --results swarm-results.jsonl $(ARGS)
 else
 	ROWLOCK_LOCKLESS_COMMITS=250 ROWLOCK_SPARK_CASES=300 $(PYTHON) -m pytest -q tests/lockless/test_in_processes.py tests/properties/test_rebase_on_spark.py
+	ROWLOCK_STOPPED_S=60 $(PYTHON) -m pytest -q tests/group/test_group_owners.py
 	ROWLOCK_PEERS=all $(PYTHON) -m pytest -q -m spark
 	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 	$(PYTHON) tests/tools/faults.py

@@ -59,6 +59,7 @@ def test_no_rows_are_a_commit_without_files(path: str) -> None:
     assert len(data_files(path)) == 1
 
 
+@pytest.mark.usual_limits("it counts files")
 def test_partitions(path: str) -> None:
     data = pa.table({"k": ["a", "b/%", "a", None, ""], "d": pa.array([Decimal("1.10"), None, Decimal("1.10"), Decimal("2"), Decimal("2")], pa.decimal128(5, 2)), "v": [1, 2, 3, 4, 5]})
     rowlock.append(path, data, partition_by=["K", "d"])
@@ -70,6 +71,7 @@ def test_partitions(path: str) -> None:
     assert rowlock.to_arrow(path, columns=["k"]).num_rows == 10
 
 
+@pytest.mark.usual_limits("it counts files")
 def test_statistics_bound_the_rows(path: str) -> None:
     rowlock.append(path, pa.table({"id": [5, -3, None], "x": [1.5, math.nan, 0.0]}))
     stats = commit(path, 0).adds[0].stats
@@ -158,6 +160,7 @@ def test_a_column_that_makes_its_own_values_is_refused_by_name(path: str) -> Non
 # ---- streams ---------------------------------------------------------------------------------
 
 
+@pytest.mark.usual_limits("it counts files")
 def test_a_stream_becomes_files_of_bounded_size(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     turn_down(monkeypatch, append_file_bytes=8 * 100)
     batches = [pa.record_batch({"id": pa.array(range(start, start + 50))}) for start in range(0, 500, 50)]
@@ -184,6 +187,7 @@ def test_memory_is_bounded_over_all_partitions(path: str, monkeypatch: pytest.Mo
     assert len(commit(path, 0).adds) > 7
 
 
+@pytest.mark.usual_limits("it counts files")
 def test_large_tables_are_worked_on_in_pieces(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     turn_down(monkeypatch, stream_piece_bytes=8 * 30)
     turn_down(monkeypatch, append_file_bytes=8 * 60)

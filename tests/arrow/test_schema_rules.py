@@ -163,6 +163,7 @@ def test_a_late_refusal_leaves_no_file(tmp_path, monkeypatch) -> None:
     assert data_files(path) == set()
 
 
+@pytest.mark.usual_limits("it counts files")
 def test_merge_schema_adds_but_does_not_change(tmp_path) -> None:
     path = str(tmp_path / "table")
     create(path, *COLUMNS)

@@ -222,6 +222,7 @@ def test_a_column_of_a_remote_file_is_read_by_ranges() -> None:
     assert sum(size for _, size in store.asked) < len(body) * 0.7
 
 
+@pytest.mark.usual_limits("it counts files")
 def test_a_small_remote_file_is_one_request() -> None:
     store = Counting()
     sink = pa.BufferOutputStream()
@@ -234,6 +235,7 @@ def test_a_small_remote_file_is_one_request() -> None:
     assert store.asked == [("get", len(body))]
 
 
+@pytest.mark.usual_limits("it counts files")
 def test_vectors_of_rowlock_are_left_out(path: str) -> None:
     """As a DELETE would leave it: a vector over two of four rows."""
     rowlock.append(path, numbers(1, 2, 3, 4))

@@ -7,7 +7,7 @@ from textwrap import dedent
 import orjson
 import pytest
 
-from rowlock import Conflict, exceptions
+from rowlock import Conflict, clock, exceptions
 from rowlock.conflict import rules
 from rowlock.conflict.value import ERRORS, REMEDIES, WHAT, Work, conflict_with
 from rowlock.protocol.actions import Commit, CommitInfo
@@ -150,6 +150,14 @@ def test_by_file() -> None:
 )
 def test_columns_are_named_where_they_are_sure(before, after, columns) -> None:
     assert columns_changed(before, after) == columns
+
+
+def test_very_many_rows_are_named_at_once() -> None:
+    """I8: naming a conflict of 30,000 rows does not hold up the writers behind it; the bound is for a slow machine."""
+    before = [{"k": k, "v": k % 7, "w": str(k), "x": float("nan")} for k in range(30_000)]
+    began = clock.monotonic_s()
+    assert columns_changed(before, [{**row, "v": row["v"] + 1, "w": "new"} for row in before]) == {"v", "w"}
+    assert clock.monotonic_s() - began < 6
 
 
 def test_table_rules_carry_the_work_too() -> None:

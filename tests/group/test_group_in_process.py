@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rowlock.exceptions import CommitUnknown, MetadataChangedException
+from rowlock.exceptions import CommitUnknown, CorruptLog, MetadataChangedException
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField
@@ -279,3 +280,49 @@ def test_an_interrupt_is_not_swallowed() -> None:
     with pytest.raises(KeyboardInterrupt):
         txn.commit("WRITE")
     assert sorted(world.keys()) == [1, 2]
+
+
+@pytest.mark.parametrize("lost", ["leader's", "another's"])
+def test_a_member_whose_rows_cannot_be_counted_fails_alone(lost: str) -> None:
+    """I2, I6: its file says no row count and is gone; the ids of the others' rows do not depend on it."""
+    world = World(TRACKED)
+    good = [world.staged(k) for k in range(3)]
+    bad = world.staged(9)
+
+    def commit(txn: Transaction) -> Receipt:
+        return txn.commit("WRITE")
+
+    real = Member.write
+
+    def write(member: Member) -> None:
+        real(member)
+        if member.txn is bad:
+            member.adds = tuple(replace(a, stats=None) for a in member.adds)
+            for add in member.adds:
+                world.state.store.delete(add.path)
+            world.table.engine.files._kept.clear()  # type: ignore[attr-defined]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Member, "write", write)
+        order = [bad, *good] if lost == "leader's" else [*good, bad]
+        found = world.together(*[lambda t=t: commit(t) for t in order])
+    by = dict(zip((t.txn_id for t in order), found, strict=True))
+    assert isinstance(by[bad.txn_id], CorruptLog)
+    assert {r.version for r in receipts([by[t.txn_id] for t in good])} <= {1, 2}
+    assert sorted(world.keys()) == [0, 1, 2]
+
+
+def test_a_member_without_a_row_count_is_counted() -> None:
+    """I6: where the file can be read, whoever leads counts its rows."""
+    world = World(TRACKED)
+    real = Member.write
+
+    def write(member: Member) -> None:
+        real(member)
+        member.adds = tuple(replace(a, stats=None) for a in member.adds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Member, "write", write)
+        receipts(world.together(*[lambda k=k: world.append(k) for k in range(4)]))
+    assert sorted(world.keys()) == [0, 1, 2, 3]
+    assert sorted(r["_row_id"] for r in world.identified(world.state.refresh().version)[1]) == [0, 1, 2, 3]

@@ -1,9 +1,11 @@
 """The rules of group commit, by exploring every state of a small model (I1, I2).
 
-Two processes have one transaction each, a third writer commits something else.  A process posts, scans the
-log, puts a version for itself and for what it found posted, loses replies, gives up, dies.  Puts may land
+Two processes have one transaction each, a third writer commits something else: what the first process has
+posted, once more, when that has died and its post's time is over.  A process posts, scans the
+log, puts a version for itself and for what it found posted, loses replies, gives up, stands still, dies.  Puts may land
 late.  In every state that can be reached: no transaction is in two versions, who was told of a version is in
-it, and who was told of a failure is in none.  Each rule is then taken out, and the model must find the harm.
+it, who was told of a failure is in none, and what was done once more is not committed after that.
+Each rule is then taken out, and the model must find the harm.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 VERSIONS = 4
+RERUN = -2
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Rules:
     searches_for_markers: bool = True
     marks_before_failing: bool = True
     searches_for_itself: bool = True
+    adopts_who_lives: bool = True
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Writer:
 class State:
     log: tuple[Version, ...] = ()
     posted: frozenset[int] = frozenset()
+    expired: frozenset[int] = frozenset()
     late: frozenset[tuple[int, Version]] = frozenset()
     writers: tuple[Writer, ...] = (Writer(), Writer())
     other: bool = True
@@ -59,8 +64,11 @@ class State:
 
 
 def steps(s: State, rules: Rules) -> Iterator[State]:
-    if s.other and (after := s.put(len(s.log), Version(-1))):
+    again = s.writers[0].at == "dead" and 0 in s.expired and not any(0 in v.members for v in s.log)
+    if s.other and (after := s.put(len(s.log), Version(RERUN if again else -1))):
         yield replace(after, other=False)
+    for n in s.posted - s.expired:  # time passes, and the owner has not renewed it
+        yield replace(s, expired=s.expired | {n})
     for head, version in s.late:
         landed = s.put(head, version)
         yield replace(landed or s, late=s.late - {(head, version)})
@@ -83,6 +91,7 @@ def of_writer(s: State, n: int, w: Writer, rules: Rules) -> Iterator[State]:
         guests = s.posted - {n}
         guests -= committed if rules.searches_for_members else frozenset()
         guests -= aborted if rules.searches_for_markers else frozenset()
+        guests -= s.expired if rules.adopts_who_lives else frozenset()
         for more in {frozenset[int](), guests}:
             yield s.with_writer(n, at="ready", head=len(s.log), members=more | {n})
         yield s.with_writer(n, at="aborting" if rules.marks_before_failing else "failed")
@@ -107,6 +116,9 @@ def of_writer(s: State, n: int, w: Writer, rules: Rules) -> Iterator[State]:
 
 
 def harm(s: State) -> str | None:
+    rerun = next((n for n, v in enumerate(s.log) if v.by == RERUN), VERSIONS)
+    if any(0 in v.members for v in s.log[rerun:]):
+        return "committed after it was done once more"
     for n, w in enumerate(s.writers):
         times = sum(n in v.members for v in s.log)
         if times > 1:
@@ -142,7 +154,7 @@ def test_no_state_does_harm() -> None:
     assert not found and states > 5_000
 
 
-@pytest.mark.parametrize("rule", ["searches_for_members", "searches_for_markers", "marks_before_failing", "searches_for_itself"])
+@pytest.mark.parametrize("rule", ["searches_for_members", "searches_for_markers", "marks_before_failing", "searches_for_itself", "adopts_who_lives"])
 def test_every_rule_is_needed(rule: str) -> None:
     _, found = explore(replace(Rules(), **{rule: False}), to_first_harm=True)
     assert found

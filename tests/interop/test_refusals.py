@@ -45,7 +45,6 @@ WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
     "identity_column": ("identityColumns", created("id bigint, v bigint, n bigint GENERATED ALWAYS AS IDENTITY")),
     "column_default": ("allowColumnDefaults", with_default),
     "v2_checkpoint": ("v2Checkpoint", made(checkpointPolicy="v2")),
-    "timestamp_without_zone": ("timestampNtz", created("id bigint, v bigint, t timestamp_ntz")),
     "lengths": ("char and varchar columns", created("id bigint, v bigint, c char(3), w varchar(3)")),
 }
 

@@ -243,6 +243,25 @@ def test_statistics_that_a_checkpoint_holds_only_as_a_struct() -> None:
     assert {a.stats for a in log.latest().files.adds()} == {'{"numRecords":3,"minValues":{"id":7},"nullCount":{}}'}
 
 
+@pytest.mark.parametrize(("unit", "far"), [("us", 253_402_300_800_000_000), ("us", -62_198_755_200_000_000), ("ms", 253_402_300_800_000)])
+def test_bounds_of_years_that_python_has_not(unit: str, far: int) -> None:
+    """I9: a checkpoint whose `stats_parsed` bounds lie before year 1 or after 9999 is read; these bounds are not known, the others are."""
+    log = TableLog(MemoryStore())
+    create(log)
+    grow(log, 10)
+    table = pq.read_table(pa.BufferReader(log.store.get(names.checkpoint_key(10))))
+    adds = table.column("add").combine_chunks()
+    bounds = [pa.array([far] * len(adds), pa.int64()).cast(pa.timestamp(unit, "UTC")), pa.array([3_000_000] * len(adds), pa.int32()).cast(pa.date32()), pa.array([7] * len(adds))]
+    low = pa.StructArray.from_arrays(bounds, ["t", "d", "numRecords"])
+    parsed = pa.StructArray.from_arrays([pa.array([3] * len(adds)), low], ["numRecords", "minValues"])
+    kept = [f.name for f in adds.type if f.name != "stats"]
+    made = pa.StructArray.from_arrays([*(adds.field(n) for n in kept), parsed], [*kept, "stats_parsed"], mask=adds.is_null())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", made), sink)
+    log.store.put(names.checkpoint_key(10), sink.getvalue().to_pybytes())
+    assert {a.stats for a in log.latest().files.adds()} == {'{"numRecords":3,"minValues":{"numRecords":7}}'}
+
+
 def test_tombstones_stay_until_they_expire() -> None:
     log = TableLog(MemoryStore())
     create(log)

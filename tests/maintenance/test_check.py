@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,12 +18,14 @@ from pyroaring import BitMap64
 from rowlock.exceptions import TableNotFound
 from rowlock.maintenance.check.arbiters import Arbitration, SeenEntry, arbiter_findings
 from rowlock.maintenance.check.finding import Finding, Report, by_weight, spans
+from rowlock.maintenance.check.moved_rows import MovedRows
 from rowlock.maintenance.check.run import check
 from rowlock.maintenance.check.writers import SeenCommit, engine_of, writer_findings
 from rowlock.protocol import deletion_vector as dv
-from rowlock.protocol.actions import CommitInfo
+from rowlock.protocol.actions import AddFile, Commit, CommitInfo, DeletionVectorDescriptor
 from rowlock.protocol.deletion_vector import inline, on_disk, pack_vectors
 from rowlock.protocol.names import checkpoint_key, checksum_key, commit_key
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.storage import LocalStore
 
 NOW = 1_700_000_000
@@ -140,7 +143,7 @@ def with_vector(table: Path, dead: list[int], *, stored: bool, cardinality: int 
     """Version 6 gives the file of version 5 a deletion vector; where its file is."""
     bitmap, name = BitMap64(dead), uuid4()
     body, places = pack_vectors([bitmap])
-    descriptor = on_disk(name, places[0], len(bitmap)) if stored else inline(bitmap)
+    descriptor = on_disk(name, places[0], len(bitmap)) if stored else inline(bitmap, limit_bytes=1024)
     assert descriptor is not None
     place = table / dv.file_path(name)
     if stored:
@@ -181,7 +184,7 @@ def test_a_file_that_lives_twice(table: Path) -> None:
     """A remove that names no vector where there is one cancels nothing: delta-rs, delta-spark and DuckDB then give the rows twice."""
     with_vector(table, [0], stored=False)
     add = next(line["add"] for line in actions(table, 6) if "add" in line)
-    more = inline(BitMap64([0, 1]))
+    more = inline(BitMap64([0, 1]), limit_bytes=1024)
     assert more is not None
     old, new = add["deletionVector"], {"storageType": "i", "pathOrInlineDv": more.path_or_inline_dv, "sizeInBytes": more.size_bytes, "cardinality": 2}
     remove = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True, "deletionVector": old}
@@ -301,3 +304,42 @@ def test_texts() -> None:
     assert spans(range(0, 100, 2)).endswith("and 30 more places")
     weights = by_weight([Finding("note", "a", ""), Finding("damage", "b", ""), Finding("suspicion", "c", ""), Finding("danger", "d", "")])
     assert [f.code for f in weights] == ["b", "d", "c", "a"]
+
+
+def moved(before: dict[str, list[int]], after: dict[str, list[int]], *, data_change: bool = False, **columns: str) -> Report | list[Finding]:
+    """What is found of a table in which version 1 puts rows of some partitions, by numbers of rows a file, into others."""
+    schema = StructType((StructField("p", PrimitiveType(columns.get("p", "timestamp"))), StructField("id", PrimitiveType("long"))))
+    first = [AddFile(f"a{p}{n}", {"p": p}, 1, 0, True, f'{{"numRecords":{rows}}}') for p, files in before.items() for n, rows in enumerate(files)]
+    last = [AddFile(f"b{p}{n}", {"p": p}, 1, 0, data_change, f'{{"numRecords":{rows}}}') for p, files in after.items() for n, rows in enumerate(files)]
+    seen = MovedRows()
+    seen.take(Commit(0, adds=tuple(first)))
+    seen.take(Commit(1, adds=tuple(last), removes=tuple(a.removed(0, data_change) for a in first)))
+    return list(seen.findings(schema))
+
+
+HALF_PAST_TWO, HALF_PAST_THREE = "2024-03-10T02:30:00.000000Z", "2024-03-10T03:30:00.000000Z"
+
+
+def test_rows_that_a_compaction_put_into_another_partition() -> None:
+    """I5: what an hour's shift of partition values leaves in the log is damage, whether the other partition was there or not."""
+    for before, after in (
+        ({HALF_PAST_TWO: [5]}, {HALF_PAST_THREE: [5]}),
+        ({HALF_PAST_TWO: [5], HALF_PAST_THREE: [2, 2]}, {HALF_PAST_THREE: [9]}),
+        ({HALF_PAST_TWO: [5, 1], HALF_PAST_THREE: [4]}, {HALF_PAST_TWO: [4], HALF_PAST_THREE: [6]}),
+    ):
+        (finding,) = moved(before, after)
+        assert finding.code == "rows-in-another-partition" and finding.level == "damage" and finding.versions == (1,) and "2024-03-10T0" in finding.text
+        assert moved(before, after, data_change=True) == []
+
+
+def test_rows_that_stay_in_their_partition() -> None:
+    """I9: no harm is told of compactions, of another spelling of the same value, or where values or numbers are not known."""
+    assert moved({HALF_PAST_TWO: [5, 1], HALF_PAST_THREE: [4]}, {HALF_PAST_THREE: [4], HALF_PAST_TWO: [3, 3]}) == []
+    assert moved({"1e-05": [5], "0.5": [1]}, {"1.0E-5": [5], "0.50": [1]}, p="double") == []
+    assert moved({"2024-03-10 02:30:00": [5]}, {"2024-03-10T06:30:00.000000Z": [5]}) == []
+    dead = replace(AddFile("a", {"p": HALF_PAST_TWO}, 1, 0, True, '{"numRecords":2}'), deletion_vector=DeletionVectorDescriptor("u", "x", 0, 1, 2))
+    other = AddFile("b", {"p": HALF_PAST_THREE}, 1, 0, True, None)
+    seen = MovedRows()
+    seen.take(Commit(0, adds=(dead, other)))
+    seen.take(Commit(1, adds=(replace(other, path="c", data_change=False),), removes=(dead.removed(0, False), other.removed(0, False))))
+    assert list(seen.findings(StructType((StructField("p", PrimitiveType("timestamp")),)))) == []

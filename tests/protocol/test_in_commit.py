@@ -61,3 +61,19 @@ def test_a_clock_that_stands_behind() -> None:
     assert enabled(off, off, 3, 7) == off and enabled(on, on, 3, 7) == on
     since = enabled(off, on, 3, 7)
     assert enabled(since, on, 9, 9) == since
+
+
+def test_a_restore_keeps_the_version_that_turned_them_on_last() -> None:
+    """I3: the enablement version and time that an old version had are not brought back beside later ones, nor where the head has none."""
+    world = InMemory()
+    world.create(schema_string([("k", "long", True), ("v", "long", True)]), (), {})
+    creation.set_properties(world.state, ON)  # version 1
+    creation.set_properties(world.state, {"delta.enableInCommitTimestamps": "false"})
+    world.run(parse("APPEND (1, 1)"))
+    creation.set_properties(world.state, ON)  # version 4
+    world.restore(1)
+    names = ["delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"]
+    before, after = (world.state.log.at(v).metadata.configuration for v in (4, 5))
+    assert [after[n] for n in names] == [before[n] for n in names] and after[names[0]] == "4"
+    on, old = Metadata("id", "{}", (), ON), Metadata("id", "{}", (), {**ON, names[0]: "1", names[1]: "7"})
+    assert not set(names) & set(enabled(on, old, 9, 99).configuration), "the head has them since its beginning"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowlock.exceptions import CorruptLog
-from rowlock.protocol.partition_values import parse, serialize
+from rowlock.exceptions import CorruptLog, InvalidInput
+from rowlock.protocol.partition_values import parse, parse_stored, serialize
 from rowlock.protocol.schema import DecimalType, PrimitiveType
 
 P = PrimitiveType
@@ -75,3 +77,48 @@ def test_as_others_write_them(text: str | None, name: str, zone: str, value: Any
 def test_damage_is_named(text: str, name: str) -> None:
     with pytest.raises(CorruptLog, match=text):
         parse(text, P(name))
+
+
+@given(st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-62_200_000_000_000_000, -62_100_000_000_000_000)))
+def test_times_of_every_year(micros: int) -> None:
+    """I5: the number that Arrow and Spark hold becomes text and the same number again, in years that Python has not, too."""
+    for name in ("timestamp", "timestamp_ntz"):
+        assert parse_stored(serialize(micros, P(name)), P(name)) == micros
+    days = micros // 86_400_000_000
+    assert parse_stored(serialize(days, P("date")), P("date")) == days
+
+
+@given(st.floats(allow_nan=False), st.booleans())
+def test_numbers_are_spelled_as_spark_spells_them(value: float, single: bool) -> None:
+    """I5: one spelling for one double: digits as few as can be, in Java's notation."""
+    name = "float" if single else "double"
+    with np.errstate(over="ignore"):
+        value = float(np.float32(value)) if single else value
+    text = serialize(value, P(name))
+    assert text is not None and (np.float32(text) if single else float(text)) == value
+    assert re.fullmatch(r"-?(\d\.\d+E-?\d+|\d{1,7}\.\d+|Infinity)", text)
+    assert serialize(parse(text, P(name)), P(name)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1e-5, "1.0E-5"), (0.001, "0.001"), (1e7, "1.0E7"), (9999999.5, "9999999.5"), (-0.0, "-0.0"), (0.0, "0.0"), (123.0, "123.0"), (1.5e300, "1.5E300"), (100.0, "100.0")],
+)
+def test_doubles_in_javas_notation(value: float, text: str) -> None:
+    assert serialize(value, P("double")) == text
+
+
+def test_values_in_the_spelling_of_older_versions() -> None:
+    """I9: a table may hold both spellings of a double; both are read, and both as one value."""
+    assert parse("1e-05", P("double")) == parse("1.0E-5", P("double")) == 1e-5
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1883-01-01T00:00:00-04:56:02", 17762), ("1883-01-01T00:00:00+00:19:32", -1172), ("1883-01-01T00:00:00-0456", 17760)])
+def test_offsets_with_seconds(text: str, seconds: int) -> None:
+    assert parse(text, P("timestamp")) == dt.datetime(1883, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
+
+
+def test_binary_that_is_no_text() -> None:
+    """I9: the log's text cannot hold it."""
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        serialize(b"\xff", P("binary"))

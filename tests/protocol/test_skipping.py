@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import math
 from collections.abc import Sequence
 from decimal import Decimal
@@ -202,3 +203,61 @@ def test_statistics_as_text() -> None:
     assert stats.widened(None, 5) == '{"numRecords":5,"tightBounds":false}' and stats.widened(None) is None
     assert stats.widened('{"numRecords":5}') == '{"numRecords":5,"tightBounds":false}'
     assert [p for p, _ in stats.indexed_leaves(schema, stats_columns=["s", "LATE"])] == [("s", "x"), ("s", "y"), ("late",)]
+
+
+FAR = StructType(tuple(StructField(n, PrimitiveType(t)) for n, t in (("d", "date"), ("t", "timestamp"), ("z", "timestamp_ntz"))))
+
+
+@pytest.mark.parametrize("days", [2_932_897, 3_000_000, -719_163, -800_000])
+def test_years_that_python_has_not(days: int) -> None:
+    """I9: a date or time before year 1 or after 9999 has no bound, by rows and by footer; the other bound stays."""
+    micros = days * 86_400_000_000
+    arrays = [pa.array([0, days], pa.date32()), pa.array([0, micros], pa.timestamp("us", tz="UTC")), pa.array([0, micros], pa.timestamp("us"))]
+    table = pa.table(arrays, names=["d", "t", "z"])
+    leaves = stats.indexed_leaves(FAR)
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    near, far = ("minValues", "maxValues") if days > 0 else ("maxValues", "minValues")
+    by_rows = orjson.loads(stats.from_arrow(table, leaves))
+    assert by_rows[far] == {} and by_rows[near]["d"] == "1970-01-01" and set(by_rows[near]) == {"d", "t", "z"}
+    by_footer = orjson.loads(stats.from_parquet_metadata(pq.read_metadata(out), leaves))
+    assert by_footer[far] == {} and set(by_footer[near]) <= {"d", "t", "z"} and by_footer["nullCount"] == {"d": 0, "t": 0, "z": 0}
+    for text in (f"{'+' if days > 0 else '-'}10183-09-21", f"{'+' if days > 0 else '-'}10183-09-21T00:00:00.000Z"):
+        others = {"numRecords": 1, "minValues": {"d": text, "t": text}, "maxValues": {"d": text, "t": text}, "nullCount": {"d": 0, "t": 0}}
+        assert may_match(Compare("=", ("d",), dt.date(2020, 1, 1)), {}, others, FAR) and may_match(Compare("=", ("t",), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)), {}, others, FAR)
+
+
+@pytest.mark.parametrize(
+    ("text", "true", "beside"),
+    [
+        ("1869-12-30T19:03:58.000-04:56:02", dt.datetime(1869, 12, 31), dt.timedelta(seconds=1)),  # delta-spark
+        ("1869-12-31T00:17:30.000+00:17:30", dt.datetime(1869, 12, 31), dt.timedelta(seconds=1)),
+        ("1869-12-30T19:03:58.000-04:56", dt.datetime(1869, 12, 31), dt.timedelta(minutes=2)),  # a writer that cuts the seconds off
+        ("1869-12-31T00:17:30.000+00:17", dt.datetime(1869, 12, 31), dt.timedelta(minutes=2)),
+        ("1965-01-01T23:15:30.000-00:44", dt.datetime(1965, 1, 2), dt.timedelta(minutes=2)),
+    ],
+)
+def test_local_mean_times_in_others_statistics(text: str, true: dt.datetime, beside: dt.timedelta) -> None:
+    """I3: an offset of seconds is read, and one that was cut to minutes is not believed to the second."""
+    others = {"numRecords": 1, "minValues": {"t": text}, "maxValues": {"t": text}, "nullCount": {"t": 0}}
+    at = true.replace(tzinfo=dt.UTC)
+    assert may_match(Compare("=", ("t",), at), {}, others, FAR)
+    assert not may_match(Compare("=", ("t",), at + beside), {}, others, FAR) and not may_match(Compare("=", ("t",), at - beside), {}, others, FAR)
+
+
+STATISTICS = ("numRecords", "nullCount", "minValues", "maxValues", "tightBounds")
+
+
+def test_columns_that_are_called_as_statistics_are() -> None:
+    """I3: a column named numRecords, nullCount, minValues or tightBounds is a column; the count and the looseness of the file are its own."""
+    schema = StructType(tuple(StructField(n, PrimitiveType("boolean" if n == "tightBounds" else "long")) for n in STATISTICS))
+    table = pa.table({n: [True, True] if n == "tightBounds" else [5, 9] for n in STATISTICS})
+    text = stats.from_arrow(table, stats.indexed_leaves(schema))
+    for told in (text, orjson.dumps({k: v for k, v in orjson.loads(text).items() if k not in ("numRecords", "tightBounds")}).decode(), '{"minValues":{"tightBounds":true,"numRecords":1.50}}'):
+        wide = orjson.loads(loose := stats.widened(told, 2) or "")
+        assert wide["tightBounds"] is False and wide["numRecords"] == 2 and wide.get("maxValues") == orjson.loads(told).get("maxValues")
+        assert wide["minValues"] == orjson.loads(told)["minValues"] and ("1.50" in loose) == ("1.50" in told)
+        assert stats.widened(loose, 2) == loose
+    parsed = orjson.loads(text)
+    for name in STATISTICS[:-1]:
+        assert not may_match(Compare("=", (name,), 4), {}, parsed, schema) and may_match(Compare("=", (name,), 9), {}, parsed, schema)

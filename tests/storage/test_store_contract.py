@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +26,21 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
         return arbitrated(MemoryStore(), options)
     server = request.getfixturevalue(request.param)
     return open_store(server.fresh_root(), server.storage_options)
+
+
+def test_an_object_has_the_time_of_its_last_put(store: ObjectStore) -> None:
+    """By the store's clock, the same for a listing; a store may cut it to seconds in one of the two."""
+    assert store.modified_ms("a/b") is None
+    store.put("a/b", b"1")
+    store.put("a/c", b"1")
+    first = store.modified_ms("a/b")
+    assert first is not None
+    time.sleep(1.1)
+    store.put("a/b", b"1")
+    listed = {m.key: m.modified_ms for m in store.list("a")}
+    again = store.modified_ms("a/b")
+    assert again is not None and again > first and listed["a/b"] > listed["a/c"]
+    assert abs(listed["a/b"] - again) < 1000 and abs(listed["a/c"] - first) < 1100
 
 
 def test_what_is_put_is_got(store: ObjectStore) -> None:
@@ -52,6 +68,16 @@ def test_put_if_absent_never_overwrites(store: ObjectStore) -> None:
     assert store.put_if_absent("log/0", b"second") == Lost()
     assert store.get("log/0") == b"first"
     assert [m.key for m in store.list("log")] == ["log/0"], "no unfinished file stays"
+
+
+def test_a_tag_tells_one_state_of_an_object(store: ObjectStore) -> None:
+    """I9: whoever put it, read it or looks at it has the same tag; another object of the same size has another."""
+    put = store.put_if_absent("log/0", b"first")
+    assert isinstance(put, Committed)
+    tag = store.tag("log/0")
+    assert tag is not None and put.tag == tag == store.get_tagged("log/0")[1] and store.tag("log/1") is None
+    store.delete("log/0")
+    assert store.put_if_absent("log/0", b"other") == Committed() and store.tag("log/0") not in (tag, None)
 
 
 def test_of_many_one_wins(store: ObjectStore) -> None:

@@ -9,9 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import rowlock
+from rowlock.arrow.append import opened
 from rowlock.cli.main import app
 from rowlock.simulation.script import parse
 from rowlock.storage import open_store
+from rowlock.transaction import table_state
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 from servers.minio import SECRET_KEY, Minio
@@ -48,6 +50,27 @@ def test_writers_that_change_one_row(server: str, request: pytest.FixtureRequest
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(count, worlds))
     assert {row["k"]: row["x"] for row in worlds[0].rows()} == {1: 18, 2: 0}
+
+
+@pytest.mark.parametrize("server", ["minio", "gcs", "azurite"])
+def test_a_table_made_anew_with_commits_of_the_same_size(server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I9: the next append is under the new table's names of the columns, and reads as what it was."""
+    monkeypatch.setattr(table_state, "_A_MOMENT_S", 0.0)
+    there = request.getfixturevalue(server)
+    root, options = there.fresh_root(), there.storage_options
+    store, columns = open_store(root, options), schema_string([("n", "long", True)])
+    mapped = {"delta.columnMapping.mode": "name"}
+    InMemory(store=store).create(columns, (), mapped)
+    state = opened(root, options)
+    before = state.refresh()
+    sizes = [m.size_bytes for m in store.list("_delta_log")]
+    for meta in list(store.list(recursive=True)):
+        store.delete(meta.key)
+    InMemory(store=store).create(columns, (), mapped)
+    assert [m.size_bytes for m in store.list("_delta_log")] == sizes, "else the size alone would tell"
+    rowlock.append(root, pa.table({"n": [7]}), storage_options=options)
+    assert rowlock.to_arrow(root, storage_options=options).column("n").to_pylist() == [7]
+    assert state.refresh().metadata.id != before.metadata.id
 
 
 def test_deltalake_takes_turns_on_s3(minio: Minio) -> None:

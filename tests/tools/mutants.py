@@ -2,7 +2,8 @@
 
 usage: mutants.py [name ...]
 
-The regressions, their edits and tests are in tests/regressions/regressions.toml.  First all tests must
+The regressions, their edits and tests are in tests/regressions/regressions.toml.  A test is named by its function in
+test_named.py, or by its node id from the repository's root ("tests/spark/test_x.py::test_y").  First all tests must
 pass on a copy as it is.  Prints a line for each regression and a total; the exit code is 1 when a
 mutant survived, an edit's text was not found, or a mutant could not even be run.
 """
@@ -10,6 +11,7 @@ mutant survived, an edit's text was not found, or a mutant could not even be run
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "regressions"
 TEST_FILE = FOLDER / "test_named.py"
-TIMEOUT_S = 120
+TIMEOUT_S = 300  # for each test: one may start Spark
 PASSED, FAILED = 0, 1  # pytest's exit codes; all others mean that tests could not be run
 
 
@@ -44,13 +46,20 @@ def edit(package: Path, edits: Sequence[Mapping[str, str]]) -> None:
         file.write_text(text.replace(e["old"], e["new"]))
 
 
+def node_id(test: str) -> str:
+    """What pytest calls a test of an entry."""
+    return test if "::" in test else f"{TEST_FILE.relative_to(ROOT)}::{test}"
+
+
 def run_tests(src: Path, tests: Sequence[str]) -> tuple[int | None, str]:
     """(pytest's exit code, its last line); None where it took too long, which a livelock may."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={src}", *(f"{TEST_FILE}::{t}" for t in tests)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={src}", *map(node_id, tests)]
+    environment = {**os.environ, "PYTHONPATH": str(src)}  # for the processes that a test starts
+    limit = TIMEOUT_S * max(1, len(tests))
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
-        return None, f"no end after {TIMEOUT_S} s"
+        return None, f"no end after {limit} s"
     return done.returncode, (done.stdout.strip().splitlines() or [done.stderr.strip()])[-1]
 
 

@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from rowlock.arrow.files import open_parquet
-from rowlock.arrow.physical import file_schema, names_in_files, nullable_schema, relabelled
-from rowlock.exceptions import ConstraintViolated
+from rowlock.arrow.physical import Doubtful, columns_in, file_schema, names_in_files, nullable_schema, relabelled, spelled_as
+from rowlock.exceptions import ConstraintViolated, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.parquet_columns import folded, leaves_of
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, demands
 from rowlock.storage.store import ObjectStore
 
@@ -71,7 +72,7 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
     partitions = snapshot.metadata.partition_columns
     stored = names_in_files(snapshot)
     paths_in_files = ((path, snapshot.schema.physical_path(path) if is_mapped(snapshot.metadata.configuration) else path) for path in _demanding_paths((), snapshot.schema))
-    required = [(f".{'.'.join(in_file)}.", path[0]) for path, in_file in paths_in_files if in_file is not None and path[0] not in partitions]
+    required = [(folded(in_file), path[0]) for path, in_file in paths_in_files if in_file is not None and path[0] not in partitions]
     valued = [f.name for f in snapshot.schema.fields if f.name in partitions and not f.nullable]
     for file in files:
         if not file.num_records:
@@ -83,8 +84,8 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
             continue
         with open_parquet(store, file.path, file.size_bytes) as source:
             metadata = source.metadata
-        leaves = [(f".{metadata.schema.column(at).path}.", at) for at in range(metadata.num_columns)]
-        doubtful = {top for start, top in required for leaf, at in leaves if leaf.startswith(start) and _may_hold_null(metadata, at)}
+        leaves = [(folded(leaf.path), leaf.index) for leaf in leaves_of(metadata)]
+        doubtful = {top for start, top in required for leaf, at in leaves if leaf[: len(start)] == start and _may_hold_null(metadata, at)}
         if doubtful:
             columns = [n for n in snapshot.schema.names if n in doubtful]
             table = relabelled(*_as_read(store, file, columns, snapshot))
@@ -92,11 +93,17 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
 
 
 def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> tuple[pa.Table, pa.Schema]:
-    """Columns of a file that was just written, and the table's names for all in them."""
+    """Columns that a file holds, and the table's names for all in them."""
     schema = file_schema(snapshot, names)
     own = nullable_schema(to_arrow(snapshot.schema))
     with open_parquet(store, file.path, file.size_bytes) as source:
-        return source.read(columns=schema.names).select(schema.names).cast(schema), pa.schema([own.field(n) for n in names])
+        try:
+            given = list(columns_in(source.schema_arrow, snapshot, names).values())
+            data = source.read(columns=given).select(given)
+            spelled = pa.schema([pa.field(f.name, spelled_as(have, f.type)) for have, f in zip(data.schema.types, schema, strict=True)])
+        except Doubtful as e:
+            raise UnsupportedFeature(f"whether {file.path} holds nulls where none may be cannot be told: {e}", feature=e.feature, access="read", table=store.root) from e
+    return relabelled(data, spelled).cast(schema), pa.schema([own.field(n) for n in names])
 
 
 def _living(table: pa.Table, dead: BitMap64 | None) -> pa.Table:

@@ -12,17 +12,19 @@ import pyarrow.parquet as pq
 
 from rowlock.limits import limits
 from rowlock.protocol import paths
+from rowlock.storage.open import locate
 from rowlock.storage.store import NotFound, ObjectStore
 
 
 def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) -> pq.ParquetFile:
     """A data file of the table; `size_bytes` as the log tells it, asked of the store where it does not.  INT96 has microseconds.
 
-    Raises NotFound where the file is not there.
+    Raises NotFound where the file is not there, and as `locate` does.
     """
-    place = paths.join(store.root, key)
+    where, name = locate(store, key)
+    place = paths.join(where.root, name)
     local = place.startswith("/")
-    source = place if local else _source(store, key, size_bytes)
+    source = place if local else _source(where, name, size_bytes)
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=not local)
 
 

@@ -16,9 +16,18 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.features import column_mapping_mode
+from rowlock.protocol.parquet_columns import same_column
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType
 
 _FIELD_ID = b"PARQUET:field_id"
+
+
+class Doubtful(Exception):
+    """What Spark would read cannot be told; `feature` names what is in the way."""
+
+    def __init__(self, message: str, feature: str) -> None:
+        self.feature = feature
+        super().__init__(message)
 
 
 def names_in_files(snapshot: Snapshot) -> dict[str, str]:
@@ -66,10 +75,47 @@ def _nullable_type(t: pa.DataType) -> pa.DataType:
 
 def relabelled(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same values under a schema that differs by names and ids only."""
-    if all(a.equals(b.type) for a, b in zip(table.schema.types, schema, strict=True)):
-        return pa.Table.from_arrays(table.columns, schema=schema)
-    batches = [pa.ipc.read_record_batch(b.serialize(), schema) for b in table.to_batches()]
-    return pa.Table.from_batches(batches, schema=schema)
+    return pa.Table.from_arrays([_relabelled(c, f) for c, f in zip(table.columns, schema, strict=True)], schema=schema)
+
+
+def _relabelled(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if column.type.equals(field.type):
+        return column
+    schema = pa.schema([field])
+    batches = [pa.ipc.read_record_batch(b.serialize(), schema) for b in pa.table([column], names=[field.name]).to_batches()]
+    return pa.Table.from_batches(batches, schema=schema).column(0)
+
+
+def columns_in(there: pa.Schema, snapshot: Snapshot, names: Sequence[str], *, case_sensitive: bool = False) -> dict[str, str]:
+    """The name that a file has for each of the table's columns `names` that it holds.
+
+    Spark pays no heed to case, unless the session says so; what it then refuses or leaves null is Doubtful.
+    """
+    stored = names_in_files(snapshot)
+    return {n: found for n in names if (found := _one_of(stored[n], there.names, case_sensitive)) is not None}
+
+
+def _one_of(name: str, there: Sequence[str], case_sensitive: bool) -> str | None:
+    found = same_column(name, there)
+    if case_sensitive and found and found.count(name) != 1:
+        raise Doubtful(f"column {name} is {found[0]} in the file, and spark.sql.caseSensitive is set", "columns that differ by case")
+    if len(found) > 1 and not case_sensitive:
+        raise Doubtful(f"the file has the columns {' and '.join(found)}, which are one to Spark", "columns that differ by case")
+    return name if case_sensitive and found else next(iter(found), None)
+
+
+def spelled_as(have: pa.DataType, want: pa.DataType, *, case_sensitive: bool = False) -> pa.DataType:
+    """The type `have` of a file's column with the names that its fields, at any depth, have in `want`, the table's.  Raises Doubtful (see `columns_in`)."""
+    if pa.types.is_struct(have) and pa.types.is_struct(want):
+        there = [f.name for f in have]
+        known = {found: f for f in want if (found := _one_of(f.name, there, case_sensitive)) is not None}
+        return pa.struct([pa.field(known[f.name].name, spelled_as(f.type, known[f.name].type, case_sensitive=case_sensitive), f.nullable) if f.name in known else f for f in have])
+    if pa.types.is_list(have) and pa.types.is_list(want):
+        return pa.list_(have.value_field.with_type(spelled_as(have.value_type, want.value_type, case_sensitive=case_sensitive)))
+    if pa.types.is_map(have) and pa.types.is_map(want):
+        key, item = spelled_as(have.key_type, want.key_type, case_sensitive=case_sensitive), spelled_as(have.item_type, want.item_type, case_sensitive=case_sensitive)
+        return pa.map_(have.key_field.with_type(key), have.item_field.with_type(item), have.keys_sorted)
+    return have
 
 
 def found_by_id(source: pq.ParquetFile, snapshot: Snapshot) -> bool:

@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.arrow.files import open_parquet
-from rowlock.arrow.physical import file_schema, found_by_id, names_in_files, relabelled
+from rowlock.arrow.physical import Doubtful, columns_in, file_schema, found_by_id, names_in_files, relabelled, spelled_as
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import from_arrow_type
+from rowlock.protocol.parquet_columns import leaves_of
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.protocol.widening import is_wider
 from rowlock.storage.store import ObjectStore
@@ -37,36 +38,32 @@ _GREGORIAN_MICROS = -2_208_988_800_000_000
 """1900-01-01T00:00Z: after it local time is the same in both, in every zone."""
 
 
-class Doubtful(Exception):
-    """What Spark would read cannot be told; `feature` names what is in the way."""
-
-    def __init__(self, message: str, feature: str) -> None:
-        self.feature = feature
-        super().__init__(message)
-
-
-def read_file(store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: Positions | None = None) -> pa.Table:
+def read_file(store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: Positions | None = None, *, case_sensitive: bool = False) -> pa.Table:
     """The physical rows of a file, or those at sorted `positions`, under the columns `wanted` (of the table, all nullable).
 
-    Only what is needed is read: the footer, the columns, the row groups.  Raises Doubtful, NotFound.
+    Only what is needed is read: the footer, the columns, the row groups.  `case_sensitive`: as Spark's setting of that
+    name, without which names that differ by case are one.  Raises Doubtful, NotFound.
     """
     check_zones(file, snapshot)
     partitions = snapshot.metadata.partition_columns
     with open_parquet(store, file.path, file.size_bytes) as source:
         if not found_by_id(source, snapshot):
             raise Doubtful("columns have other names than ids", "column mapping by id")
-        stored, there = names_in_files(snapshot), set(source.schema_arrow.names)
-        names = [n for n in wanted.names if stored[n] in there and n not in partitions]
+        there = source.schema_arrow
+        held = columns_in(there, snapshot, [n for n in wanted.names if n not in partitions], case_sensitive=case_sensitive)
+        names, given = list(held), list(held.values())
         schema = file_schema(snapshot, names)
+        spelled = pa.schema([pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive)) for f, n in zip(schema, given, strict=True)])
         moments = _Moments(source)
-        for f, name in zip(schema, names, strict=True):
-            _check_type(source.schema_arrow.field(f.name).type, f.type, name, moments.is_int96(f.name))
+        for have, f, n in zip(spelled, schema, given, strict=True):
+            _check_type(have.type, f.type, f.name, moments.is_int96(n))
         if positions is None:
-            data, num_rows = source.read(columns=schema.names), source.metadata.num_rows
+            data, num_rows = source.read(columns=given), source.metadata.num_rows
         else:
-            data, num_rows = _at(source, schema.names, positions), len(positions)
+            data, num_rows = _at(source, given, positions), len(positions)
+        data = data.select(given)
         moments.check(data)
-    data = relabelled(data.select(schema.names).cast(schema), pa.schema([wanted.field(n) for n in names]))
+    data = relabelled(relabelled(data, spelled).cast(schema), pa.schema([wanted.field(n) for n in names]))
     return logical_rows(data, num_rows, file, snapshot, wanted)
 
 
@@ -78,7 +75,7 @@ def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapsho
         if f.name in snapshot.metadata.partition_columns:
             field = snapshot.schema.find(f.name)
             assert field is not None
-            value = partition_values.parse(file.partition_values.get(stored[f.name]), field.type)
+            value = partition_values.parse_stored(file.partition_values.get(stored[f.name]), field.type)
             columns.append(pa.repeat(pa.scalar(value, f.type), num_rows))
         elif f.name in data.column_names:
             columns.append(data.column(f.name).cast(f.type))
@@ -101,9 +98,9 @@ class _Moments:
     """Dates and times of one file, as far as they may be counted in an old calendar."""
 
     def __init__(self, source: pq.ParquetFile) -> None:
-        leaves = [source.schema.column(i) for i in range(len(source.schema))]
-        self._int96 = {leaf.path.split(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
-        self._naive = {leaf.path.split(".")[0] for leaf in leaves if leaf.physical_type == "INT64" and "isAdjustedToUTC=false" in str(leaf.logical_type)}
+        leaves = [(leaf.path[0], source.schema.column(leaf.index)) for leaf in leaves_of(source.metadata)]
+        self._int96 = {top for top, leaf in leaves if leaf.physical_type == "INT96"}
+        self._naive = {top for top, leaf in leaves if leaf.physical_type == "INT64" and "isAdjustedToUTC=false" in str(leaf.logical_type)}
         metadata = source.metadata.metadata or {}
         version = metadata.get(SPARK_VERSION)
         major = int(found[1]) if version is not None and (found := re.match(rb"(\d+)", version)) else 4

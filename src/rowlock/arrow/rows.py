@@ -6,15 +6,15 @@ read (see `arrow.reading`); a file of which that is not certain is left to Spark
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rowlock.arrow.files import open_parquet
-from rowlock.arrow.physical import names_in_files, nullable_schema
-from rowlock.arrow.reading import Doubtful, logical_rows, read_file
+from rowlock.arrow.physical import Doubtful, names_in_files, nullable_schema
+from rowlock.arrow.reading import logical_rows, read_file
 from rowlock.arrow.writing import write_rows
 from rowlock.caches import COLUMNS, ROWS, Cache
 from rowlock.conflict.delta import Slice
@@ -31,24 +31,37 @@ class Rows:
     """Reads and writes small numbers of rows of one table on the driver."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self.store = store
+        self.store, self._case_sensitive = store, False
         self.cache: Cache[pa.Table] = Cache(ROWS, _size_of)
         self.columns: Cache[pa.Table] = Cache(COLUMNS, _size_of)
 
+    def forget(self) -> None:
+        """Lets go of the rows of a table that is another now."""
+        self.cache.clear()
+        self.columns.clear()
+
+    def of_session(self, *, case_sensitive: bool) -> Rows:
+        """The same rows, as a session reads them: names in files that differ by case are left to Spark where it is `case_sensitive`."""
+        if not case_sensitive:
+            return self
+        made = Rows(self.store)
+        made._case_sensitive = True
+        return made
+
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
         """All physical rows of a file under the table's logical columns, or None where Spark must read it."""
-        kept = self.cache.get(_key(file.path, snapshot))
+        kept = self.cache.get(_key(file, snapshot))
         wanted = nullable_schema(to_arrow(snapshot.schema))
         if kept is not None and kept.schema.equals(wanted):
             return kept
         table = self._read(file, snapshot, wanted, None)
         if table is not None:
-            self.cache.put(_key(file.path, snapshot), table)
+            self.cache.put(_key(file, snapshot), table)
         return table
 
     def read_positions(self, file: AddFile, positions: np.ndarray[Any, Any], snapshot: Snapshot) -> pa.Table | None:
         """The rows at sorted physical positions; only the row groups that hold them are read."""
-        kept = self.cache.get(_key(file.path, snapshot))
+        kept = self.cache.get(_key(file, snapshot))
         wanted = nullable_schema(to_arrow(snapshot.schema))
         if kept is not None and kept.schema.equals(wanted):
             return kept.take(pa.array(positions))
@@ -71,7 +84,7 @@ class Rows:
 
     def read_columns(self, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table | None:
         """Some columns of all physical rows of a file; kept by column, because statement after statement reads the same ones."""
-        keys = {n: f"{file.path}\0{stored}" for n, stored in names_in_files(snapshot).items()}
+        keys = {n: (snapshot.metadata.id, file.content, stored) for n, stored in names_in_files(snapshot).items()}
         wanted = nullable_schema(to_arrow(snapshot.schema))
         found = {n: self.columns.get(keys[n]) for n in names}
         missing = [n for n, kept in found.items() if kept is None or kept.schema.field(0).type != wanted.field(n).type]  # a field of a struct may have come or gone
@@ -91,7 +104,7 @@ class Rows:
 
     def _read(self, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: np.ndarray[Any, Any] | None) -> pa.Table | None:
         try:
-            return read_file(self.store, file, snapshot, wanted, positions)
+            return read_file(self.store, file, snapshot, wanted, positions, case_sensitive=self._case_sensitive)
         except Doubtful:
             return None
 
@@ -105,14 +118,14 @@ class Rows:
         out = []
         for add, rows in write_rows(self.store, table, snapshot, folder=folder):
             if not folder:
-                self.cache.put(_key(add.path, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, nullable_schema(to_arrow(snapshot.schema))))  # as they will be read: an empty partition value is null
+                self.cache.put(_key(add, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, nullable_schema(to_arrow(snapshot.schema))))  # as they will be read: an empty partition value is null
             out.append(StagedFile(add))
         return out
 
 
-def _key(path: str, snapshot: Snapshot) -> str:
+def _key(file: AddFile, snapshot: Snapshot) -> Hashable:
     """What a file's rows are kept under: where columns are mapped, for one naming of them, since two may change their names for each other's."""
-    return f"{path}\0{hash(snapshot.metadata.schema_string)}" if is_mapped(snapshot.metadata.configuration) else path
+    return snapshot.metadata.id, file.content, snapshot.metadata.schema_string if is_mapped(snapshot.metadata.configuration) else None
 
 
 def _size_of(table: pa.Table) -> int:

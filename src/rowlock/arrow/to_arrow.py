@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from rowlock.arrow.append import opened
 from rowlock.arrow.engine import ArrowEngine
-from rowlock.arrow.physical import nullable_schema
-from rowlock.arrow.reading import Doubtful, read_file
+from rowlock.arrow.physical import Doubtful, nullable_schema
+from rowlock.arrow.reading import read_file
 from rowlock.exceptions import CorruptLog, InvalidInput, UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile

@@ -16,6 +16,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.parquet_columns import confusable
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import DataType
 from rowlock.storage.store import ObjectStore
@@ -47,7 +48,7 @@ def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snap
     for name in (n for n in data.column_names if n not in schema.names):
         stored = stored.append_column(data.schema.field(name), data.column(name))
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, stored.schema, compression="snappy", store_schema=False) as writer:
+    with pq.ParquetWriter(sink, stored.schema, compression="snappy", store_schema=False, use_dictionary=not confusable(snapshot.schema)) as writer:
         writer.write_table(stored)
         writer.add_key_value_metadata(_CALENDAR)
     body = sink.getvalue().to_pybytes()
@@ -84,8 +85,10 @@ def split_by_partition(table: pa.Table, snapshot: Snapshot) -> list[tuple[Partit
 
 def _keys(column: Any, type_: DataType) -> tuple[np.ndarray[Any, Any], list[str | None]]:
     """For each row the number of its value's text in the log, and these texts."""
-    encoded = pc.dictionary_encode(column).combine_chunks()  # nulls beside the dictionary: those of several chunks are not made one with a null in them
-    encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column  # first: dictionaries with nulls cannot be made one
+    encoded = pc.dictionary_encode(whole, null_encoding="encode")
     texts: dict[str | None, int] = {}
-    codes = np.array([texts.setdefault(partition_values.serialize(v, type_), len(texts)) for v in [*encoded.dictionary.to_pylist(), None]], np.int64)
-    return codes[pc.fill_null(encoded.indices, len(codes) - 1).to_numpy(zero_copy_only=False)], list(texts)
+    stored = pa.int32() if pa.types.is_date32(encoded.dictionary.type) else pa.int64() if pa.types.is_timestamp(encoded.dictionary.type) else encoded.dictionary.type
+    values = encoded.dictionary.cast(stored).to_pylist()  # times as numbers: Python has no year 10,000
+    codes = np.array([texts.setdefault(partition_values.serialize(v, type_), len(texts)) for v in values], np.int64)
+    return codes[encoded.indices.to_numpy(zero_copy_only=False)], list(texts)

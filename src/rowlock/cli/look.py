@@ -85,6 +85,8 @@ def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe
         console.print(key, highlight=False, markup=False, soft_wrap=True)
     files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"
     console.print(f"{files} with {done.size_bytes:,} bytes {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted", highlight=False)
+    if done.unproven:
+        console.print(f"{done.unproven:,} more were kept: the log no longer says whether they were removed within the retention", highlight=False)
 
 
 def _time(ms: int | None) -> str:

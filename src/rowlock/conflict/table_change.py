@@ -53,7 +53,8 @@ class TableChange:
 
     def takes_from(self, columns: Iterable[str]) -> bool:
         """Whether rows that give values for `columns` of the table, by the names that they had, no longer fit."""
-        return bool({name.split(".")[0] for name in (*self.lost, *self.retyped)} & set(columns))
+        given = tuple(columns)
+        return any(name == c or name.startswith(f"{c}.") for name in (*self.lost, *self.retyped) for c in given)  # a column's own name may have a dot
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ _TABLE_WIDTH = 100
 ERRORS: Mapping[str, type[DeltaConcurrentModificationException]] = {
     "protocol": exceptions.ProtocolChangedException,
     "metadata": exceptions.MetadataChangedException,
+    "another table": exceptions.MetadataChangedException,
+    "rewritten log": exceptions.ConcurrentWriteException,
     "domain": exceptions.ConcurrentTransactionException,
     "application": exceptions.ConcurrentTransactionException,
     "added files": exceptions.ConcurrentAppendException,
@@ -40,6 +42,8 @@ ERRORS: Mapping[str, type[DeltaConcurrentModificationException]] = {
 WHAT: Mapping[str, str] = {
     "protocol": "Another commit changed what writers of this table must support.",
     "metadata": "Another commit changed the table's schema, partitioning or properties.",
+    "another table": "The table was made anew while this transaction was staged: another table lies at its place now.",
+    "rewritten log": "The log of this table was rewritten while this transaction was staged: versions that it had read were replaced or are gone.",
     "domain": "Another commit changed the same metadata domain.",
     "application": "Another commit used the same application id.",
     "added files": "Another commit added files where this transaction had read.",
@@ -55,6 +59,8 @@ _RERUN = "Run it again; given as a function to rowlock.run(table, fn) it runs ag
 REMEDIES: Mapping[str, str] = {
     "protocol": "Run the statement again: it will see the new protocol.",
     "metadata": "Run the statement again: it will see the new schema and properties.",
+    "another table": "Look at the table that is there now; run the statement again if it is meant for that one.",
+    "rewritten log": "Look at what is there now, and run it again. Let only writers that put if absent commit to this table, or use a store with an arbiter.",
     "domain": "Read the domain again and decide whether the change still applies.",
     "application": "Let only one writer at a time use an application id.",
 } | dict.fromkeys(("added files", "removed files", "removed by both", "rows added", "rows changed by both"), _REPAIR) | dict.fromkeys(("rows read", "rows added to a read"), _RERUN)

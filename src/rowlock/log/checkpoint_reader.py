@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.exceptions import CorruptLog
@@ -156,13 +157,31 @@ def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType) -> Itera
 
 def _parsed_stats(file: pq.ParquetFile, group: int) -> list[str | None]:
     """`stats_parsed` as JSON, for the rows that have a path."""
-    column = file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks()
+    column = _without_far_times(file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks())
     out: list[str | None] = []
     for add in column.to_pylist():
         if add is not None and add["path"] is not None:
             parsed = _pruned(add.get("stats_parsed"))
             out.append(orjson.dumps(parsed).decode() if parsed else None)
     return out
+
+
+def _without_far_times(values: Any) -> Any:
+    """The same with nulls for times of years that Python has not: a bound that is not known."""
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    type_ = values.type
+    if pa.types.is_struct(type_):
+        children = [_without_far_times(values.field(n)) for n in range(type_.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=[pa.field(f.name, c.type) for f, c in zip(type_, children, strict=True)], mask=pc.is_null(values))
+    if not (pa.types.is_date32(type_) or (pa.types.is_timestamp(type_) and type_.unit != "ns")):
+        return values
+    first, last = (pa.scalar(day, pa.date32()) if pa.types.is_date32(type_) else pa.scalar(day, pa.timestamp("s", type_.tz)).cast(type_) for day in _YEARS)
+    inside = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
+    return pc.if_else(pc.fill_null(inside, False), values, pa.scalar(None, type_))
+
+
+_YEARS = (dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))
 
 
 def _pruned(value: Any) -> Any:

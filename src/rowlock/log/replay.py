@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from rowlock import clock
 from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.log.checkpoint_reader import CheckpointState, read_checkpoint
@@ -26,9 +27,10 @@ from rowlock.storage.store import NotFound, ObjectStore
 def read_commit(store: ObjectStore, version: int) -> Commit | None:
     """One commit; None where its file is not there."""
     try:
-        return parse_commit(version, store.get(names.commit_key(version)), store.root)
+        data, tag = store.get_tagged(names.commit_key(version))
     except NotFound:
         return None
+    return replace(parse_commit(version, data, store.root), tag=tag)
 
 
 def load(store: ObjectStore, segment: Segment) -> Snapshot:
@@ -61,7 +63,8 @@ def load(store: ObjectStore, segment: Segment) -> Snapshot:
         timestamp_ms=_timestamp_ms(last, listed.modified_ms if listed else 0),
         txn_id=last.txn_id if last else None,
         commits_since_checkpoint=len(segment.commits),
-        last_commit_size_bytes=last.size_bytes if last else None,
+        last_commit_tag=last.tag if last else None,
+        chain=clock.new_id(),
     )
 
 
@@ -90,7 +93,7 @@ def advance(before: Snapshot, commits: Sequence[Commit]) -> Snapshot:
         timestamp_ms=_timestamp_ms(last, before.timestamp_ms),
         txn_id=last.txn_id,
         commits_since_checkpoint=before.commits_since_checkpoint + len(commits),
-        last_commit_size_bytes=last.size_bytes,
+        last_commit_tag=last.tag,
     )
 
 

@@ -18,7 +18,10 @@ class Snapshot:
     timestamp_ms              when the version was committed: in-commit timestamp, else the writer's clock, else the file's time
     txn_id                    commitInfo.txnId of the version's commit
     commits_since_checkpoint  how many commits were replayed onto the checkpoint that this came from
-    last_commit_size_bytes    size of the version's commit file; None where it was not read
+    last_commit_tag           the store's tag of the version's commit file (see `ObjectStore.tag`); None where it is not known
+    chain                     names the log that it was read from, as one process has followed it: two snapshots of one chain are states
+                              of one table, and the commits between their versions lead from one to the other.  A log that was
+                              rewritten, or that is another table's now, is another chain
     domains                   live ones only
     """
 
@@ -33,7 +36,8 @@ class Snapshot:
     timestamp_ms: int
     txn_id: str | None
     commits_since_checkpoint: int
-    last_commit_size_bytes: int | None
+    last_commit_tag: str | None
+    chain: str
 
     def __repr__(self) -> str:
         return f"Snapshot({self.table!r}, version={self.version}, {len(self.files)} files)"

@@ -8,20 +8,25 @@ Refresh: what `latest(previous)` does
                                                   listing may be seconds old
   B  next commit is there                         read it, and on until one is missing; then D
   C  next commit is missing                       D, with nothing to apply
-  D  previous' own commit is there, same size     the commits read (if any) continue previous: apply them
-  E  previous' own commit is gone or another      the log was cleaned up behind us, or the table was made anew: as A
-  F  previous never knew its own commit's size    as A, if its commit is missing; else as D
+  D  previous' own commit is there, and the same  the commits read (if any) continue previous: apply them
+  E  previous' own commit is gone or another      the log was cleaned up behind us, was rewritten, or the table was made anew: as A
+  F  previous never knew its own commit           as A, if its commit is missing; else as D
 A commit cannot be missing (C) though a later one is there unless the log was cleaned up, which takes
 previous' own commit away as well (E).
+
+A commit is known by the store's tag of its file, never by its size: two of one size are common.  Where the tag
+is another (or was not told), the file is read, and its txnId decides.  What E finds is of the same chain only
+after a clean-up: the same table, at a checkpoint that is not older than previous.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import replace
 
 from rowlock import clock
-from rowlock.exceptions import CorruptLog, TableNotFound, VersionNotFound
+from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import replay
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint
@@ -58,13 +63,24 @@ class TableLog:
         if previous is None:
             return self._onward(self._load())
         commits = self._next_commits(previous.version)
-        size = self.store.head(names.commit_key(previous.version))
-        if size is None or size != (previous.last_commit_size_bytes or size):
+        known, gone = self._known(previous)
+        if known is None:
             self._forget()
-            return self._onward(self._load())
+            found = self._onward(self._load())
+            return replace(found, chain=previous.chain) if gone and _cleaned_up(previous, found) else found
         for commit in commits:
             self._remember(commit)
-        return replay.advance(previous, commits)
+        return replay.advance(known, commits)
+
+    def _known(self, previous: Snapshot) -> tuple[Snapshot | None, bool]:
+        """`previous`, with the tag that its commit has now, or None where the commit is not the one that it knew; and whether it is gone."""
+        tag = self.store.tag(names.commit_key(previous.version))
+        if tag is None or tag == previous.last_commit_tag or (previous.last_commit_tag is None and previous.txn_id is None):
+            return (None if tag is None else previous), tag is None
+        there = replay.read_commit(self.store, previous.version)
+        if there is None or there.txn_id is None or there.txn_id != previous.txn_id:
+            return None, there is None
+        return replace(previous, last_commit_tag=there.tag), False
 
     def _next_commits(self, after: int, through: int | None = None) -> list[Commit]:
         """The commits after a version, each by its own key, until one is missing."""
@@ -178,9 +194,9 @@ class TableLog:
             self._cache.clear()
             self._cached_bytes = 0
 
-    def advance(self, snapshot: Snapshot, version: int, data: bytes) -> Snapshot:
-        """The snapshot after one commit more, whose bytes are known."""
-        commit = parse_commit(version, data, self.table)
+    def advance(self, snapshot: Snapshot, version: int, data: bytes, tag: str | None) -> Snapshot:
+        """The snapshot after one commit more, whose bytes are known, and its tag if the store told it."""
+        commit = replace(parse_commit(version, data, self.table), tag=tag)
         self._remember(commit)
         return replay.advance(snapshot, [commit])
 
@@ -215,19 +231,22 @@ class TableLog:
 
     def tombstones(self, snapshot: Snapshot) -> list[RemoveFile]:
         """The removes up to the snapshot's version that vacuum must still know of: within retention, and not live again."""
-        checkpoint = newest_checkpoint(self.store, snapshot.version)
-        horizon = clock.now_ms() - snapshot.properties.deleted_file_retention_ms
-        found: dict[FileKey, RemoveFile] = {}
-        if checkpoint:
-            found = {r.key: r for r in read_checkpoint(self.store, checkpoint, removes_only=True).removes}
-        base = checkpoint[0].version if checkpoint else -1
-        for commit in self.commits(base, snapshot.version):
-            for add in commit.adds:
-                found.pop(add.key, None)
-            found.update((r.key, r) for r in commit.removes)
+        try:
+            horizon = clock.now_ms() - snapshot.properties.deleted_file_retention_ms
+        except InvalidInput:  # nobody knows how long they are needed
+            horizon = -1
+        _, kept, later = self.removes(snapshot)
+        found: dict[FileKey, RemoveFile] = {r.key: r for r in (*kept, *(r for _, r in later))}
         live = snapshot.files.get({path for path, _ in found})
         alive = {add.key for add in live.values()}
         return [r for key, r in found.items() if key not in alive and (r.deletion_timestamp_ms or 0) > horizon]
+
+    def removes(self, snapshot: Snapshot) -> tuple[int, list[RemoveFile], list[tuple[int, RemoveFile]]]:
+        """(version of the newest checkpoint or -1, the removes that it kept, those of the commits after it with their versions), also of files that live again."""
+        checkpoint = newest_checkpoint(self.store, snapshot.version)
+        base = checkpoint[0].version if checkpoint else -1
+        kept = read_checkpoint(self.store, checkpoint, removes_only=True).removes if checkpoint else []
+        return base, kept, [(c.version, r) for c in self.commits(base, snapshot.version) for r in c.removes]
 
     def maybe_checkpoint(self, snapshot: Snapshot) -> bool:
         """Writes a checkpoint where the table's interval asks for one at this version; says whether it did."""
@@ -237,3 +256,8 @@ class TableLog:
             return False
         self.write_checkpoint(snapshot)
         return True
+
+
+def _cleaned_up(previous: Snapshot, found: Snapshot) -> bool:
+    """Whether a log that no longer holds the commit of `previous` is the one that `previous` was read from."""
+    return found.metadata.id == previous.metadata.id and found.version - found.commits_since_checkpoint >= previous.version

@@ -16,10 +16,10 @@ from rowlock import clock
 from rowlock.conflict.delta import delta_between
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import change_feed, clustering, paths, row_tracking
+from rowlock.protocol import change_feed, clustering, row_tracking
 from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, Metadata, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
-from rowlock.storage.open import open_beside
+from rowlock.storage.open import locate
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction import row_ids
 from rowlock.transaction.change_feed import Change
@@ -152,8 +152,5 @@ def _check_files(store: ObjectStore, adds: Sequence[AddFile], target: Snapshot) 
 
 
 def _is_there(store: ObjectStore, path: str) -> bool:
-    place = paths.relative_to(store.root, path)
-    if not paths.is_absolute(place):
-        return store.head(place) is not None
-    folder, _, name = paths.strip_scheme(place).rpartition("/")
-    return open_beside(store, folder).head(name) is not None
+    where, key = locate(store, path)
+    return where.head(key) is not None

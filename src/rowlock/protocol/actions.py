@@ -59,6 +59,11 @@ class AddFile:
         return self.path, self.deletion_vector.unique_id if self.deletion_vector else None
 
     @property
+    def content(self) -> tuple[str, int, int]:
+        """What a data file's rows may be kept under beside its table's id: its path alone may come to name another file, in a table that is made anew."""
+        return self.path, self.size_bytes, self.modification_time_ms
+
+    @property
     def num_records(self) -> int | None:
         """The physical number of rows, dead ones included; None where the statistics do not say."""
         if not self.stats:
@@ -216,7 +221,7 @@ Action: TypeAlias = AddFile | RemoveFile | Metadata | Protocol | SetTransaction 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """All actions of one version. `size_bytes` is that of its file."""
+    """All actions of one version. `size_bytes` is that of its file, `tag` tells that file from any other that might come to lie in its place."""
 
     version: int
     info: CommitInfo | None = None
@@ -228,6 +233,7 @@ class Commit:
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCdcFile, ...] = ()
     size_bytes: int = 0
+    tag: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def txn_id(self) -> str | None:

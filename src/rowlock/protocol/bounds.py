@@ -20,7 +20,10 @@ from rowlock.exceptions import CorruptLog
 from rowlock.protocol import partition_values as partition_text
 from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, DataType, DecimalType, PrimitiveType, StructType
 
-_ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
+_ZONE = re.compile(r"(?:Z|([+-]\d{2}:?\d{2})(:?\d{2})?)$")
+_CUT_OFFSET = dt.timedelta(minutes=1)
+_WHOLE_MINUTES = 1973
+"""Since this year every zone's offset is of whole minutes; before, a writer may have cut its seconds off."""
 _MILLISECOND = dt.timedelta(milliseconds=1)
 _INTEGERS = frozenset({"long", "integer", "short", "byte"})
 _FLOATS = frozenset({"float", "double"})
@@ -197,7 +200,8 @@ def _high_string(value: str) -> str:
 
 
 def _typed_time(value: str, name: str, *, is_high: bool) -> Any:
-    has_zone = _ZONE.search(value) is not None
+    zone = _ZONE.search(value.partition("T")[2] or value.partition(" ")[2])
+    has_zone = zone is not None
     if name != "date" and has_zone != (name == "timestamp"):
         return None  # whose clock it was is not said
     try:
@@ -207,7 +211,8 @@ def _typed_time(value: str, name: str, *, is_high: bool) -> Any:
     if name == "date" or parsed is None:
         return parsed
     naive = parsed.replace(tzinfo=None)
+    loose = _CUT_OFFSET if zone is not None and zone[1] and not zone[2] and naive.year < _WHOLE_MINUTES else dt.timedelta()
     try:
-        return naive + _MILLISECOND if is_high else naive
+        return naive + _MILLISECOND + loose if is_high else naive - loose
     except OverflowError:
         return None

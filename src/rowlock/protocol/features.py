@@ -13,7 +13,7 @@ from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
 from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.protocol.generated import GENERATION_EXPRESSION, inner_generated
-from rowlock.protocol.schema import StructType, only_read_types, parse_schema
+from rowlock.protocol.schema import StructType, holds_zoneless, only_read_types, parse_schema
 
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
@@ -21,7 +21,7 @@ MAX_WRITER_VERSION = 7
 _WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
 _VARIANT = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING | _VARIANT
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "generatedColumns", "domainMetadata", "clustering", "rowTracking", "vacuumProtocolCheck"}) | _WIDENING
+WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "generatedColumns", "domainMetadata", "clustering", "rowTracking", "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING
 
 _NEED_DOMAINS = frozenset({"rowTracking", "clustering"})
 _Trace = Callable[[Metadata, Collection[str]], str | None]
@@ -46,6 +46,7 @@ _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (5, ("columnMapping",)),
     (6, ("identityColumns",)),
 )
+ZONELESS = "timestampNtz"
 ActiveTest = Callable[[Metadata, StructType], bool]
 
 
@@ -132,6 +133,8 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
         raise _refusal(f"rowTracking ({problem})", "write", table)
     if problem := _generation_problem(protocol, schema):
         raise _refusal(f"{GENERATED} ({problem})", "write", table)
+    if ZONELESS not in writer_features(protocol) and holds_zoneless(schema):
+        raise _refusal(f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: list it first, by DeltaTable.addFeatureSupport({ZONELESS!r})", "write", table)
     for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)
@@ -162,8 +165,8 @@ def _refusal(feature: str, access: str, table: str | None) -> UnsupportedFeature
     return UnsupportedFeature(f"this version of Rowlock cannot {access} tables with {feature}", feature=feature, access=access, table=table)
 
 
-def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = False, generated: bool = False) -> Protocol:
-    """The protocol of a table made with these properties (and with generated columns), as delta-spark 4.x writes it."""
+def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = False, generated: bool = False, zoneless: bool = False) -> Protocol:
+    """The protocol of a table made with these properties (and with generated columns, and with times without a zone), as delta-spark 4.x writes it."""
     reader: set[str] = set()
     writer: set[str] = set()
     if configuration.get("delta.enableDeletionVectors", "").strip().lower() == "true":
@@ -181,6 +184,9 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
         writer.add("checkConstraints")
     if generated:
         writer.add(GENERATED)
+    if zoneless:
+        reader.add(ZONELESS)
+        writer.add(ZONELESS)
     if configuration.get("delta.enableRowTracking", "").strip().lower() == "true":
         writer.add("rowTracking")
     if configuration.get("delta.enableChangeDataFeed", "").strip().lower() == "true":

@@ -33,4 +33,5 @@ def enabled(before: Metadata, after: Metadata, version: int, timestamp_ms: int) 
     if not has:
         return after
     since = {_VERSION: str(version), _TIMESTAMP: str(timestamp_ms)} if not had else {k: before.configuration[k] for k in (_VERSION, _TIMESTAMP) if k in before.configuration}
-    return replace(after, configuration={**after.configuration, **since})
+    others = {k: v for k, v in after.configuration.items() if k not in (_VERSION, _TIMESTAMP)}  # RESTORE may bring old ones along
+    return replace(after, configuration={**others, **since})

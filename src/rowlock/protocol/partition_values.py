@@ -1,7 +1,8 @@
 """Partition values: the log's text to a typed value and back.
 
 Null and the empty string are both null.  Timestamps are read in both of the log's forms; the one
-without a zone means the writer's session zone, which the caller gives.  Written are ISO-8601 ones in UTC.  Pure.
+without a zone means the writer's session zone, which the caller gives.  Written are ISO-8601 ones in UTC.
+Every writer of Rowlock gets its text from `serialize`, so that one value has one spelling and is one partition.  Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ import numpy as np
 from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.protocol.schema import DataType, DecimalType, PrimitiveType, type_name
 
-_TIMESTAMP = re.compile(r"^(-?\d{4,6})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|[+-]\d{2}:?\d{2})?$")
+_TIMESTAMP = re.compile(r"^([+-]?\d{4,6})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|([+-])(\d{2}):?(\d{2})(?::?(\d{2}))?)?$")
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_DAY_MICROS = 86_400_000_000
 _INTEGER_BITS = {"long": 63, "integer": 31, "short": 15, "byte": 7}
 
 
@@ -57,29 +61,63 @@ def _parse_primitive(value: str, name: str, timezone: str) -> Any:
     if name == "binary":
         return value.encode("utf-8")
     if name == "date":
-        return _parse_timestamp(value, None).date()
-    return _parse_timestamp(value, ZoneInfo(timezone) if name == "timestamp" else None)
+        return (_EPOCH + dt.timedelta(days=_count_of(value, name))).date()
+    if name != "timestamp":
+        return _EPOCH + _count_of(value, name) * _MICROSECOND
+    local, offset = _clock_of(value)
+    naive = _EPOCH + local * _MICROSECOND
+    return naive.replace(tzinfo=ZoneInfo(timezone)).astimezone(dt.UTC) if offset is None else (naive - offset * _MICROSECOND).replace(tzinfo=dt.UTC)
 
 
-def _parse_timestamp(value: str, zone: ZoneInfo | None) -> dt.datetime:
+def parse_stored(value: str | None, type_: DataType) -> Any:
+    """What `parse` gives, as Arrow stores it: a time as microseconds and a date as days since 1970, so that no year is out of range.
+
+    Raises CorruptLog where the text is no value of the type, and for a `timestamp` without a zone.
+    """
+    if not (value and isinstance(type_, PrimitiveType) and type_.name in TIMES):
+        return parse(value, type_)
+    try:
+        return _count_of(value, type_.name)
+    except (ValueError, OverflowError) as e:
+        raise CorruptLog(f"partition value {value!r} is no {type_name(type_)}") from e
+
+
+TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+
+
+def _count_of(value: str, name: str) -> int:
+    """Days or microseconds since 1970."""
+    local, offset = _clock_of(value)
+    if name == "date":
+        return local // _DAY_MICROS
+    if name == "timestamp" and offset is None:
+        raise ValueError("no time zone")
+    count = local - (offset or 0) if name == "timestamp" else local
+    if not -(1 << 63) <= count < 1 << 63:
+        raise ValueError("out of range")
+    return count
+
+
+def _clock_of(value: str) -> tuple[int, int | None]:
+    """(microseconds from 1970 on the clock that the text names, that clock's offset from UTC in microseconds or None)."""
     match = _TIMESTAMP.match(value.strip())
     if match is None:
         raise ValueError("not a timestamp")
     year, month, day, hour, minute, second = (int(match[i] or 0) for i in range(1, 7))
-    micros = int((match[7] or "0").ljust(6, "0")[:6])
-    naive = dt.datetime(year, month, day, hour, minute, second, micros)
-    if zone is None:
-        return naive
-    if offset := match[8]:
-        shift = dt.timedelta() if offset == "Z" else dt.timedelta(hours=int(offset[1:3]), minutes=int(offset[-2:])) * (-1 if offset[0] == "-" else 1)
-        return (naive - shift).replace(tzinfo=dt.UTC)
-    return naive.replace(tzinfo=zone).astimezone(dt.UTC)
+    time = dt.timedelta(hours=hour, minutes=minute, seconds=second, microseconds=int((match[7] or "0").ljust(6, "0")[:6]))
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError("not a time of day")
+    days = int(np.datetime64(f"{'-' if year < 0 else ''}{abs(year):04}-{month:02}-{day:02}", "D").astype(np.int64))
+    offset = None if match[8] is None else 0
+    if match[9]:
+        offset = (int(match[10]) * 3600 + int(match[11]) * 60 + int(match[12] or 0)) * (-1_000_000 if match[9] == "-" else 1_000_000)
+    return days * _DAY_MICROS + time // _MICROSECOND, offset
 
 
 def serialize(value: Any, type_: DataType) -> str | None:
-    """The log's text of a typed value (as `parse` gives it); None for null and for the empty string.
+    """The log's text of a typed value (as `parse` or `parse_stored` gives it); None for null and for the empty string.
 
-    A `timestamp` may be aware or naive in UTC and is written as ISO-8601 in UTC.
+    A `timestamp` may be aware or naive in UTC and is written as ISO-8601 in UTC; years beyond 9999 have a sign, as Spark reads them.
     """
     if value is None:
         return None
@@ -102,19 +140,41 @@ def _serialize_primitive(value: Any, name: str) -> str:
             return bytes(value).decode("utf-8")
         except UnicodeDecodeError as e:
             raise InvalidInput("a binary partition value must be UTF-8") from e
-    if name == "date":
-        return value.strftime("%Y-%m-%d").rjust(10, "0") if isinstance(value, dt.date) else str(value)
-    if name == "timestamp":
-        at = value.astimezone(dt.UTC) if value.tzinfo else value
-        return f"{at.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
-    if name == "timestamp_ntz":
-        return str(value.isoformat(sep=" ", timespec="microseconds"))
+    if name in TIMES:
+        return _time_text(value if isinstance(value, int) else _since_1970(value), name)
     return str(value)
 
 
+def _since_1970(value: dt.date) -> int:
+    """A date in days, a time in microseconds."""
+    if not isinstance(value, dt.datetime):
+        return value.toordinal() - _EPOCH.toordinal()
+    return ((value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value) - _EPOCH) // _MICROSECOND
+
+
+def _time_text(count: int, name: str) -> str:
+    days, micros = (count, 0) if name == "date" else divmod(count, _DAY_MICROS)
+    year, month, day_of_month = str(np.datetime64(days, "D")).rsplit("-", 2)
+    number = int(year)
+    day = f"{'-' if number < 0 else '+' if number > 9999 else ''}{abs(number):04}-{month}-{day_of_month}"
+    if name == "date":
+        return day
+    clock = (_EPOCH + micros * _MICROSECOND).time().isoformat(timespec="microseconds")
+    return f"{day}T{clock}Z" if name == "timestamp" else f"{day} {clock}"
+
+
 def _float_text(value: float, *, single: bool) -> str:
+    """The shortest digits that mean the number, in the notation of Java and so of Spark: 1.0E-5."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    return str(np.float32(value)) if single else repr(value)
+    sign, digits, exponent = decimal.Decimal(str(np.float32(value)) if single else repr(value)).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    power = int(exponent) + len(digits) - 1 if text != "0" else 0
+    minus = "-" if sign else ""
+    if not -3 <= power < 7:
+        return f"{minus}{text[0]}.{text[1:] or '0'}E{power}"
+    if power < 0:
+        return f"{minus}0.{'0' * (-power - 1)}{text}"
+    return f"{minus}{text[: power + 1].ljust(power + 1, '0')}.{text[power + 1 :] or '0'}"

@@ -19,6 +19,8 @@ SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*"
 """Matches the scheme of a URI."""
 _SCHEME = re.compile(rf"^{SCHEME}:/")
 _PLACE = re.compile(rf"^({SCHEME}):")
+ONE_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+"""Schemes that name the same places as another."""
 PLAIN = r"^[A-Za-z0-9_\-!.~'()*@&=+$,;/]*$"
 """Matches paths that the log spells as they are."""
 _PLAIN = re.compile(PLAIN)
@@ -28,8 +30,16 @@ NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 
 def decode(log_path: str) -> str:
-    """The real file name of a path as the log spells it."""
-    return unquote(log_path) if "%" in log_path else log_path
+    """The real file name of a path as the log spells it; of a whole place, which has several spellings, the usual one."""
+    return usual(unquote(log_path) if "%" in log_path else log_path)
+
+
+def usual(place: str) -> str:
+    """One spelling for a place that has several: no scheme on a disk, `s3` and `gs`; every other text stays as it is."""
+    scheme = scheme_of(place)
+    if scheme == "file":
+        return strip_scheme(place) if _SCHEME.match(place) else place
+    return ONE_SCHEME[scheme] + place[len(scheme) :] if scheme in ONE_SCHEME and _SCHEME.match(place) else place
 
 
 def encode(path: str) -> str:
@@ -84,13 +94,19 @@ def strip_scheme(uri_or_path: str) -> str:
 
 
 def join(root: str, path: str) -> str:
-    """The full place of a decoded path of a table at `root` (a local path or a URI)."""
-    return strip_scheme(path) if is_absolute(path) else f"{root.rstrip('/')}/{path}"
+    """The full place of a decoded path of a table at `root` (a local path or a URI); a whole place on S3 gets the scheme of the root, else the one that Spark knows."""
+    if not is_absolute(path):
+        return f"{root.rstrip('/')}/{path}"
+    place = usual(path)
+    if not place.startswith("s3:"):
+        return place
+    scheme = _PLACE.match(root)
+    return (scheme[1] if scheme is not None and usual(root).startswith("s3:") else "s3a") + place[2:]
 
 
 def relative_to(root: str, full: str) -> str:
     """A decoded full path relative to the root where it lies below it, else as it is."""
-    base, place = strip_scheme(root).rstrip("/") + "/", strip_scheme(full)
+    base, place = usual(root).rstrip("/") + "/", usual(full)
     return place[len(base) :] if place.startswith(base) else place
 
 

@@ -162,7 +162,8 @@ def _delta_problem(name: str, value: str) -> str | None:
         return f"allowed are {', '.join(_CHOICES[spelled])}"
     if spelled in _INTERVALS:
         try:
-            interval_ms(value)
+            if interval_ms(value) < 0:
+                raise ValueError
         except ValueError:
             return "an interval such as 'interval 30 days' is needed"
     return None
@@ -170,7 +171,7 @@ def _delta_problem(name: str, value: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """Typed access; a value that does not read gives the default, since others may have written it."""
+    """Typed access; a value that does not read gives the default, since others may have written it; a retention is refused."""
 
     configuration: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -186,6 +187,13 @@ class TableProperties:
             return interval_ms(self.configuration.get(name, default))
         except ValueError:
             return interval_ms(default)
+
+    def _retention(self, name: str, default: str) -> int:
+        """Raises InvalidInput for a value that does not read: what is deleted after it is gone."""
+        value = self.configuration.get(name, default)
+        if allowed := _delta_problem(name, value):
+            raise InvalidInput(f"the table's property {name} = {value!r} cannot be read: {allowed}. Set it again, or unset it for the default, {default!r}")
+        return interval_ms(value)
 
     @property
     def deletion_vectors(self) -> bool:
@@ -236,11 +244,11 @@ class TableProperties:
 
     @property
     def log_retention_ms(self) -> int:
-        return self._interval("delta.logRetentionDuration", "interval 30 days")
+        return self._retention("delta.logRetentionDuration", "interval 30 days")
 
     @property
     def deleted_file_retention_ms(self) -> int:
-        return self._interval("delta.deletedFileRetentionDuration", "interval 1 week")
+        return self._retention("delta.deletedFileRetentionDuration", "interval 1 week")
 
     @property
     def column_mapping_mode(self) -> str:

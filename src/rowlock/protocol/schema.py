@@ -195,6 +195,17 @@ def unsupported_type(name: str, table: str | None = None, access: Literal["read"
     return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access=access, table=table)
 
 
+def holds_zoneless(type_: DataType) -> bool:
+    """Whether a type is or holds a timestamp without a zone."""
+    if isinstance(type_, StructType):
+        return any(holds_zoneless(f.type) for f in type_.fields)
+    if isinstance(type_, ArrayType):
+        return holds_zoneless(type_.element)
+    if isinstance(type_, MapType):
+        return holds_zoneless(type_.key) or holds_zoneless(type_.value)
+    return type_.name == "timestamp_ntz"
+
+
 def only_read_types(type_: DataType) -> frozenset[str]:
     """The types inside a type that this version reads and does not write."""
     if isinstance(type_, StructType):

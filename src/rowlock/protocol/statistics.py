@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,11 +21,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.protocol.arrow_types import to_arrow_type
-from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType
+from rowlock.protocol.parquet_columns import folded, leaves_of
+from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType, column_path
 
 STRING_PREFIX_CHARACTERS = 32
 _NO_BOUNDS = frozenset({"binary", "boolean"})
 _EPOCH = dt.datetime(1970, 1, 1)
+_COUNT_FIRST = re.compile(r'\{\s*"numRecords"\s*:\s*\d')
 
 
 class _Number(str):
@@ -35,10 +39,10 @@ def indexed_leaves(
 ) -> list[tuple[ColumnPath, DataType]]:
     """The leaf columns, by physical path, that have statistics: the first `num_indexed` (-1: all), or the named ones with all below them."""
     partitions = {p.lower() for p in partition_columns}
-    named = None if stats_columns is None else [tuple(part.strip("`").lower() for part in c.split(".")) for c in stats_columns]
+    named = None if stats_columns is None else [folded(column_path(c.strip())) for c in stats_columns]
     leaves = [(path, leaf) for path, leaf in schema.leaves() if path[0].lower() not in partitions]
     if named is not None:
-        leaves = [(path, leaf) for path, leaf in leaves if any(tuple(p.lower() for p in path)[: len(n)] == n for n in named)]
+        leaves = [(path, leaf) for path, leaf in leaves if any(folded(path)[: len(n)] == n for n in named)]
     elif num_indexed >= 0:
         leaves = leaves[:num_indexed]
     return [(physical, leaf.type) for path, leaf in leaves if (physical := schema.physical_path(path)) is not None]
@@ -60,12 +64,13 @@ def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]]) -
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
             continue
         extremes = pc.min_max(column.cast(to_arrow_type(type_)))
-        _put_bounds(path, type_, _micros(extremes["min"]), _micros(extremes["max"]), lows, highs)
+        _put_bounds(path, type_, _stored(extremes["min"]), _stored(extremes["max"]), lows, highs)
     return _render(table.num_rows, lows, highs, nulls, tight=True)
 
 
-def _micros(scalar: pa.Scalar) -> Any:
-    return scalar.value if pa.types.is_timestamp(scalar.type) else scalar.as_py()
+def _stored(scalar: pa.Scalar) -> Any:
+    """A value; of a time the number that stands for it, since Python has no year 10,000."""
+    return scalar.value if pa.types.is_timestamp(scalar.type) or pa.types.is_date32(scalar.type) else scalar.as_py()
 
 
 def _column(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
@@ -82,14 +87,18 @@ def _column(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
 
 def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[ColumnPath, DataType]]) -> str:
     """The statistics of one file out of its footer; what the footer does not say exactly is left out."""
-    index = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    index: dict[ColumnPath, list[int]] = {}
+    for leaf in leaves_of(metadata):
+        if not leaf.repeated:
+            index.setdefault(folded(leaf.path), []).append(leaf.index)
     nulls: dict[ColumnPath, int] = {}
     lows: dict[ColumnPath, Any] = {}
     highs: dict[ColumnPath, Any] = {}
     for path, type_ in leaves:
-        at = index.get(".".join(path))
-        if at is None or isinstance(type_, (ArrayType, MapType)):
-            continue
+        found = index.get(folded(path), ())
+        if len(found) != 1 or isinstance(type_, (ArrayType, MapType)):
+            continue  # not there, or which of two is meant only their case would tell
+        (at,) = found
         footers = [metadata.row_group(g).column(at).statistics for g in range(metadata.num_row_groups)]
         if any(s is None or not s.has_null_count for s in footers):
             continue
@@ -120,7 +129,7 @@ def _footer_value(value: Any, type_: DataType) -> Any:
     if name == "string":
         return value if isinstance(value, str) else None
     if name == "date":
-        return value if isinstance(value, dt.date) and not isinstance(value, dt.datetime) else None
+        return (value - _EPOCH.date()).days if isinstance(value, dt.date) and not isinstance(value, dt.datetime) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else value if isinstance(value, float) else None
 
 
@@ -136,7 +145,7 @@ def _put_bounds(path: ColumnPath, type_: DataType, low: Any, high: Any, lows: di
         zone = "Z" if name == "timestamp" else ""
         low, high = _millis_text(low // 1000, zone), _millis_text(-(-high // 1000), zone)
     elif name == "date":
-        low, high = low.isoformat(), high.isoformat()
+        low, high = _day_text(low), _day_text(high)
     elif isinstance(type_, DecimalType):
         low, high = _Number(format(low, "f")), _Number(format(high, "f"))
     elif isinstance(low, float):
@@ -151,6 +160,14 @@ def _put_bounds(path: ColumnPath, type_: DataType, low: Any, high: Any, lows: di
 def _millis_text(millis: int, zone: str) -> str | None:
     try:
         return (_EPOCH + dt.timedelta(milliseconds=millis)).isoformat(timespec="milliseconds") + zone
+    except OverflowError:
+        return None
+
+
+def _day_text(days: int) -> str | None:
+    """A date as the statistics spell it; None for a year that not every reader's calendar has."""
+    try:
+        return (_EPOCH + dt.timedelta(days=days)).date().isoformat()
     except OverflowError:
         return None
 
@@ -191,7 +208,9 @@ def _json(value: Any) -> str:
     """JSON in which decimals are exact numbers."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_json(str(k))}:{_json(v)}" for k, v in value.items()) + "}"
-    return str(value) if isinstance(value, _Number) else orjson.dumps(value).decode()
+    if isinstance(value, _Number):
+        return str(value)
+    return str(value) if type(value) is int else orjson.dumps(value).decode()
 
 
 def widened(stats: str | None, num_records: int | None = None) -> str | None:
@@ -201,16 +220,17 @@ def widened(stats: str | None, num_records: int | None = None) -> str | None:
     """
     if stats is None:
         return None if num_records is None else f'{{"numRecords":{num_records},"tightBounds":false}}'
-    if num_records is not None and '"numRecords"' not in stats:
-        rest = stats.strip()[1:-1].strip()
-        stats = f'{{"numRecords":{num_records}{"," if rest else ""}{rest}}}'
-    if '"tightBounds":true' in stats and stats.count('"tightBounds"') == 1:
-        return stats.replace('"tightBounds":true', '"tightBounds":false')
-    if '"tightBounds":false' in stats and stats.count('"tightBounds"') == 1:
-        return stats
     body = stats.strip()
-    if "tightBounds" not in body and body.endswith("}") and len(body) > 2:
-        return body[:-1] + ',"tightBounds":false}'
-    parsed = orjson.loads(body)
-    parsed["tightBounds"] = False
-    return orjson.dumps(parsed).decode()
+    if num_records is None or _COUNT_FIRST.match(body):  # what stands first or last belongs to the whole, whatever columns are called
+        if body.endswith('"tightBounds":false}'):
+            return stats
+        if body.endswith('"tightBounds":true}'):
+            return body[: -len("true}")] + "false}"
+    try:
+        parsed = json.loads(body, parse_float=_Number)  # numbers stay the text that they are
+    except ValueError:
+        parsed = None
+    parsed = parsed if isinstance(parsed, dict) else {}
+    if num_records is not None and "numRecords" not in parsed:
+        parsed = {"numRecords": num_records, **parsed}
+    return _json({**parsed, "tightBounds": False})

@@ -6,6 +6,7 @@ by name, before anything is read.  The current time is fixed here too, once for 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -160,23 +161,20 @@ def _wider_than_a_row(plan: JavaObject) -> str:
     return _WIDER.get(class_name(node), class_name(plan))
 
 
+_PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^.`]*?))\s*(\.|$)")
+
+
 def split_name(name: str) -> list[str]:
-    """The parts of a dotted column name, backticks respected."""
-    parts, current, quoted, i = [], "", False, 0
-    while i < len(name):
-        c = name[i]
-        if c == "`":
-            if quoted and i + 1 < len(name) and name[i + 1] == "`":
-                current, i = current + "`", i + 1
-            else:
-                quoted = not quoted
-        elif c == "." and not quoted:
-            parts.append(current)
-            current = ""
-        else:
-            current += c
-        i += 1
-    return [*parts, current]
+    """The parts of a dotted column name: what is in back quotes as it stands, the rest without space around it."""
+    parts: list[str] = []
+    at, dot = 0, "."
+    while dot:
+        if (found := _PART.match(name, at)) is None:
+            return [name]  # no name at all; it is looked up as it stands, and not found
+        quoted, plain, dot = found.groups()
+        parts.append(plain if quoted is None else quoted.replace("``", "`"))
+        at = found.end()
+    return parts
 
 
 def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> tuple[str, ...]:
@@ -185,11 +183,10 @@ def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> 
         key = _column_name(key)
     if not isinstance(key, str):
         raise InvalidInput(f"A column to set must be named by a string, not {type(key).__name__}", table=table)
-    exact = split_name(key.strip())
-    parts = exact if _walk(exact, schema) is not None else [p.strip() for p in exact]  # a quoted name may begin or end with a space
+    parts = split_name(key)
     found = _walk(parts, schema)
     if found is None and alias and len(parts) > 1 and parts[0].lower() == alias.lower():
-        found = _walk(exact[1:], schema) or _walk(parts[1:], schema)
+        found = _walk(parts[1:], schema)
     if found is None:
         raise SchemaMismatch(f"There is no column {key!r} to set; the table has {', '.join(f.name for f in schema.fields)}", table=table)
     return found

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowlock.arrow.blocks import DriverRows, logical
+from rowlock.arrow.values import row_keys
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.spark.generation import refreshed
@@ -43,8 +44,8 @@ def differing(plane: Plane, a: RowBlock, b: RowBlock, snapshot: Snapshot) -> dic
     one, other = table_of(plane, a, snapshot), table_of(plane, b, snapshot)
     out: dict[str, Mask] = {}
     for name in one.column_names:
-        pairs = zip(one.column(name).to_pylist(), other.column(name).to_pylist(), strict=True)
-        mask = np.array([x is not y and repr(x) != repr(y) for x, y in pairs], dtype=np.bool_)
+        pairs = zip(row_keys(one.select([name])), row_keys(other.select([name])), strict=True)
+        mask = np.array([x != y for x, y in pairs], dtype=np.bool_)
         if mask.any():
             out[name] = mask
     return out

@@ -1,8 +1,7 @@
 """Compaction: small files, and files with many dead rows, into few, as they lie or in the order of some columns.
 
-As they lie, an output holds its inputs one after the other, each in its own order without the dead rows,
-so the origin of every row follows from the inputs' vectors and nothing need be stored beside the data.
-Rows that Spark has put in order bring their origin along, in the columns for it of their new files.
+As they lie, an output holds its inputs one after the other, each in its own order without the dead rows.  Rows
+that Spark writes bring their origin along, in the columns for it of their new files: that is what is believed.
 """
 
 from __future__ import annotations
@@ -15,25 +14,23 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock.arrow.blocks import driver_block, file_block
 from rowlock.arrow.physical import names_in_files
 from rowlock.conflict.delta import Slice
-from rowlock.exceptions import StatementRefused
+from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.clustering import marked
 from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
-from rowlock.protocol.partition_values import parse
 from rowlock.spark.blocks import stored_origin
-from rowlock.spark.catalyst import nullable
+from rowlock.spark.catalyst import bare, nullable
 from rowlock.spark.ordering import Order, local_order, ordered_frame
 from rowlock.spark.plane import Plane
 from rowlock.spark.row_ids import moving_frame
-from rowlock.spark.scan import PATH, POSITION, empty_frame, local_frame, table_schema, wrap_session
+from rowlock.spark.scan import PATH, POSITION, empty_frame, local_frame, quote, table_schema, wrap_session
 from rowlock.spark.writer import write_native
 from rowlock.transaction.effects import Provenance, RowBlock
 
@@ -54,10 +51,11 @@ def files_where(plane: Plane, snapshot: Snapshot, condition: str | None) -> list
         raise StatementRefused(text, what=condition, table=plane.store.root)
     stored = [names_in_files(snapshot)[n] for n in wanted.names]
     held = sorted({tuple(f.partition_values.get(n) for n in stored) for f in files}, key=repr)
-    types = [(f.name, f.type) for f in snapshot.schema.fields if f.name in wanted.names]
-    arrays = [pa.array([parse(values[n], t) for values in held], to_arrow_type(t)) for n, (_, t) in enumerate(types)]
-    table = pa.table([*arrays, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _NUMBER])
-    chosen = local_frame(session, table, StructType([*wanted.fields, StructField(_NUMBER, LongType())])).where(condition).select(_NUMBER)
+    texts = [pa.array([values[n] or None for values in held], pa.string()) for n in range(len(stored))]
+    table = pa.table([*texts, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _NUMBER])
+    frame = local_frame(session, table, StructType([*(StructField(n, StringType()) for n in wanted.names), StructField(_NUMBER, LongType())]))
+    typed = frame.select(*(F.col(quote(f.name)).cast(bare(f.dataType)).alias(f.name) for f in wanted.fields), _NUMBER)  # as a scan reads them
+    chosen = typed.where(condition).select(_NUMBER)
     kept = {held[row[0]] for row in chosen.collect()}
     return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
 
@@ -96,16 +94,25 @@ def _read(plane: Plane, inputs: Sequence[Slice], snapshot: Snapshot) -> pa.Table
 
 
 def _frame(plane: Plane, inputs: Sequence[Slice], snapshot: Snapshot) -> tuple[DataFrame, Column]:
-    """The rows of the inputs, with all that they keep and their address; and the number of a row's input."""
+    """The rows of the inputs, with all that they keep and their address, and the number of a row's input."""
     vectors = {s.path: s.without or BitMap64() for s in inputs}
     frame = moving_frame(plane.scanner, snapshot, [s.file for s in inputs], lambda f: vectors[f.path])
     place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(plane.scanner.uri(s.file)), F.lit(n))])
     return frame, place[F.col(PATH)]
 
 
-def _written(plane: Plane, frame: DataFrame, snapshot: Snapshot) -> list[AddFile]:
-    files = [f for _, f in write_native(frame, plane.store, snapshot) if f.num_records]
-    return sorted(files, key=lambda f: f.path)
+def _written(plane: Plane, frame: DataFrame, inputs: Sequence[Slice], origin: Provenance, order: Order | None, snapshot: Snapshot) -> RowBlock:
+    """The block of rows that Spark has written, whose origin is what their files say it is.  Raises CorruptLog."""
+    values = [dict(s.file.partition_values) for s in inputs]
+    assert all(v == values[0] for v in values), "a bin lies within one partition"
+    files = sorted((f for _, f in write_native(frame, plane.store, snapshot, values=values[0]) if f.num_records), key=lambda f: f.path)
+    if order is not None and order.clustered_by:
+        files = [marked(f, order.clustered_by) for f in files]
+    found = stored_origin(files, plane.store)
+    if len(found.position) != len(origin.position) or found.bitmaps() != origin.bitmaps():
+        text = f"The files {', '.join(s.path for s in inputs[:3])}{'' if len(inputs) <= 3 else ' ...'} hold other rows than the log says: {len(found.position):,}, not {len(origin.position):,}. See rowlock check; nothing was committed"
+        raise CorruptLog(text, table=plane.store.root)
+    return file_block("derived", 0, files, origin=found)
 
 
 def _moved(plane: Plane, inputs: Sequence[Slice], origin: Provenance, snapshot: Snapshot) -> RowBlock:
@@ -113,8 +120,8 @@ def _moved(plane: Plane, inputs: Sequence[Slice], origin: Provenance, snapshot: 
     if (table := _read(plane, inputs, snapshot)) is not None:
         return driver_block("derived", 0, table, origin)
     frame, number = _frame(plane, inputs, snapshot)
-    rows = frame.withColumn("__n", number).coalesce(1).sortWithinPartitions("__n", POSITION).drop(PATH, POSITION, "__n")
-    return file_block("derived", 0, _written(plane, rows, snapshot), origin=origin)
+    rows = frame.withColumn(_NUMBER, number).coalesce(1).sortWithinPartitions(_NUMBER, POSITION).drop(_NUMBER)
+    return _written(plane, rows, inputs, origin, None, snapshot)
 
 
 def _ordered(plane: Plane, inputs: Sequence[Slice], origin: Provenance, order: Order, snapshot: Snapshot) -> RowBlock:
@@ -126,11 +133,8 @@ def _ordered(plane: Plane, inputs: Sequence[Slice], origin: Provenance, order: O
         block = driver_block("derived", 0, table.take(pa.array(along)), origin.take(along))
         return replace(block, payload=replace(block.payload, clustered_by=order.clustered_by))
     frame, number = _frame(plane, inputs, snapshot)
-    files = _written(plane, ordered_frame(frame, order.columns, max(1, num_files), num_rows, [number, F.col(POSITION)]), snapshot)
-    files = [marked(f, order.clustered_by) if order.clustered_by else f for f in files]
-    block = file_block("derived", 0, files, origin=stored_origin(files, plane.store))
-    assert block.num_rows == num_rows, f"{num_rows} rows were to be put in order, {block.num_rows} were written"
-    return block
+    rows = ordered_frame(frame, order.columns, max(1, num_files), num_rows, [number, F.col(POSITION)])
+    return _written(plane, rows, inputs, origin, order, snapshot)
 
 
 def _live_bytes(piece: Slice) -> int:

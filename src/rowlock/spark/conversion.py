@@ -6,7 +6,7 @@ are taken only from footers whose writer is known to keep Spark's calendar.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from urllib.parse import unquote
@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from rowlock.arrow.files import open_parquet
 from rowlock.arrow.writing import stats_leaves
@@ -24,10 +25,11 @@ from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, Unsuppo
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths, statistics
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.partition_values import parse, serialize
-from rowlock.protocol.schema import parse_schema
+from rowlock.protocol.partition_values import parse_stored, serialize
+from rowlock.protocol.schema import PrimitiveType, parse_schema, type_name
+from rowlock.protocol.schema import StructField as TableField
 from rowlock.spark.catalyst import bare, catalyst, nullable_type
-from rowlock.spark.scan import read_parquet
+from rowlock.spark.scan import local_frame, read_parquet
 from rowlock.storage.store import ObjectMeta, ObjectStore
 
 _KEPT = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
@@ -61,15 +63,26 @@ def files_in(spark: SparkSession, store: ObjectStore, partitions: StructType) ->
     found = [m for m in store.list(recursive=True) if not any(map(_hidden, m.key.split("/")))]
     if not found:
         raise InvalidInput("There is no Parquet file in the folder [DELTA_EMPTY_DIRECTORY]", table=store.root)
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    return [_file(m, partitions, zone, store.root) for m in found]
+    said = [_said(m, partitions, store.root) for m in found]
+    typed = parse_schema(partitions.json(), store.root).fields if partitions.names else ()
+    moments = _moments(spark, [s[f.name] for s in said for f in typed if f.type == PrimitiveType("timestamp")])
+    return [_file(m, s, typed, moments, store.root) for m, s in zip(found, said, strict=True)]
+
+
+def _moments(spark: SparkSession, texts: Sequence[str]) -> dict[str, int | None]:
+    """What the session makes of texts that are cast to a timestamp, in microseconds since 1970 (UTC); None where it makes nothing of it."""
+    if not texts:
+        return {}
+    frame = local_frame(spark, pa.table({"text": sorted(set(texts))}), StructType([StructField("text", StringType())]))
+    return {row[0]: row[1] for row in frame.select("text", F.unix_micros(F.col("text").try_cast("timestamp_ltz"))).collect()}
 
 
 def _hidden(part: str) -> bool:
     return part.startswith(".") or (part.startswith("_") and "=" not in part)
 
 
-def _file(meta: ObjectMeta, partitions: StructType, zone: str, table: str) -> AddFile:
+def _said(meta: ObjectMeta, partitions: StructType, table: str) -> dict[str, str]:
+    """What a file's folders say, by the names of the partition columns as they were given."""
     said = [part.split("=", 1) for part in meta.key.split("/")[:-1] if "=" in part]
     names, wanted = [unquote(name) for name, _ in said], partitions.names
     if sorted(n.lower() for n in names) != sorted(n.lower() for n in wanted):
@@ -78,14 +91,29 @@ def _file(meta: ObjectMeta, partitions: StructType, zone: str, table: str) -> Ad
             table=table,
         )
     texts = {unquote(name).lower(): unquote(text) for name, text in said}
+    return {n: texts[n.lower()] for n in wanted}
+
+
+def _file(meta: ObjectMeta, said: Mapping[str, str], partitions: Sequence[TableField], moments: Mapping[str, int | None], table: str) -> AddFile:
     values: dict[str, str | None] = {}
-    for field in parse_schema(partitions.json(), table).fields if wanted else ():
-        text = texts[field.name.lower()]
+    for field in partitions:
+        text = said[field.name]
         try:
-            values[field.name] = None if text == paths.NULL_DIRECTORY else serialize(parse(text, field.type, zone), field.type)
-        except (CorruptLog, KeyError) as e:
-            raise InvalidInput(f"The folder of {meta.key} says {field.name} = {text!r}, which is no {partitions[field.name].dataType.simpleString()} [DELTA_FAILED_CAST_PARTITION_VALUE]", table=table) from e
+            if text == paths.NULL_DIRECTORY:
+                values[field.name] = None
+            elif text in moments and field.type == PrimitiveType("timestamp"):
+                values[field.name] = serialize(_known(moments[text], text), field.type)
+            else:
+                values[field.name] = serialize(parse_stored(text, field.type), field.type)
+        except CorruptLog as e:
+            raise InvalidInput(f"The folder of {meta.key} says {field.name} = {text!r}, which is no {type_name(field.type)} [DELTA_FAILED_CAST_PARTITION_VALUE]", table=table) from e
     return AddFile(meta.key, values, meta.size_bytes, meta.modified_ms, True, None)
+
+
+def _known(micros: int | None, text: str) -> int:
+    if micros is None:
+        raise CorruptLog(f"{text!r} is no timestamp")
+    return micros
 
 
 def schema_in(spark: SparkSession, root: str, files: Sequence[AddFile], partitions: StructType) -> StructType:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from rowlock.arrow.adoption import adopted
 from rowlock.arrow.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
 from rowlock.arrow.rows import Rows
+from rowlock.arrow.values import plain_rows
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile
@@ -41,6 +42,10 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, state: TableState) -> None:
         rows = state.shared("rows", lambda: Rows(state.store))
         self.plane = Plane(spark, state.store, rows, state.vectors)
+
+    def forget(self) -> None:
+        """See `TableState.shared`."""
+        self.plane.forget()
 
     def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, notes: Notes, first: int | None = None) -> Propagated:
         """See Engine.  Gone rows are never read: every match of a MERGE is noted."""
@@ -126,7 +131,7 @@ class SparkEngine:
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
         for piece in slices:
-            out += self.plane.rows_of(piece, snapshot).slice(0, None if limit is None else limit - len(out)).to_pylist()
+            out += plain_rows(self.plane.rows_of(piece, snapshot).slice(0, None if limit is None else limit - len(out)))
             if limit is not None and len(out) >= limit:
                 break
         return out

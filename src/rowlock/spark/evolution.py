@@ -33,7 +33,7 @@ def evolved_schema(table: StructType, source: DataFrame, clauses: Clauses, alias
 
 def _column(key: str, alias: str | None) -> str | None:
     """The column that an assignment's key names as a whole."""
-    parts = [p.strip() for p in split_name(key.strip())]
+    parts = split_name(key)
     if alias and len(parts) == 2 and parts[0].lower() == alias.lower():
         parts = parts[1:]
     return parts[0] if len(parts) == 1 else None

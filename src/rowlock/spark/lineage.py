@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 
+from rowlock.protocol import paths
 from rowlock.spark.catalyst import JavaObject, class_name
 from rowlock.spark.plane import Plane
 from rowlock.spark.scan import VERSION_OPTION
+
+_FILE = re.compile(r"path: (.*?), range: ")
+"""A file of a FileScanRDD, as text: its URI, encoded."""
 
 
 def versions_read(plane: Plane, frame: DataFrame, newest: int) -> tuple[int, ...]:
@@ -18,15 +27,37 @@ def versions_read(plane: Plane, frame: DataFrame, newest: int) -> tuple[int, ...
     `newest` stands for the version of a scan of the table's files that does not say which one it reads.  delta-spark's
     frames read the version that is the newest when they run: ask before and after.
     """
-    root = plane.root if plane.store.is_remote else f"file:{plane.root}"  # a Hadoop path as text is not encoded
-    return tuple(sorted({_version(relation, newest) for relation in _relations(plane, frame._jdf.queryExecution().analyzed()) if _is_below(relation, root)}))
+    is_below = _below(plane)
+    found: set[int] = set()
+    for leaf in _leaves(plane, frame._jdf.queryExecution().analyzed()):
+        kind = class_name(leaf)
+        if kind == "LogicalRelation" and _is_of_files(plane, leaf.relation()):
+            places = str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")  # a Hadoop path as text is not encoded
+            if any(map(is_below, places)):
+                found.add(_version(leaf.relation(), newest))
+        elif kind == "LogicalRDD" and any(map(is_below, _files_of(plane, leaf.rdd()))):
+            found.add(newest)
+    return tuple(sorted(found))
 
 
-def _relations(plane: Plane, plan: JavaObject) -> Iterator[JavaObject]:
+def _leaves(plane: Plane, plan: JavaObject) -> Iterator[JavaObject]:
     for part in [plan, *plane.bridge.list(plan.subqueriesAll())]:
-        for leaf in plane.bridge.list(part.collectLeaves()):
-            if class_name(leaf) == "LogicalRelation" and _is_of_files(plane, leaf.relation()):
-                yield leaf.relation()
+        yield from plane.bridge.list(part.collectLeaves())
+
+
+def _files_of(plane: Plane, rdd: JavaObject) -> Iterator[str]:
+    """The places of the data files that an RDD comes from, through whatever was done to it; a checkpoint has cut that off."""
+    waiting, seen = [rdd], set[int]()
+    jvm: Any = plane.spark._jvm
+    while waiting:
+        rdd = waiting.pop()
+        if (number := int(rdd.id())) in seen:
+            continue
+        seen.add(number)
+        if class_name(rdd) == "FileScanRDD":
+            for part in plane.bridge.list(rdd.filePartitions()):
+                yield from map(unquote, _FILE.findall(str(jvm.scala.runtime.ScalaRunTime.stringOf(part.files()))))
+        waiting += [dependency.rdd() for dependency in plane.bridge.list(rdd.dependencies())]
 
 
 def _is_of_files(plane: Plane, relation: JavaObject) -> bool:
@@ -34,16 +65,26 @@ def _is_of_files(plane: Plane, relation: JavaObject) -> bool:
     return plane.bridge.is_a(relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation")
 
 
-def _is_below(relation: JavaObject, root: str) -> bool:
-    places = str(relation.location().rootPaths().mkString("\n")).split("\n")
-    return any(p == root or p.startswith(f"{root}/") for p in (_one_slash(p) for p in places))
+def _below(plane: Plane) -> Callable[[str], bool]:
+    """Tells whether a place is in the table's folder, however it is spelled and through whatever symbolic links."""
+    real = functools.cache(os.path.realpath)
 
+    def one(place: str) -> str:
+        place = paths.usual(place)
+        if not place.startswith("/"):
+            return place
+        folder, _, name = place.rpartition("/")
+        return f"{real(folder or '/')}/{name}"  # files of a table are no links, and many of them share a folder
 
-def _one_slash(place: str) -> str:
-    """One spelling of a place: `file:/a`, and s3a for all of S3."""
-    if place.startswith(("s3://", "s3n://")):
-        return "s3a://" + place.partition("://")[2]
-    return "file:/" + place[5:].lstrip("/") if place.startswith("file:") else place
+    roots = {one(paths.usual(plane.root)), paths.usual(plane.root) if plane.store.is_remote else os.path.realpath(plane.root)}
+
+    def is_below(place: str) -> bool:
+        spelled = one(place)
+        if spelled.startswith("/") and Path(spelled).is_symlink():  # a folder that is read as a whole
+            spelled = real(spelled)
+        return any(spelled == root or spelled.startswith(f"{root}/") for root in roots)
+
+    return is_below
 
 
 def _version(relation: JavaObject, newest: int) -> int:

@@ -69,12 +69,13 @@ class Plane:
     """One table on one session.  Driver only; may be used from several threads."""
 
     def __init__(self, spark: SparkSession, store: ObjectStore, rows: Rows, vectors: Vectors) -> None:
-        self.spark, self.store, self.rows, self.vectors = spark, store, rows, vectors
+        self.spark, self.store, self.vectors = spark, store, vectors
         self.bridge = catalyst(spark)
         check_connector(spark, store)
         self.root, self._store_settings = spark_root(store), session_settings(store)
         self.reading = wrap_session(spark, self.session())
         self.scanner = Scanner(self.reading, self.root)
+        self.rows = rows.of_session(case_sensitive=str(self.reading.conf.get("spark.sql.caseSensitive")).lower() == "true")  # as the scanner reads
         self.materialized_ids = MaterializedIds(store)
         self._plans: Cache[Any] = Cache(PLANS, lambda _: 1)
 
@@ -82,16 +83,22 @@ class Plane:
         """A fresh clone of the user's session: its views, functions and settings as they are now."""
         return cloned_session(self.spark, self._store_settings, self.store.identity)
 
+    def forget(self) -> None:
+        """Lets go of all that is kept of a table that is another now."""
+        self.rows.forget()
+        self.materialized_ids.forget()
+        self._plans.clear()
+
     # ---- relations -------------------------------------------------------------------------
 
     def opened(self, snapshot: Snapshot, files: Sequence[AddFile]) -> JavaObject:
         """The plan of the physical rows of `files` with their addresses; kept, because files never change."""
-        key = (snapshot.metadata.schema_string, tuple(f.path for f in files))
+        key = (snapshot.metadata.id, snapshot.metadata.schema_string, tuple(f.content for f in files))
         return self.kept(key, lambda: self.scanner.frame(snapshot, files, None, address=True)._jdf.queryExecution().analyzed())
 
     def opened_as(self, snapshot: Snapshot, files: Sequence[AddFile], relation: Relation) -> JavaObject:
         """The same under a relation's attributes."""
-        key = (snapshot.metadata.schema_string, tuple(f.path for f in files), id(relation))
+        key = (snapshot.metadata.id, snapshot.metadata.schema_string, tuple(f.content for f in files), id(relation))
         _, plan = self.kept(key, lambda: (relation, self.bound(self.opened(snapshot, files), relation.attributes)))
         return plan
 
@@ -170,7 +177,7 @@ class Plane:
             return found[0]
         dead = self.dead(piece)
         frame = self.scanner.frame(snapshot, [piece.file], lambda _: dead, address=True)
-        return frame.toArrow().sort_by(POSITION).drop_columns([PATH, POSITION])
+        return to_arrow(frame).sort_by(POSITION).drop_columns([PATH, POSITION])
 
     def split(self, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[tuple[Slice, pa.Table, npt.NDArray[np.int64]]], list[Slice]]:
         """(slices whose rows are on the driver now, slices to scan).  Small files first, up to `local_rows` in all."""

@@ -34,11 +34,15 @@ Stored = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]
 
 
 class MaterializedIds:
-    """The ids and commit versions that data files hold, by path; files never change.  Thread-safe; driver only."""
+    """The ids and commit versions that data files hold, under the names of columns that a table gave itself; files never change.  Thread-safe; driver only."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._kept: Cache[Stored] = Cache(ROW_IDS, _size)
+
+    def forget(self) -> None:
+        """Lets go of the ids of a table that is another now."""
+        self._kept.clear()
 
     def at(self, columns: MaterializedColumns) -> Any:
         """The reader of what files hold under these names (see `row_ids.Materialized`)."""
@@ -51,7 +55,7 @@ class MaterializedIds:
         return found
 
     def _stored(self, file: AddFile, columns: MaterializedColumns) -> Stored:
-        key = (file.path, columns)
+        key = (file.content, columns)
         if (found := self._kept.get(key)) is not None:
             return found
         with open_parquet(self._store, file.path, file.size_bytes) as source:

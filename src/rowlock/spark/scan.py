@@ -29,6 +29,7 @@ from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.features import column_mapping_mode
+from rowlock.protocol.parquet_columns import confusable
 from rowlock.spark.catalyst import arrow_schema, bare, catalyst, nullable
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"
@@ -132,7 +133,7 @@ class Scanner:
         data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns and not isinstance(f.dataType, NullType)])
         names = [paths.join(self.root, f.path) for f in files]
         physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in carried)])
-        return read_parquet(self.spark, physical, names, snapshot.version)
+        return read_parquet(self.spark, physical, names, snapshot.version, {"parquet.filter.dictionary.enabled": "false"} if confusable(snapshot.schema) else None)
 
     def _group_frame(
         self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], dead: DataFrame | None, address: bool, carried: Sequence[str]

@@ -33,24 +33,35 @@ class Lane:
         self._held: int | None = None
 
     def __enter__(self) -> Lane:
-        self._threads.acquire()
+        depth = self._depth if self._threads._is_owned() else 0  # type: ignore[attr-defined]
         try:
-            if not self._depth and self._folder is not None:
+            self._threads.acquire()
+            if not depth and self._folder is not None:
                 self._held = self._queued(self._folder)
-        except BaseException:  # a wait that was interrupted
-            self._threads.release()
+            self._depth = depth + 1
+            return self
+        except BaseException:  # an interrupt, which may come as soon as the lock is had, before anybody could say so
+            if not depth and self._threads._is_owned():  # type: ignore[attr-defined]
+                self._depth = 0
+                self._let_go()
             raise
-        self._depth += 1
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._depth -= 1
-        if not self._depth and self._held is not None:
-            held, self._held = self._held, None
-            with contextlib.suppress(OSError):
-                fcntl.flock(held, fcntl.LOCK_UN)  # a forked child may hold the descriptor too: closing it here would not be enough
-                os.close(held)
-        self._threads.release()
+        if self._depth:
+            self._threads.release()
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        try:
+            if self._held is not None:
+                held, self._held = self._held, None
+                with contextlib.suppress(OSError):
+                    fcntl.flock(held, fcntl.LOCK_UN)  # a forked child may hold the descriptor too: closing it here would not be enough
+                    os.close(held)
+        finally:
+            self._threads.release()
 
     def _queued(self, folder: str) -> int | None:
         """The descriptor that holds the kernel's lock; None where it cannot be had in time."""

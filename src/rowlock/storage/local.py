@@ -60,7 +60,7 @@ class LocalStore:
             _sync_directory(os.path.dirname(place))
         except OSError as e:
             return Unknown(f"the commit is there but could not be made durable: {e}")
-        return Committed()
+        return Committed(tag_of(data))
 
     def _after_failed_link(self, temporary: str, place: str, error: OSError) -> PutOutcome:
         """On network disks a link may be made and its reply lost: two names on one file tell."""
@@ -148,6 +148,18 @@ class LocalStore:
     def head(self, key: str) -> int | None:
         try:
             return os.stat(self._place(key)).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def tag(self, key: str) -> str | None:
+        try:
+            return tag_of(self.get(key))
+        except NotFound:
+            return None
+
+    def modified_ms(self, key: str) -> int | None:
+        try:
+            return os.stat(self._place(key)).st_mtime_ns // 1_000_000
         except (FileNotFoundError, NotADirectoryError):
             return None
 

@@ -58,7 +58,7 @@ class MemoryStore:
                 self._set(key, data)
         if self.faults and (outcome := self.faults("after", key, data)) is not None:
             return outcome
-        return Committed() if won else Lost()
+        return Committed(tag_of(data)) if won else Lost()
 
     def _set(self, key: str, data: bytes) -> None:
         if key not in self._objects:
@@ -99,6 +99,14 @@ class MemoryStore:
     def head(self, key: str) -> int | None:
         found = self._objects.get(check_key(key))
         return None if found is None else len(found[0])
+
+    def tag(self, key: str) -> str | None:
+        found = self._objects.get(check_key(key))
+        return None if found is None else tag_of(found[0])
+
+    def modified_ms(self, key: str) -> int | None:
+        found = self._objects.get(check_key(key))
+        return None if found is None else found[1]
 
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
         folder = f"{check_key(prefix)}/" if prefix else ""

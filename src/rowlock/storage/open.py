@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from rowlock.exceptions import InvalidInput
-from rowlock.protocol.paths import scheme_of
+from rowlock.protocol.paths import is_absolute, relative_to, scheme_of
 from rowlock.storage.address import SCHEMES, parse
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
@@ -52,7 +52,21 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
     raise InvalidInput(f"{scheme}: is not a kind of place that a table can be at; there are local paths, file:, s3:, gs:, az:, abfss: and memory:", table=text)
 
 
-def open_beside(store: ObjectStore, folder: str) -> ObjectStore:
-    """The store of another folder, which is reached as `store` is: files that a table names by their whole place."""
+def locate(store: ObjectStore, path: str) -> tuple[ObjectStore, str]:
+    """(store, key in it) of a file that a table at `store` names by its decoded path: below the table's root, or by its whole place, as shallow clones do.
+
+    Another bucket is reached as the table's own is.  Raises InvalidInput, naming table, file and remedy, for a place that cannot be reached from here.
+    """
+    place = relative_to(store.root, path)
+    if not is_absolute(place):
+        return store, place
+    folder, _, name = place.rpartition("/")
     settings = getattr(store, "settings", None)
-    return open_store(folder, settings.given if isinstance(settings, Settings) else None)
+    try:
+        return open_store(folder or "/", settings.given if isinstance(settings, Settings) else None), name
+    except InvalidInput as e:
+        raise InvalidInput(
+            f"the table names a file by its whole place, {place}, which cannot be reached from here: {e}. "
+            "A shallow clone is read and written where its source is; copy the table with its files (a deep clone, or rowlock.write of its rows to a new place) to use it here",
+            table=store.root,
+        ) from e

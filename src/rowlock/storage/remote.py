@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import obstore as obs
@@ -69,8 +69,7 @@ class RemoteStore:
         """One request, never sent again by itself.  Raises StorageError where the server refused it as such, which wrote nothing."""
         check_key(key)
         try:
-            obs.put(self._client, key, data, mode=mode)
-            return Committed()
+            return Committed(_tag(obs.put(self._client, key, data, mode=mode)))
         except Failure as e:
             failure = e
         status, text = _status(failure), self._told(failure)
@@ -114,7 +113,7 @@ class RemoteStore:
 
         def tagged() -> tuple[bytes, str]:
             found = obs.get(self._client, key)
-            return found.bytes().to_bytes(), json.dumps({"e_tag": found.meta["e_tag"], "version": found.meta["version"]})
+            return found.bytes().to_bytes(), _tag(found.meta)
 
         return self._tried("read", key, tagged)
 
@@ -122,6 +121,20 @@ class RemoteStore:
         check_key(key)
         try:
             return self._tried("look at", key, lambda: obs.head(self._client, key)["size"])
+        except NotFound:
+            return None
+
+    def tag(self, key: str) -> str | None:
+        check_key(key)
+        try:
+            return self._tried("look at", key, lambda: _tag(obs.head(self._client, key)))
+        except NotFound:
+            return None
+
+    def modified_ms(self, key: str) -> int | None:
+        check_key(key)
+        try:
+            return self._tried("look at", key, lambda: int(obs.head(self._client, key)["last_modified"].timestamp() * 1000))
         except NotFound:
             return None
 
@@ -184,6 +197,14 @@ class RemoteStore:
         elif isinstance(failure, (PermissionDeniedError, UnauthenticatedError)) or _status(failure) in (401, 403):
             hint = "access was denied: look at the credentials, and whether they may read, write and list this bucket. "
         return hint + self.settings.redacted(" ".join(text.split()))[:600]
+
+
+def _tag(told: Mapping[str, Any]) -> str:
+    """What the server says of one state of an object: its entity tag, and its version or generation."""
+    e_tag = told["e_tag"]
+    if e_tag is not None and not e_tag.startswith(('"', "W/")):  # as servers of GCS answer to a put, and to nothing else
+        e_tag = f'"{e_tag}"'
+    return json.dumps({"e_tag": e_tag, "version": told["version"]})
 
 
 def _status(failure: BaseException) -> int | None:

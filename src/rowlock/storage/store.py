@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The bytes are there, they are ours, and they are durable."""
+    """The bytes are there, they are ours, and they are durable.  `tag` is that of the object (see `ObjectStore.tag`), where the store says it."""
+
+    tag: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,14 @@ class ObjectStore(Protocol):
 
     def head(self, key: str) -> int | None:
         """The object's size in bytes; None where there is none."""
+        ...
+
+    def tag(self, key: str) -> str | None:
+        """The tag of the state that the object is in, as `get_tagged` and `Committed` give it; None where there is none."""
+        ...
+
+    def modified_ms(self, key: str) -> int | None:
+        """When the object was last put, by the store's own clock, in milliseconds (some stores: in whole seconds, cut); None where there is none."""
         ...
 
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:

@@ -33,6 +33,7 @@ class Advised:
         self._history: History | None = None
         self._answer: Lock | None = None
         self._version, self._at_s = -1, 0.0
+        self._table: str | None = None
 
     def answer(self, state: TableState) -> Lock:
         if not self._lock.acquire(blocking=self._answer is None):
@@ -53,6 +54,8 @@ class Advised:
 
         self._at_s = clock.monotonic_s()
         head = state.refresh()
+        if head.metadata.id != self._table:  # what is known is of another table
+            self._history, self._answer, self._table = None, None, head.metadata.id
         if self._answer is not None and head.version < self._version + AGAIN_COMMITS:
             return
         self._history = read_history(state.store, COMMITS, previous=self._history, snapshot=head)

@@ -16,7 +16,7 @@ from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.features import check_writable
-from rowlock.transaction import definition, fail_policy, lockless, outcome
+from rowlock.transaction import chain, definition, fail_policy, lockless, outcome
 from rowlock.transaction.compaction import drop_overlapping_bins
 from rowlock.transaction.effects import Effects
 from rowlock.transaction.following import follow
@@ -71,12 +71,15 @@ def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
     The version of a commit between them that is our own, where a put of unknown outcome landed after all (I2).
     Raises AlreadyCommitted, as `outcome.found` does, and by rule, policy, isolation and reads DeltaConcurrentModificationException.
     """
-    rewritten = txn.epoch != txn.table.state.epoch
-    if head.version == txn.base.version and not rewritten and head.metadata.id == txn.read.metadata.id:
+    rewritten, log = head.chain != txn.base.chain, txn.table.state.log
+    if head.version == txn.base.version and not rewritten:
         return None
-    winners = [] if rewritten else txn.table.state.log.commits(txn.base.version, head.version)
+    chain.check_table(txn, head)
+    winners = log.commits(txn.base.version, head.version)
     if landed := next((w.version for w in winners if txn.txn_id in w.txn_ids), None):
-        return outcome.found(txn.table.state.log, head, landed, txn.txn_id)
+        return outcome.found(log, head, landed, txn.txn_id)
+    if rewritten:
+        winners = chain.winners_of(txn, head)
     refuse_removal(txn, head)
     txn.phase("before_rebase")
     with txn.watch.time("rebase"):
@@ -94,7 +97,7 @@ def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
         if not txn.unseen:
             txn.passed = []
     txn.read = head
-    txn.base, txn.epoch = txn.view(head), txn.table.state.epoch
+    txn.base = txn.view(head)
     attempt.rounds += 1
     txn.phase("rebased")
     return None
@@ -131,8 +134,10 @@ def _check_application(txn: Transaction, winners: list[Commit], head: Snapshot) 
 
 def _merge_into(txn: Transaction, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
     """Lockless: nothing is evaluated again; what is staged is merged, by row id, with what winners made of the same rows."""
-    paths = frozenset(f.path for s in (txn.base, head) for f in s.files.adds()) if rewritten else isolation.paths_of(winners)
+    paths = isolation.paths_of(winners)
     delta = delta_between(paths, txn.base.files.get(paths), head.files.get(paths), txn.table.state.vectors.of)
+    if rewritten and any(s.path in txn.effects.tombstones for s in delta.gone):  # ids of the lost commits may have been given to other rows
+        raise fail_policy.error_of(txn, chain.rewritten_log(txn.read, head))
     try:
         done = lockless.merge(txn.effects, delta, winners, engine=txn.table.engine, base=txn.base, head=head, vector_of=txn.table.state.vectors.of)
     except lockless.RewrittenWithoutIds as e:
@@ -149,7 +154,7 @@ def _merge_into(txn: Transaction, attempt: Attempt, winners: list[Commit], head:
 def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
     level = "serializable" if txn.metadata is not None or txn.options.isolation is None else txn.options.isolation
     seen = isolation.view(level, winners, txn.unseen)
-    paths = frozenset(f.path for s in (txn.base, head) for f in s.files.adds()) if rewritten else seen.paths
+    paths = seen.paths
     known, after = known_files(txn, paths), head.files.get(paths)
     moving = any(s.kind == "move" for s in txn.program)
     followed = None if rewritten or txn.unseen or moving or level == "snapshot" else follow(txn.effects, winners, paths, known, after, txn.table.state.vectors.of)

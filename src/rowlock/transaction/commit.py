@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from rowlock import clock
 from rowlock.locks.turns import Bid
 from rowlock.transaction import given_up, outcome
 from rowlock.transaction.appends import commit_append, may_join
@@ -62,19 +63,16 @@ def _rounds(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any], b
     while True:
         just_asked = attempt.attempts == 0 and not txn.touches  # an append's beginning; a put that is lost costs it no more than asking
         version = catch_up(txn, attempt, state.newest() if just_asked else state.refresh())
-        with txn.watch.time("wait"):
-            if bid is not None:
-                bid.before_put(attempt.attempts)
-            lane = state.lane if txn.options.lane else nullcontext()
-            lane.__enter__()
-        try:
+        start = clock.monotonic_s()
+        if bid is not None:
+            bid.before_put(attempt.attempts)
+        with state.lane if txn.options.lane else nullcontext():  # nothing between: an interrupt there would keep the lane for good
+            txn.watch.add("wait", clock.monotonic_s() - start)
             version = version or catch_up(txn, attempt, state.newest())
             if version is None and txn.effects.is_empty and not _always_commits(txn):
                 return attempt.receipt(txn, None, operation_metrics(txn, FileActions((), ())))  # what a lost put wrote is in no version
             if version is None:
                 version, files = _put(txn, attempt, parameters)
-        finally:
-            lane.__exit__(None, None, None)
         if version is not None:
             receipt = attempt.receipt(txn, version, operation_metrics(txn, files), rewritten_by(txn, files))
             after_commit(txn)
@@ -96,7 +94,7 @@ def _put(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> t
     attempt.attempts += 1
     txn.phase("before_put")
     with txn.watch.time("put"):
-        won = outcome.put(state, version, commit_bytes(txn, attempt, files, parameters), txn.txn_id)
+        won = outcome.put(state, head, commit_bytes(txn, attempt, files, parameters), txn.txn_id)
     txn.phase("after_put")
     return (version if won else None), files
 

@@ -23,6 +23,7 @@ from rowlock.protocol.generated import generated_columns
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.transaction import row_ids
+from rowlock.transaction.chain import check_same
 from rowlock.transaction.metrics import operation_parameters
 from rowlock.transaction.outcome import put
 from rowlock.transaction.receipt import Receipt
@@ -93,7 +94,8 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
 
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
     """The protocol of a table that is made with this metadata."""
-    return protocol_for_new_table(metadata.configuration, clustered=clustered, generated=bool(generated_columns(schemas.parse_schema(metadata.schema_string))))
+    schema = schemas.parse_schema(metadata.schema_string)
+    return protocol_for_new_table(metadata.configuration, clustered=clustered, generated=bool(generated_columns(schema)), zoneless=schemas.holds_zoneless(schema))
 
 
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
@@ -115,7 +117,8 @@ def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
         timestamp_ms=0,
         txn_id=None,
         commits_since_checkpoint=0,
-        last_commit_size_bytes=None,
+        last_commit_tag=None,
+        chain="",
     )
 
 
@@ -137,7 +140,7 @@ def create_from(
     domains += marks
     txn_id = clock.new_id()
     info = stamped(commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None)
-    if not put(state, 0, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds, txns=() if app is None else (app,)), txn_id):
+    if not put(state, None, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds, txns=() if app is None else (app,)), txn_id):
         raise TableExists("Another writer created the table first; open it with DeltaTable.forPath, or use createIfNotExists", table=table)
     state.forget()
     return Receipt(version=0, read_version=-1, txn_id=txn_id, operation=operation, attempts=1, metrics=_append_metrics(adds))
@@ -159,7 +162,8 @@ def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, clus
     fresh = enabled(head.metadata, fresh, head.version + 1, info["timestamp"])
     changed = protocol if protocol != head.protocol else None
     data = serialize_commit(CommitInfo(info), protocol=changed, metadata=fresh, domains=domains, removes=removes, adds=adds)
-    if not put(state, head.version + 1, data, txn_id):
+    check_same(head, state.refresh())
+    if not put(state, head, data, txn_id):
         raise MetadataChangedException("Another writer committed while the table was being replaced.", table=table, remedy="Replace it again.")
     return Receipt(version=head.version + 1, read_version=head.version, txn_id=txn_id, operation=operation, attempts=1)
 
@@ -183,17 +187,19 @@ def change_metadata(state: TableState, operation: str, parameters: Mapping[str, 
 
 def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot], Mapping[str, Any] | None], parameters: Mapping[str, Any] | None = None) -> Receipt | None:
     """Commits the actions that `make(head)` gives, by their names; a lost put is made anew from the new head.  None where it gives none."""
-    txn_id, read_version = clock.new_id(), None
+    txn_id, read = clock.new_id(), None
     for attempt in range(1, _TRIES + 1):
         with state.lane:  # so that the writers of this machine do not overtake it again and again
             head = state.refresh()
-            read_version = head.version if read_version is None else read_version
+            read = head if read is None else read
+            check_same(read, head)
             check_writable(head.protocol, head.metadata, state.store.root)
             if (actions := make(head)) is None:
                 return None
+            check_same(read, state.refresh())  # to make them may have taken long
             info = commit_info(operation, parameters or {}, txn_id, read_version=head.version, blind=False, metrics={})
-            if put(state, head.version + 1, bytes_on(head, info, **actions), txn_id):
-                return Receipt(version=head.version + 1, read_version=read_version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
+            if put(state, head, bytes_on(head, info, **actions), txn_id):
+                return Receipt(version=head.version + 1, read_version=read.version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
     raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
 
 
@@ -263,7 +269,7 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
 def put_info(state: TableState, head: Snapshot, info: Mapping[str, Any]) -> bool:
     """Puts a commit on top of `head` that says something and changes nothing; whether it is the one that is there.  Raises CommitUnknown."""
     info = stamped(info, head.metadata.configuration, head.timestamp_ms)
-    return put(state, head.version + 1, serialize_commit(CommitInfo(info)), info["txnId"])
+    return put(state, head, serialize_commit(CommitInfo(info)), info["txnId"])
 
 
 def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:

@@ -12,6 +12,8 @@ txnId, receipt, application transaction and row ids, which are given in the orde
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from rowlock.transaction.handover import Post
     from rowlock.transaction.table_state import TableState
     from rowlock.transaction.transaction import Transaction
+
+logger = logging.getLogger("rowlock")
 
 LOOK_S = 0.5
 """How often a process that wins its puts looks whether others have posted."""
@@ -161,24 +165,24 @@ def queue_of(state: TableState) -> Queue:
     return queue
 
 
-def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bool:
-    """Tries one version for all of them, and for what `guests` of other processes have staged."""
+def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = (), until_s: float = math.inf) -> bool:
+    """Tries one version for all of them, and for what `guests` of other processes have staged: these where the put begins before `until_s`."""
     txn = group[0].txn
     for member in group:
         member.attempt.attempts += 1
     txn.phase("before_put")
     version = head.version + 1
     try:
-        data = group_bytes(group, head, guests)
-    except Exception:
-        if not guests:
+        lot = _Lot(group, head, guests, until_s)
+    except Exception as e:
+        if not _blame(group, head):
             raise
-        guests = ()  # what a post holds may be damaged in any way, and that is no harm to who leads
-        data = group_bytes(group, head)
+        logger.debug("a group was built again without %s: %s", [m.txn.txn_id for m in group if m.is_over], e)
+        return False
     try:
         start = clock.monotonic_s()
         with txn.watch.time("put"):
-            won = outcome.put(txn.table.state, version, data, txn.txn_id)
+            won = outcome.put(txn.table.state, head, lot.bytes(), txn.txn_id, lot.bytes if lot.guests else None)
     except CommitUnknown as e:
         for member in group:
             member.error = outcome.unknown(member.txn.txn_id, txn.table.path, version, e)
@@ -187,10 +191,42 @@ def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) 
     txn.phase("after_put")
     if won:
         group[0].led = True
+        size = len(group) + len(lot.guests) if not lot.shrank else len(txn.table.state.log.commits(version - 1, version)[0].txn_ids)
         for member in group:
-            member.landed(version, len(group) + len(guests))
+            member.landed(version, size)
         queue_of(txn.table.state).leave(group)
     return won
+
+
+class _Lot:
+    """The commit of a group and its guests, without the guests from the moment on at which they may be dead."""
+
+    def __init__(self, group: Sequence[Member], head: Snapshot, guests: Sequence[Commit], until_s: float) -> None:
+        self._group, self._head, self._until_s = group, head, until_s
+        self.guests, self.shrank = tuple(guests), False
+        try:
+            self._data = group_bytes(group, head, self.guests)
+        except Exception:
+            if not guests:
+                raise
+            self.guests = ()  # what a post holds may be damaged in any way, and that is no harm to who leads
+            self._data = group_bytes(group, head)
+
+    def bytes(self) -> bytes:
+        """What is to be put now; a put before may have had the guests in it."""
+        if self.guests and not self.shrank and clock.monotonic_s() > self._until_s:
+            self._data, self.shrank = group_bytes(self._group, self._head), True
+        return self._data
+
+
+def _blame(group: Sequence[Member], head: Snapshot) -> bool:
+    """Gives its error to each member that cannot be committed by itself either, such as one whose rows cannot be counted; whether it is somebody but the only one."""
+    for member in group if len(group) > 1 else ():
+        try:
+            group_bytes([member], head)
+        except Exception as e:  # noqa: BLE001 - it is its own thread's to raise
+            member.error = e
+    return any(m.is_over for m in group)
 
 
 def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bytes:

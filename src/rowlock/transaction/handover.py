@@ -5,24 +5,36 @@ commit that it would have been.  The owner of the oldest post leads: it puts one
 The others wait, and look whether they are in it; where nothing moves each leads in its turn, so a leader
 that dies holds nobody up for long.  Who leads is a courtesy: any number of leaders at once is safe, for
 
+- a post is its owner's word for as long as the owner renews it: it puts the post again while it waits.  A post that
+  was not renewed for `LIVE_MS` is adopted by nobody, for its owner may be dead and its work done again by another;
 - before a put at version v all versions from a member's read version to v-1 are searched for its txnId,
   and for a marker that gave it up; members that are found, and members from before a change of metadata
   or protocol, are left out;
 - who has posted and gives up commits such a marker first, a version that says nothing else.  Until that is
   there the outcome is not known.
+
+How old a post is the store's own times say: the leader renews its own post, and compares the two as the store lists
+them, and with the time of the newest commit.  So no post gets into a version after one that the store dates `LIVE_MS` (and the
+second to which some stores cut their times) after its last renewal, whoever was stopped, for how long and where:
+who saw an older head puts at a version that is taken.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from rowlock import clock
 from rowlock.exceptions import VersionNotFound
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
+from rowlock.protocol import names
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit, serialize_commit
 from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError
@@ -39,20 +51,38 @@ PATIENCE = 5
 """So many puts' time one waits for each who is before it in line."""
 LONGEST_PUT_S = 1.0
 """What is waited for as one put at most: one that hung says nothing of the next."""
-SURE_MS, STALE_MS = 60_000, 3_600_000
-"""A post older than the first is believed where its files are there; one older than the second belongs to nobody any more."""
+RENEW_S = 2.0
+"""So often who waits puts its post again."""
+LIVE_MS = 6_000
+"""A post that was not renewed for so long, by the store's times, belongs to nobody any more."""
+PRESENT_S = 3.0
+"""For so long after a renewal of its own a leader takes that for the present time.  With `LIVE_MS`, and one second for stores that cut
+their times to seconds, 10 s after the last renewal of a post nobody begins a put that has it in it."""
 _SWEEPERS = 8
 _BETWEEN = b"\n\n"
 
 
 class Post:
-    """What one process has staged and handed over; one object, which never changes."""
+    """What one process has staged and handed over; one object, which never changes, and is put again while its owner waits."""
 
     def __init__(self, store: ObjectStore, members: Sequence[Member], head: Snapshot) -> None:
         self.key = f"{FOLDER}/{clock.now_ms():013d}-{clock.new_id()}.json"
+        self._store, self._data = store, _BETWEEN.join(_staged(m, head) for m in members)
         for member in members:
             member.post = self
-        store.put(self.key, _BETWEEN.join(_staged(m, head) for m in members))
+        self._put()
+
+    def _put(self) -> None:
+        start_s = clock.monotonic_s()
+        self._store.put(self.key, self._data)
+        self.renewed_s = start_s
+        """When the last renewal began: the store's time of the post is no earlier."""
+
+    def renew(self) -> None:
+        """Puts it again where that is due.  Where it cannot be, nobody adopts it, and its owner goes on by itself."""
+        if clock.monotonic_s() - self.renewed_s >= RENEW_S:
+            with suppress(StorageError, OSError):
+                self._put()
 
 
 def _staged(member: Member, head: Snapshot) -> bytes:
@@ -68,33 +98,55 @@ def _staged(member: Member, head: Snapshot) -> bytes:
     return serialize_commit(CommitInfo(info), adds=member.adds, txns=() if txn.app is None else (txn.app,))
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The posts that are there, as one process sees them.
+
+    `live`: its own, and those of others that were renewed of late, oldest first by the clocks of those who posted: whose turn it is decides
+    nothing but who works.  `dead`: the keys of the rest.  `now_ms` is the store's present time and holds until `until_s` on this process's
+    clock; a process that has no post there knows none, and takes nobody for live.
+    """
+
+    live: tuple[ObjectMeta, ...]
+    dead: tuple[str, ...]
+    now_ms: float
+    until_s: float
+
+
 class Board:
     """The posts of all processes, as one of them sees them; each is read once."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store, self._read = store, dict[str, list[Commit]]()
 
-    def posts(self) -> list[ObjectMeta]:
-        """Oldest first, by the clocks of those who posted: whose turn it is decides nothing but who works."""
-        return list(self._store.list(FOLDER))
+    def line(self, own: Sequence[Post]) -> Line:
+        """What is posted; `own` are the caller's posts, renewed just now."""
+        renewed = {p.key: p.renewed_s for p in own}
+        listed = list(self._store.list(FOLDER))
+        mine = [m for m in listed if m.key in renewed]
+        now_ms = max((m.modified_ms for m in mine), default=math.inf)
+        live = tuple(m for m in listed if m.key in renewed or now_ms - m.modified_ms <= LIVE_MS)
+        dead = tuple(m.key for m in listed if m not in live) if mine else ()
+        return Line(live, dead, now_ms, max((renewed[m.key] for m in mine), default=-math.inf) + PRESENT_S)
 
-    def of_others(self, posts: Iterable[ObjectMeta], own: Sequence[Member]) -> dict[str, list[Commit]]:
-        """What others have staged, by the key of the post."""
-        others = [p for p in posts if not any(m.post is not None and m.post.key == p.key for m in own)]
-        missing = [p for p in others if p.key not in self._read]
-        for post, found in zip(missing, side_by_side(self._load, missing, 16), strict=True):
-            self._read[post.key] = found
-        return {p.key: self._read[p.key] for p in others}
+    def of_others(self, line: Line, own: Sequence[Post], head: Snapshot) -> dict[str, list[Commit]]:
+        """What others have staged, by the key of the post; those that died before `head` was committed, by its time, are left out."""
+        keys = {p.key for p in own}
+        others = [m for m in line.live if m.key not in keys]
+        if not others:
+            return {}
+        missing = [m.key for m in others if m.key not in self._read]
+        asked: list[Callable[[], Any]] = [partial(self._store.modified_ms, names.commit_key(head.version)), *(partial(self._load, key) for key in missing)]
+        committed_ms, *found = side_by_side(lambda ask: ask(), asked, 16)
+        self._read.update(zip(missing, found, strict=True))
+        now_ms = max(line.now_ms, committed_ms or 0)
+        return {m.key: self._read[m.key] for m in others if now_ms - m.modified_ms <= LIVE_MS}
 
-    def _load(self, post: ObjectMeta) -> list[Commit]:
-        """A post that is gone, damaged or too old brings nothing; whoever owns it commits by itself."""
-        age = clock.now_ms() - post.modified_ms
-        if age > STALE_MS:
-            _delete(self._store, post.key)
-            return []
+    def _load(self, key: str) -> list[Commit]:
+        """A post that is gone or damaged brings nothing; whoever owns it commits by itself."""
         try:
-            found = [parse_commit(0, part, self._store.root) for part in self._store.get(post.key).split(_BETWEEN)]
-            return [c for c in found if _is_whole(c) and (age < SURE_MS or all(self._store.head(a.path) is not None for a in c.adds))]
+            found = [parse_commit(0, part, self._store.root) for part in self._store.get(key).split(_BETWEEN)]
+            return [c for c in found if _is_whole(c)]
         except Exception:  # noqa: BLE001 - nothing of it is needed
             return []
 
@@ -111,26 +163,28 @@ def hand_over(leader: Member, queue: Queue) -> None:
     queue.contended()
     head, moved_s, front = state.newest(), clock.monotonic_s(), ""
     while True:
-        lot = [m for m in queue.waiting() if m.follow(head)]
+        lot = [m for m in queue.waiting() if m.follow(head)]  # who was stopped for long finds itself in the log here, before it says that it lives
         if leader.is_over:
             return
         lot.sort(key=lambda m: m is not leader)
         if fresh := [m for m in lot if m.post is None]:
             Post(state.store, fresh, head)
-        posts = board.posts()
-        if posts and posts[0].key != front:  # the head moves by others' commits too, and a dead process's post stays before mine for good
-            moved_s, front = clock.monotonic_s(), posts[0].key
-        mine = {m.post.key for m in lot if m.post is not None}
-        ahead = next((n for n, p in enumerate(posts) if p.key in mine), 0)
+        own = list(dict.fromkeys(m.post for m in lot if m.post is not None))
+        side_by_side(Post.renew, own, 16)
+        line = board.line(own)
+        if line.live and line.live[0].key != front:  # the head moves by others' commits too, and a post that nobody takes along stays before mine
+            moved_s, front = clock.monotonic_s(), line.live[0].key
+        mine = {p.key for p in own}
+        ahead = next((n for n, m in enumerate(line.live) if m.key in mine), 0)
         pace = min(max(0.005, queue.seconds_a_put), LONGEST_PUT_S)
         if ahead and clock.monotonic_s() - moved_s < PATIENCE * pace * ahead:
             clock.sleep(pace * 0.5 * clock.jitter())
         elif lot:
-            carried, guests = _admitted(board.of_others(posts, lot), lot, head, state.log)
-            if group.put(lot, head, guests):
+            carried, guests = _admitted(board.of_others(line, own, head), lot, head, state.log)
+            if group.put(lot, head, guests, line.until_s):
                 if guests:
                     queue.contended()
-                _sweep(state.store, [*carried, *mine])
+                _sweep(state.store, [*carried, *mine, *line.dead])
                 if leader in lot:
                     return
         head = state.refresh()

@@ -20,7 +20,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.properties import Isolation
-from rowlock.transaction import creation, fail_policy, given_up, outcome
+from rowlock.transaction import chain, creation, fail_policy, given_up, outcome
 from rowlock.transaction.commit import after_commit
 from rowlock.transaction.line import Line
 from rowlock.transaction.options import Options
@@ -64,7 +64,7 @@ class HeadCommit:
         self.actions = self._make(head)
         after = self.actions.metadata or head.metadata, self.actions.protocol or head.protocol
         check_writable(after[1], after[0], self.table.path)
-        self.read, self._epoch = head, self.table.state.epoch
+        self.read = head
 
     def phase(self, name: str) -> None:
         self.table.observer.phase(name, self)
@@ -86,7 +86,7 @@ class HeadCommit:
                 self._catch_up()
                 self.phase("before_put")
                 self.attempts += 1
-                if outcome.put(state, self.read.version + 1, self._bytes(), self.txn_id):
+                if outcome.put(state, self.read, self._bytes(), self.txn_id):
                     break
         receipt = self.receipt(self.read.version + 1)
         after_commit(self)
@@ -96,12 +96,15 @@ class HeadCommit:
         """Makes the actions anew where others have committed."""
         state = self.table.state
         head = state.refresh()
-        rewritten = state.epoch != self._epoch
+        rewritten = head.chain != self.read.chain
         if head.version == self.read.version and not rewritten:
             return
+        chain.check_same(self.read, head)
         self.phase("before_rebase")
         if self.options.on_conflict == "fail":
-            self._judge([] if rewritten else state.log.commits(self.read.version, head.version))
+            if rewritten:
+                raise chain.rewritten_log(self.read, head).exception(self.table.path)
+            self._judge(state.log.commits(self.read.version, head.version))
         self._set(head)
         self.rounds += 1
         self.phase("rebased")

@@ -4,7 +4,7 @@ A store says Committed, Lost or Unknown, and only the log is believed: an HTTP c
 balancer that sent a put twice tells the winner that it lost.
 
     Committed          won
-    Lost, Unknown      read the version back: our txnId = won, another's = lost, absent = the same bytes again
+    Lost, Unknown      read the version back: our txnId = won, another's = lost, absent = the same commit again
 
 While the version is absent a put of ours may still be on its way, so the transaction stays with this version
 until somebody has it: another's commit there is what makes it certain that ours cannot land any more.
@@ -18,10 +18,11 @@ itself later: a member of a group, and who did not learn what became of its put.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, CorruptLog
+from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, CorruptLog, VersionNotFound
 from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -34,23 +35,29 @@ if TYPE_CHECKING:
 TRIES = 10
 
 
-def put(state: TableState, version: int, data: bytes, txn_id: str) -> bool:
-    """Puts a commit; whether it is ours that is there.  Raises as `landed` does, and StorageError where the store refused the first put as such."""
-    won = landed(state.log, version, data, txn_id, state.log.put(version, data))
-    if won:
-        state.carry(version, data)
+def put(state: TableState, head: Snapshot | None, data: bytes, txn_id: str, again: Callable[[], bytes] | None = None) -> bool:
+    """Puts a commit on top of `head` (None: as the first of a table); whether it is ours that is there.
+
+    `again` makes what is put where the version stays absent, with the same txnId; `data` by default.
+    Raises as `landed` does, and StorageError where the store refused the first put as such.
+    """
+    version = 0 if head is None else head.version + 1
+    outcome = state.log.put(version, data)
+    won = landed(state.log, version, again or data, txn_id, outcome, head)
+    if won and (again is None or isinstance(outcome, Committed)):
+        state.carry(version, data, outcome.tag if isinstance(outcome, Committed) else None)
     return won
 
 
-def landed(log: TableLog, version: int, data: bytes, txn_id: str, outcome: PutOutcome) -> bool:
-    """Whether the commit `data` is version `version`, after one put of it had this outcome.
+def landed(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn_id: str, outcome: PutOutcome, head: Snapshot | None = None) -> bool:
+    """Whether the commit `data`, or what it makes each time it is put again, is version `version`, after one put of it on top of `head` had this outcome.
 
-    Raises CommitUnknown where that could not be found out in a quarter of a minute or so, and
-    ConcurrentWriteException where the log was cleaned up behind a writer that slept.
+    Raises CommitUnknown where that could not be found out in a quarter of a minute or so, ConcurrentWriteException
+    where the log was cleaned up behind a writer that slept, and CorruptLog where another table has its place now.
     """
     if not isinstance(outcome, Committed) and not _settled(log, version, data, txn_id):
         return False
-    _check_chain(log, version)
+    _check_chain(log, version, head)
     return True
 
 
@@ -76,13 +83,13 @@ def found(log: TableLog, head: Snapshot, version: int, txn_id: str) -> int:
     return version
 
 
-def _settled(log: TableLog, version: int, data: bytes, txn_id: str) -> bool:
+def _settled(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn_id: str) -> bool:
     last: StorageError | None = None
     for n in range(TRIES):
         try:
             if (there := log.read_commit(version)) is not None:
                 return there.info is not None and there.info.txn_id == txn_id
-            if isinstance(log.put(version, data), Committed):
+            if isinstance(log.put(version, data() if callable(data) else data), Committed):
                 return True
         except StorageError as e:  # an earlier put may still land, so this is no failure yet
             last = e
@@ -103,10 +110,13 @@ def unknown(txn_id: str, table: str, version: int | None, cause: Exception | Non
     return error
 
 
-def _check_chain(log: TableLog, version: int) -> None:
+def _check_chain(log: TableLog, version: int, head: Snapshot | None) -> None:
     """Raises unless what is at `version` continues the log."""
     try:
-        if version > 0 and log.store.head(names.commit_key(version - 1)) is not None:
+        before = log.store.tag(names.commit_key(version - 1)) if version > 0 else None
+        if before is not None:
+            if head is not None and head.last_commit_tag not in (before, None):
+                _check_table(log, head)
             return
         files = list_log(log.store)
     except StorageError:
@@ -122,6 +132,22 @@ def _check_chain(log: TableLog, version: int) -> None:
             table=log.table,
             version=version,
             file=names.commit_key(version),
+        )
+
+
+def _check_table(log: TableLog, head: Snapshot) -> None:
+    """Raises where the version that a commit follows is another table's: it was made anew between the last look at the log and the put."""
+    try:
+        now = log.at(head.version)
+    except VersionNotFound:
+        return
+    if now.metadata.id != head.metadata.id:
+        raise CorruptLog(
+            f"version {head.version} was replaced by that of another table ({now.metadata.id} in place of {head.metadata.id}) while version {head.version + 1} was put after it: "
+            "the table was made anew meanwhile. Delete the file of the later version, which belongs to the table that was there before, unless others have committed after it; run the statement again",
+            table=log.table,
+            version=head.version + 1,
+            file=names.commit_key(head.version + 1),
         )
 
 

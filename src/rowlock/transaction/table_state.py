@@ -2,7 +2,8 @@
 
 The lane saves rounds between threads of one process and decides nothing (I7).  A snapshot is only
 ever carried forward; where the log turns out to have been rewritten under us (another engine's
-commit by a bare rename), it is thrown away and `epoch` says so to transactions that began before.
+commit by a bare rename, a backup that was put back, a table made anew), it is thrown away, and the
+`chain` of the next one says so to transactions that began before.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from rowlock import clock
 from rowlock.log.snapshot import Snapshot
@@ -32,6 +33,14 @@ _A_MOMENT_S = 2.0
 
 class CommitOverwrittenWarning(UserWarning):
     """A commit that had landed was replaced by a writer that does not put-if-absent."""
+
+
+@runtime_checkable
+class Forgets(Protocol):
+    """Something that keeps what was read of a table."""
+
+    def forget(self) -> None:
+        """Lets go of it: the table is another now."""
 
 
 class Flights:
@@ -69,7 +78,6 @@ class TableState:
     def __init__(self, log: TableLog, store: ObjectStore) -> None:
         self.log, self.store, self.vectors = log, store, Vectors(store)
         self.lane = lane_of(store)
-        self.epoch = 0
         self.overwritten: list[int] = []
         self._lock = threading.RLock()
         self._flights = Flights()
@@ -79,7 +87,10 @@ class TableState:
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """What an engine wants shared between the table's handles, such as a cache of rows."""
+        """What an engine wants shared between the table's handles, such as a cache of rows.
+
+        Where it has a method `forget`, that is called when the table turns out to be another.
+        """
         with self._sharing:
             if name not in self._shared:
                 self._shared[name] = make()
@@ -94,11 +105,12 @@ class TableState:
 
     def _refresh(self) -> Snapshot:
         with self._lock:
-            if self._latest is not None and self._was_rewritten():
-                self._start_over()
             before = self._latest
-            latest = self.log.latest(before)
-            if not self.store.is_remote and (before is None or latest.version != before.version):
+            replaced = None if before is None else self._replaced(before)
+            latest = self.log.latest(before if replaced is None else None)
+            if before is not None and latest.chain != before.chain:
+                self._broken(before, latest, replaced)
+            if not self.store.is_remote and (before is None or latest is not before):
                 self._watch(latest.version)
             self._latest, self._asked_s = latest, clock.monotonic_s()
             return latest
@@ -114,24 +126,47 @@ class TableState:
                 return known
         return self.refresh()
 
-    def carry(self, version: int, data: bytes) -> None:
-        """Takes a commit that landed into the snapshot it was put on, so that nobody reads it back."""
+    def carry(self, version: int, data: bytes, tag: str | None) -> None:
+        """Takes a commit that landed into the snapshot it was put on, so that nobody reads it back; `tag` if the store told it."""
         with self._lock:
             if self._latest is None or self._latest.version != version - 1:
                 return
-            self._latest, self._asked_s = self.log.advance(self._latest, version, data), clock.monotonic_s()
+            self._latest, self._asked_s = self.log.advance(self._latest, version, data, tag), clock.monotonic_s()
             if not self.store.is_remote:
                 self._watched.append((version, zlib.crc32(data)))
 
     def forget(self) -> None:
         """Drops the snapshot, after the table was made anew."""
         with self._lock:
+            self._latest = None
             self._start_over()
+
+    def _broken(self, before: Snapshot, latest: Snapshot, replaced: int | None) -> None:
+        """The log is not the one that `before` was read from: nothing that was kept of it is believed, and a table that lost commits is named."""
+        self._start_over()
+        if latest.metadata.id != before.metadata.id:
+            return
+        version = before.version if replaced is None else replaced
+        self.overwritten.append(version)
+        if version > latest.version:
+            text = f"Version {version} of {self.store.root} is gone after it had been committed: the log ends at version {latest.version}, as where a backup was put back. The changes of later commits are lost."
+        else:
+            text = (
+                f"Version {version} of {self.store.root} was overwritten after it had been committed: a writer that renames instead of putting if absent "
+                "(delta-spark on a local disk does) shares this table. The overwritten commit's changes are lost. Use a store with an arbiter for such a fleet."
+            )
+        logger.error(text)
+        warnings.warn(text, CommitOverwrittenWarning, stacklevel=4)
 
     def _start_over(self) -> None:
         self.log = TableLog(self.store)
-        self._latest, self.epoch = None, self.epoch + 1
         self._watched.clear()
+        self.vectors.forget()
+        with self._sharing:
+            held = list(self._shared.values())
+        for one in held:
+            if isinstance(one, Forgets):
+                one.forget()
 
     def _watch(self, version: int) -> None:
         seen = {v for v, _ in self._watched}
@@ -145,19 +180,9 @@ class TableState:
         except NotFound:
             return None
 
-    def _was_rewritten(self) -> bool:
-        for version, mark in self._watched:
-            now = self._mark(version)
-            if now is not None and now != mark:
-                self.overwritten.append(version)
-                text = (
-                    f"Version {version} of {self.store.root} was overwritten after it had been committed: a writer that renames instead of putting if absent "
-                    "(delta-spark on a local disk does) shares this table. The overwritten commit's changes are lost. Use a store with an arbiter for such a fleet."
-                )
-                logger.error(text)
-                warnings.warn(text, CommitOverwrittenWarning, stacklevel=4)
-                return True
-        return False
+    def _replaced(self, before: Snapshot) -> int | None:
+        """The first of the last few versions whose commit is another than it was; one that was cleaned up is none, and that of `before` the log looks at."""
+        return next((v for v, mark in self._watched if v != before.version and self._mark(v) not in (mark, None)), None)
 
 
 _states: weakref.WeakValueDictionary[str, TableState] = weakref.WeakValueDictionary()

@@ -81,7 +81,6 @@ class Transaction:
         if self.options.on_conflict == "lockless" and not row_tracking.is_enabled(snapshot.protocol, snapshot.metadata):
             raise InvalidInput(f"on_conflict='lockless' knows rows by their ids: set {row_tracking.ENABLED}=true on the table first", table=table.path)
         self.read = snapshot
-        self.epoch = table.state.epoch
         self.txn_id = clock.new_id()
         self.program: list[Statement] = []
         self.effects = Effects()

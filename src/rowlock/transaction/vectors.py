@@ -15,9 +15,8 @@ from rowlock.caches import VECTORS, Cache
 from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.protocol import deletion_vector as dv
-from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
-from rowlock.storage.open import open_beside
+from rowlock.storage.open import locate
 from rowlock.storage.store import NotFound, ObjectStore
 
 
@@ -28,15 +27,19 @@ class Vectors:
         self._store = store
         self._kept: Cache[tuple[BitMap64, int]] = Cache(VECTORS, lambda found: 256 + found[1])
 
+    def forget(self) -> None:
+        """Lets go of the vectors of a table that is another now."""
+        self._kept.clear()
+
     def of(self, file: AddFile) -> BitMap64:
         """The dead positions of a file; empty where it has no vector.  Not to be changed by the caller."""
         descriptor = file.deletion_vector
         if descriptor is None:
             return BitMap64()
-        if (kept := self._kept.get(descriptor.unique_id)) is not None:
+        if (kept := self._kept.get(descriptor)) is not None:
             return kept[0]
         bitmap = self._read(file, descriptor)
-        self._kept.put(descriptor.unique_id, (bitmap, descriptor.size_bytes))
+        self._kept.put(descriptor, (bitmap, descriptor.size_bytes))
         return bitmap
 
     def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor) -> BitMap64:
@@ -45,23 +48,17 @@ class Vectors:
         else:
             key = descriptor.path or ""
             try:
-                body = self._body(paths.relative_to(self._store.root, key))
+                store, name = locate(self._store, key)  # that of a shallow clone lies in another table's folder
+                body = store.get(name)
             except NotFound as e:
                 raise CorruptLog(f"The deletion vector of data file {file.path} is missing; was it vacuumed?", table=self._store.root, file=key) from e
             bitmap = dv.read_from_file(descriptor, body)
         return bitmap
 
-    def _body(self, place: str) -> bytes:
-        """A vector's file; that of a shallow clone lies in another table's folder."""
-        if not paths.is_absolute(place):
-            return self._store.get(place)
-        folder, _, name = paths.strip_scheme(place).rpartition("/")
-        return open_beside(self._store, folder).get(name)
-
     def remember(self, file: AddFile, bitmap: BitMap64) -> None:
         """Keeps a vector that was just written, so that it need not be read."""
         if file.deletion_vector is not None:
-            self._kept.put(file.deletion_vector.unique_id, (bitmap, file.deletion_vector.size_bytes))
+            self._kept.put(file.deletion_vector, (bitmap, file.deletion_vector.size_bytes))
 
     def store_all(self, bitmaps: Sequence[BitMap64]) -> list[dv.DeletionVectorDescriptor]:
         """Writes vectors: small ones inline, the others together in one new file of the table. In the order given."""

@@ -17,6 +17,7 @@ from rowlock.maintenance.check.data_files import data_file_findings
 from rowlock.maintenance.check.finding import Finding, Report, by_weight, spans
 from rowlock.maintenance.check.log_files import log_file_findings
 from rowlock.maintenance.check.logical_files import LogicalFiles
+from rowlock.maintenance.check.moved_rows import MovedRows
 from rowlock.maintenance.check.writers import SeenCommit, engine_of, writer_findings
 from rowlock.protocol import names
 from rowlock.protocol.features import check_writable
@@ -40,7 +41,8 @@ def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers
     if not any(f.kind == "commit" or f.is_checkpoint for f in listed):
         raise TableNotFound("there is no Delta table here", table=store.root)
     findings = log_file_findings(listed, read_hint(inner))
-    seen, said = _commits(inner, listed, commits)
+    moved = MovedRows()
+    seen, said = _commits(inner, listed, commits, moved)
     findings += said
     findings += writer_findings(seen, store.root, arbitrated=arbiter is not None)
     findings += arbiter_findings(seen, _arbitration(inner, arbiter, commits), clock.now_ms() // 1000)
@@ -57,12 +59,13 @@ def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers
         check_writable(head.protocol, head.metadata, store.root)
     except RowlockError as e:
         findings.append(Finding("note", "cannot-be-written-here", str(e)))
+    findings += moved.findings(head.schema)
     broken, counts = data_file_findings(inner, head, files=files, footers=footers)
     beside = neighbours(head.protocol, store.root, arbitrated=arbiter is not None)
     return Report(store.root, head.version, by_weight([*findings, *broken]), beside, looked_at | counts)
 
 
-def _commits(store: ObjectStore, listed: Sequence[LogFile], most: int) -> tuple[list[SeenCommit], list[Finding]]:
+def _commits(store: ObjectStore, listed: Sequence[LogFile], most: int, moved: MovedRows) -> tuple[list[SeenCommit], list[Finding]]:
     """The newest commits and their checksums, oldest first, and what is wrong with what they say."""
     checksums = {f.version for f in listed if f.kind == "checksum"}
     seen: list[SeenCommit] = []
@@ -76,6 +79,7 @@ def _commits(store: ObjectStore, listed: Sequence[LogFile], most: int) -> tuple[
             continue
         if commit is not None:
             files.take(commit)
+            moved.take(commit)
             txn_id = commit.info.txn_id if commit.info else None
             seen.append(SeenCommit(version, engine_of(commit.info), txn_id, _checksum_txn_id(store, version) if txn_id and version in checksums else None))
     if not broken:

@@ -127,7 +127,7 @@ class ArbitratedStore:
 
     def _publish(self, entry: Entry, data: bytes) -> PutOutcome:
         try:
-            there = self._copy(entry.key, data)
+            there, tag = self._copy(entry.key, data)
         except StorageError as e:
             return Unknown(f"{entry.file_name} is ours, but its file could not be put in its place: {e}")
         self._complete(entry)
@@ -138,21 +138,24 @@ class ArbitratedStore:
             )  # fmt: skip
             return Lost()  # the bytes below .tmp stay: they are the evidence
         self._discard(entry)
-        return Committed()
+        return Committed(tag)
 
-    def _copy(self, key: str, data: bytes) -> bytes:
-        """Puts the bytes in their place unless something is there; gives what is there then.  Raises StorageError where that cannot be known."""
+    def _copy(self, key: str, data: bytes) -> tuple[bytes, str | None]:
+        """Puts the bytes in their place unless something is there; gives what is there then, and its tag if that was told.
+
+        Raises StorageError where that cannot be known.
+        """
         reason = "it comes and goes"
         for n in range(COPY_TRIES):
             if not self._conditional_copy and self.inner.head(key) is None:
                 self.inner.put(key, data)
-                return data
+                return data, None
             outcome: PutOutcome = self.inner.put_if_absent(key, data) if self._conditional_copy else Lost()
             if isinstance(outcome, Committed):
-                return data
+                return data, outcome.tag
             reason = outcome.reason if isinstance(outcome, Unknown) else reason
             try:
-                return self.inner.get(key)
+                return self.inner.get_tagged(key)
             except NotFound:
                 clock.sleep(0.02 * 2**n * (0.5 + clock.jitter()))
         raise StorageError(reason)
@@ -212,6 +215,13 @@ class ArbitratedStore:
     def head(self, key: str) -> int | None:
         size = self.inner.head(key)
         return self.inner.head(key) if size is None and self._recover(key) else size
+
+    def tag(self, key: str) -> str | None:
+        tag = self.inner.tag(key)
+        return self.inner.tag(key) if tag is None and self._recover(key) else tag
+
+    def modified_ms(self, key: str) -> int | None:
+        return self.inner.modified_ms(key)
 
     def exists(self, key: str = "") -> bool:
         return self.inner.exists(key) or (self._recover(key) and self.inner.exists(key))

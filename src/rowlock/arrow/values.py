@@ -1,0 +1,50 @@
+"""Values of Arrow tables as Python's: all of them, also those that Python's own types cannot hold, and so that equal means the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+
+def row_keys(table: pa.Table) -> list[str]:
+    """A text for each row; two are the same exactly where the rows are.  NaN is like NaN, -0.0 unlike 0.0, the entries of a map have an order."""
+    columns = [c.cast(_bare_type(c.type)).to_pylist() for c in table.columns]
+    return list(map(repr, zip(*columns, strict=True)))
+
+
+def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows as dicts.  A time or date beyond year 9999 is the number that stands for it in the file, text that is no UTF-8 its bytes."""
+    columns = [_plain(c) for c in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError):
+        return [_plain_value(column.slice(n, 1)) for n in range(len(column))]
+
+
+def _plain_value(one: pa.ChunkedArray) -> Any:
+    try:
+        return one.to_pylist()[0]
+    except (ValueError, OverflowError):
+        return one.cast(_bare_type(one.type)).to_pylist()[0]
+
+
+def _bare_type(t: pa.DataType) -> pa.DataType:
+    """The same with numbers for times and bytes for text, which Python holds whatever their values are."""
+    if pa.types.is_timestamp(t):
+        return pa.int64()
+    if pa.types.is_date32(t):
+        return pa.int32()
+    if pa.types.is_string(t):
+        return pa.binary()
+    if pa.types.is_struct(t):
+        return pa.struct([f.with_type(_bare_type(f.type)) for f in t])
+    if pa.types.is_list(t):
+        return pa.list_(t.value_field.with_type(_bare_type(t.value_type)))
+    if pa.types.is_map(t):
+        return pa.map_(t.key_field.with_type(_bare_type(t.key_type)), t.item_field.with_type(_bare_type(t.item_type)))
+    return t

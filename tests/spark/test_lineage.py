@@ -1,0 +1,62 @@
+"""Sources that read the target are known as such, by whatever way their rows come (I3); others are pinned and cost no conflict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import rowlock
+from rowlock import DeltaTable
+from rowlock.spark.lineage import versions_read
+from spark.support import make
+
+pytestmark = pytest.mark.spark
+SCHEMA = "id int, v int"
+
+
+def test_what_is_seen_of_a_source_and_what_is_not(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
+    """See docs/transactions.md, which lists the same."""
+    table = make(spark, table_path, [(n, n) for n in range(20)], SCHEMA, files=2)
+    table.delete("id = 3")
+    other = make(spark, str(tmp_path / "other"), [(1, 1)], SCHEMA)
+    (tmp_path / "link").symlink_to(table_path)
+    (tmp_path / "folder").symlink_to(tmp_path)
+    frame, schema = table.toDF(), table.toDF().schema
+
+    def of_rows(of: DataFrame) -> DataFrame:
+        return spark.createDataFrame(of.rdd, schema)
+
+    seen = {
+        "the table": frame,
+        "an RDD": of_rows(frame),
+        "an RDD that was changed": spark.createDataFrame(frame.rdd.map(lambda r: (r[0] + 1, r[1])).filter(lambda r: r[0] > 0), schema),
+        "an RDD that was shuffled": spark.createDataFrame(frame.rdd.map(lambda r: (r[0], r[1])).reduceByKey(lambda a, b: a + b), schema),
+        "an aggregate's RDD": of_rows(frame.groupBy("id").sum("v").selectExpr("id", "cast(id as int) v")),
+        "a union of RDDs": spark.createDataFrame(other.toDF().rdd.union(frame.rdd), schema),
+        "a kept RDD": spark.createDataFrame(frame.rdd.cache(), schema),
+        "JSON of it": spark.read.schema(schema).json(frame.toJSON()),
+        "a checkpoint that is not made yet": frame.localCheckpoint(eager=False),
+        "a link": rowlock.read(spark, str(tmp_path / "link")),
+        "a link above": spark.read.format("delta").load(str(tmp_path / "folder" / "table")),
+        "an RDD through a link": of_rows(rowlock.read(spark, str(tmp_path / "link"))),
+    }
+    unseen = {
+        "another table": other.toDF(),
+        "another table's RDD": of_rows(other.toDF()),
+        "rows": spark.createDataFrame([(1, 1)], schema),
+        "rows that were collected": spark.createDataFrame(frame.collect(), schema),
+        "a checkpoint": frame.localCheckpoint(),
+    }
+    for plane in (table._handle.plane, DeltaTable.forPath(spark, str(tmp_path / "link"))._handle.plane):
+        assert {name for name, source in seen.items() if not versions_read(plane, source, 1)} == set()
+        assert {name for name, source in unseen.items() if versions_read(plane, source, 1)} == set()
+
+
+def test_rows_by_an_rdd_are_validated(spark: SparkSession, table_path: str) -> None:
+    """I3: what the append was derived from changed while it was staged, so it is no blind append that ignores it."""
+    table = make(spark, table_path, [(1, 1)], SCHEMA)
+    receipt = rowlock.write(spark.createDataFrame(table.toDF().rdd, table.toDF().schema), table_path)
+    info = table._handle.state.log.read_commit(receipt.version).info
+    assert info is not None and info.raw["isBlindAppend"] is False

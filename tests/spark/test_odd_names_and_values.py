@@ -1,0 +1,47 @@
+"""Names that hold dots, quotes and spaces, and partition values that are null, through statements on the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import rowlock
+from rowlock import DeltaTable
+from rowlock.spark.analysis import split_name
+
+pytestmark = pytest.mark.spark
+
+MAPPED = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [("a", ["a"]), (" a . b ", ["a", "b"]), ("`a.b`.c", ["a.b", "c"]), (" ` v`", [" v"]), ("`a``b`.` x `", ["a`b", " x "]), ("ü.`.`", ["ü", "."]), ("`a", ["`a"]), ("", [""])],
+)
+def test_parts_of_a_name(name: str, parts: list[str]) -> None:
+    assert split_name(name) == parts
+
+
+@pytest.mark.parametrize("name", [" v", "v ", "v.w", "v`w", "ключ"])
+def test_an_update_sets_a_column_of_any_name(spark: Any, table_path: str, name: str) -> None:
+    """I3: the column that an assignment names in back quotes is the one whose name that is."""
+    quoted = "`" + name.replace("`", "``") + "`"
+    DeltaTable.create(spark).location(table_path).addColumn("id", "int").addColumn(name, "int").property("delta.columnMapping.mode", "name").execute()
+    rowlock.write(spark.sql(f"select 1 as id, 2 as {quoted}"), table_path)
+    t = DeltaTable.forPath(spark, table_path)
+    t.update("id = 1", {quoted: f"{quoted} + 1"})
+    source = spark.sql("select 1 as id, 40 as x union all select 2, 50")
+    t.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdate(set={f"t.{quoted}": f"t.{quoted} + s.x"}).whenNotMatchedInsert(values={"id": "s.id", quoted: "s.x"}).execute()
+    assert sorted(map(tuple, t.toDF().collect())) == [(1, 43), (2, 50)]
+
+
+@pytest.mark.parametrize("kind", ["double", "string", "date", "boolean"])
+def test_files_with_and_without_a_partition_value_are_changed_together(spark: Any, table_path: str, kind: str) -> None:
+    """I3: one statement rewrites rows of a partition without a value beside rows of one with a value."""
+    value = {"double": "1.5D", "string": "'a'", "date": "date'2024-03-10'", "boolean": "true"}[kind]
+    for select in (f"select 1 as id, cast(null as {kind}) as p", f"select 2 as id, {value} as p", f"select 3 as id, {value} as p"):
+        rowlock.write(spark.sql(select).coalesce(1), table_path, mode="append", partition_by=["p"])
+    t = DeltaTable.forPath(spark, table_path)
+    t.update(None, {"id": "id + 10"})
+    assert sorted((r.id, r.p is None) for r in t.toDF().collect()) == [(11, True), (12, False), (13, False)]

@@ -1,0 +1,151 @@
+"""Partition values are the same by whichever way rows are written, and stay what they are. I5: no value changes that nobody set; I9."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import rowlock
+from rowlock.exceptions import InvalidInput
+from rowlock.storage.open import open_store
+from rowlock.transaction.table_state import state_of
+from spark.support import make, unchanged
+from turning_down import turn_down
+
+ZONES = {
+    "America/New_York": ("2024-03-10T02:30:00", "2024-03-10T03:30:00", "2024-11-03T01:30:00", "2024-11-03T05:30:00", "2024-11-03T06:30:00", "1883-11-18T16:58:00.5", "1850-01-01T00:00:01"),
+    "Australia/Lord_Howe": ("2024-10-06T02:00:00", "2024-10-06T02:10:00", "2024-10-06T02:30:00", "2024-10-06T02:40:00", "2024-04-06T14:45:00", "2024-04-06T15:15:00"),
+    "Africa/Monrovia": ("1972-01-07T00:10:00", "1972-01-07T00:44:30", "1972-01-07T00:55:00.000001", "1880-01-01T00:00:00"),
+}
+"""By zone: times (UTC) whose clock, read in the zone, lies in a gap, in an overlap or in local mean time."""
+
+
+@contextlib.contextmanager
+def session(spark: SparkSession, **settings: str) -> Iterator[None]:
+    names = {"zone": "spark.sql.session.timeZone", "ansi": "spark.sql.ansi.enabled", "calendar": "spark.sql.parquet.datetimeRebaseModeInWrite"}
+    before = {names[k]: str(spark.conf.get(names[k])) for k in settings}
+    try:
+        for k, value in settings.items():
+            spark.conf.set(names[k], value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+WAYS = {"driver": {}, "large": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0}, "joined": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0, "scan_groups": 0}}
+"""How rows are written: on the driver, or by Spark, which reads many partitions by another plan than few."""
+
+
+def partitions(path: str) -> set[tuple[tuple[str, str | None], ...]]:
+    """The partition values of the live files, as the log has them."""
+    return {tuple(sorted(f.partition_values.items())) for f in state_of(open_store(path)).refresh().files.adds()}
+
+
+def micros(frame: DataFrame) -> list[tuple[int, int]]:
+    return sorted((r[0], r[1]) for r in frame.select("id", F.unix_micros("p")).collect())
+
+
+def _micros(text: str) -> int:
+    return (dt.datetime.fromisoformat(text) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(("zone", "way"), [(z, w) for z in sorted(ZONES) for w in ("large", "joined") if w == "large" or z == "America/New_York"])
+def test_a_timestamp_is_the_same_partition_by_each_writer(spark: SparkSession, table_path: str, zone: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I5: in the gaps of the session's zone too, an UPDATE of another column and OPTIMIZE by Spark's writer leave every row in its partition."""
+    given = [(n, _micros(text)) for n, text in enumerate(ZONES[zone])]
+    frame = spark.createDataFrame([(i, m, 0) for i, m in given], "id long, m long, v long").selectExpr("id", "timestamp_micros(m) AS p", "v")
+    with session(spark, zone=zone):
+        make(spark, f"{table_path}-driver", frame, partition_by=["p"])
+        turn_down(monkeypatch, **WAYS[way])
+        table = make(spark, table_path, frame, partition_by=["p"])
+        assert partitions(table_path) == partitions(f"{table_path}-driver") and len(partitions(table_path)) == len(given)
+        assert micros(rowlock.read(spark, table_path)) == given
+        table.update(set={"v": "v + 1"})
+        assert micros(rowlock.read(spark, table_path)) == given
+        rowlock.write(frame.selectExpr("id + 100 AS id", "p", "v").coalesce(1), table_path)
+        table.optimize().executeCompaction()
+        assert micros(rowlock.read(spark, table_path)) == sorted([*given, *((i + 100, m) for i, m in given)])
+        assert rowlock.read(spark, table_path).where("id < 100 and v <> 1").isEmpty()
+    arrow = rowlock.to_arrow(table_path)
+    assert sorted(zip(arrow["id"].to_pylist(), arrow["p"].cast("int64").to_pylist(), strict=True)) == sorted([*given, *((i + 100, m) for i, m in given)])
+
+
+@pytest.mark.no_peers("other readers have no such years")
+def test_years_that_python_has_not(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I5, I9: times and dates before year 1 and after 9999, as partition values and as values with bounds, by both writers and all readers."""
+    rows = [(0, 253_402_300_800_000_000, 2_932_897), (1, -62_198_755_200_000_000, -800_000), (2, 0, 0)]
+    frame = spark.createDataFrame(rows, "id long, m long, n int").selectExpr("id", "timestamp_micros(m) AS p", "date_from_unix_date(n) AS q", "p AS t", "q AS d")
+    with session(spark, zone="America/New_York"):
+        for way, path in (("driver", f"{table_path}-driver"), ("joined", table_path)):
+            turn_down(monkeypatch, **WAYS[way])
+            table = make(spark, path, frame, partition_by=["p", "q"])
+            table.update("id >= 0", {"id": "id + 10"})
+            table.delete("t = timestamp_micros(0)")
+            got = rowlock.read(spark, path).select("id", F.unix_micros("p"), F.unix_date("q"), F.unix_micros("t"), F.unix_date("d")).collect()
+            assert sorted(map(tuple, got)) == [(i + 10, m, n, m, n) for i, m, n in rows[:2]]
+            arrow = rowlock.to_arrow(path)
+            assert sorted(zip(arrow["p"].cast("int64").to_pylist(), arrow["q"].cast("int32").to_pylist(), strict=True)) == sorted(r[1:] for r in rows[:2])
+        assert partitions(table_path) == partitions(f"{table_path}-driver")
+
+
+OTHERS: list[tuple[Any, ...]] = [
+    (1e-5, "1.1", "0.0000000001", "2024-02-29", b"a", "__HIVE_DEFAULT_PARTITION__"),
+    (1e7, "1e-5", "0", "0001-01-01", b"\x01 b%/", "__HIVE_DEFAULT_PARTITION__" * 2),
+    (-0.0, "3.4e38", "-12345678901234567890.0123456789", "9999-12-31", "é".encode(), "é/=%41"),
+    (123456.789, "-1234567.5", "1.5", "1582-10-10", None, None),
+]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_other_types_have_one_spelling(spark: SparkSession, table_path: str, ansi: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I5: doubles, decimals, dates and binaries are one partition by whichever writer, also where the session's ANSI mode casts them to other text."""
+    text = "id long, d double, f string, n string, y string, b binary, s string"
+    frame = spark.createDataFrame([(i, *row) for i, row in enumerate(OTHERS)], text).selectExpr(
+        "id", "d", "cast(f as float) f", "cast(n as decimal(38,10)) n", "cast(y as date) y", "b", "s"
+    )
+    by = ["d", "f", "n", "y", "b", "s"]
+    with session(spark, ansi=ansi, zone="America/New_York"):
+        make(spark, f"{table_path}-driver", frame, partition_by=by)
+        turn_down(monkeypatch, **WAYS["large"])
+        make(spark, table_path, frame, partition_by=by)
+        assert partitions(table_path) == partitions(f"{table_path}-driver") and len(partitions(table_path)) == len(OTHERS)
+        assert sorted(map(repr, rowlock.read(spark, table_path).collect())) == sorted(map(repr, frame.collect()))
+    assert rowlock.to_arrow(table_path).sort_by("id").equals(rowlock.to_arrow(f"{table_path}-driver").sort_by("id"))
+
+
+@pytest.mark.parametrize("way", ["driver", "large"])
+def test_binary_that_is_no_text_is_refused(spark: SparkSession, table_path: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I9: the log holds partition values as text; two binaries that are no UTF-8 became one value by Spark's writer."""
+    frame = spark.createDataFrame([(n, bytes([255 - n])) for n in range(8)], "id long, b binary")
+    make(spark, table_path, frame.where("false"), partition_by=["b"])
+    turn_down(monkeypatch, **WAYS[way])
+    before = partitions(table_path)
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        rowlock.write(frame, table_path)
+    assert partitions(table_path) == before
+
+
+def test_partitions_without_a_zone_are_chosen_in_the_sessions(spark: SparkSession, table_path: str) -> None:
+    """I3: OPTIMIZE's condition reads partition values of older writers, which have no zone, as a scan does."""
+    with session(spark, zone="America/New_York"):
+        table = make(spark, table_path, spark.sql("select 1L id, timestamp'2024-01-01 00:00:00' p"), partition_by=["p"])
+        with unchanged(table_path):
+            table.optimize().where("p < timestamp'2024-01-01 00:00:00'").executeCompaction()
+
+
+def test_a_session_that_writes_the_old_calendar(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I3: footers in the calendar of Spark 2 would be false bounds: Rowlock's files count in the new one, whatever the session says."""
+    turn_down(monkeypatch, **WAYS["large"])
+    with session(spark, calendar="LEGACY"):
+        table = make(spark, table_path, spark.sql("select id, date'1500-01-01' d, timestamp'1500-01-01 00:00:00' t from range(4)"))
+        (file,) = state_of(open_store(table_path)).refresh().files.adds()
+        assert file.parsed_stats()["minValues"]["d"] == "1500-01-01"
+        table.delete("d = date'1500-01-01' and t = timestamp'1500-01-01 00:00:00'")
+        assert rowlock.read(spark, table_path).isEmpty()
