@@ -168,7 +168,7 @@ class Programs:
             copied = rng.sample([r for r in table.given if r != "rid"], 2)
             clauses.append(Clause("matched", "update", maybe("t_"), tuple((r, Expr(f"{{s_{r}}}")) for r in copied) if rng.random() < 0.5 else self._sets("t_")))
         if rng.random() < 0.7:
-            chosen = None if rng.random() < 0.6 and self._axes["winner"] != "add column" else tuple((r, Expr(f"{{s_{r}}}")) for r in table.given if r in ("rid", "k", "v", "x", *table.partition))
+            chosen = None if rng.random() < 0.6 and self._axes["winner"] not in ("add column", "rename column") else tuple((r, Expr(f"{{s_{r}}}")) for r in table.given if r in ("rid", "k", "v", "x", *table.partition))
             clauses.append(Clause("not matched", "insert", maybe("s_"), chosen))
         if rng.random() < 0.35:
             clauses.append(Clause("not matched by source", "update", self._where("t_"), self._sets("t_")))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import decimal
 import math
-import os
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -37,8 +36,6 @@ FAR_DATES = [2_932_897, 4_000_000]
 TEXTS = ["", "a", "b", "A", "ab", "é", "ключ", "日本", "\U0001f600", "\uffff", "\ue000z", "x" * 40, "x" * 39 + "y", "a'b", 'a"b', "a\\b", "{a}", "a.b", "%", "%41", "nul\x00l", " ", "a ", "\n"]
 FOLDERS = ["", "a", "b", "a b", "a/b", "a=b", "a%2Fb", "%", "a:b", "é", "ключ", ".", "..", "x+y", "a#b", "a?b", "a'b", 'a"b', "a\\b", "{a}", "[b]", "A", "Z " , " z", "1", "01", "null", "a\tb", "\U0001f600"]
 _D = decimal.Decimal
-if "dates" in os.environ.get("SWARM_TAME", ""):
-    FAR_DATES = []
 
 
 @dataclass(frozen=True)
