@@ -75,11 +75,11 @@ KINDS: dict[str, Kind] = {
 PARTITION_POOLS: dict[str, tuple[Any, ...]] = {
     "string": tuple(FOLDERS),
     "binary": (b"", b"a", b"a b", b"a/b", b"a=b", b"%", "é".encode()),
-    "timestamp": tuple(TIMES),
-    "timestamp_ntz": tuple(TIMES),
-    "date": tuple(DATES),
-    "double": (0.0, 1.5, -2.5, math.inf, -math.inf, math.nan, 1e300, 0.1),
-    "float": (0.0, 1.5, -2.25, math.inf, math.nan, 16777216.0),
+    "timestamp": (*TIMES, *FAR_TIMES),
+    "timestamp_ntz": (*TIMES, *FAR_TIMES),
+    "date": (*DATES, *FAR_DATES),
+    "double": (0.0, -0.0, 1e-05, 5e-324, 1.5, -2.5, math.inf, -math.inf, math.nan, 1e300, 0.1),
+    "float": (0.0, -0.0, 1.401298464324817e-45, 1.5, -2.25, math.inf, math.nan, 16777216.0),
 }
 
 
