@@ -127,6 +127,7 @@ def _table(axes: Mapping[str, str], rng: random.Random) -> Table:
     rng.shuffle(order)
     roles = {r: roles[r] for r in [*order, *generated]}
     properties = {"delta.enableDeletionVectors": "false" if axes["vectors"] == "off" else "true"}
+    properties |= {"rowlock.groupCommit": "false"}  # a version is one transaction here, so that serial execution has an order; tests/group has groups
     properties |= {"delta.enableRowTracking": "true"} if axes["tracking"] == "on" else {}
     properties |= {"delta.enableChangeDataFeed": "true"} if axes["feed"] == "on" else {}
     properties |= {"delta.columnMapping.mode": axes["mapping"]} if axes["mapping"] != "none" else {}

@@ -83,7 +83,7 @@ class World:
         self.path.mkdir(parents=True)
         for n, rows in enumerate(files):
             pq.write_table(self._named(rows, twin=n % 2 == 1 and self._has_twins), self.path / f"part-{n}.parquet")
-        DeltaTable.convertToDelta(self.spark, f"parquet.`{self.path}`").setProperties({k: v for k, v in self.table.properties.items() if v != "false"})
+        DeltaTable.convertToDelta(self.spark, f"parquet.`{self.path}`").setProperties({k: v for k, v in self.table.properties.items() if v != "false" or k.startswith("rowlock.")})
 
     @property
     def _has_twins(self) -> bool:

@@ -59,7 +59,7 @@ def _nullable(type_: DataType) -> DataType:
 def check_new_columns(columns: StructType, table: str) -> None:
     """Raises UnsupportedFeature for columns that a table of others may have and that this version does not make."""
     if found := next((path for path, f in columns.all_fields() if _holds(f.type, PrimitiveType("timestamp_ntz"))), None):
-        text = f"column {'.'.join(found)} holds times without a zone, which this version only reads: give them one (pandas: dt.tz_localize('UTC'); pyarrow: cast to timestamp('us', 'UTC'))"
+        text = f"column {'.'.join(found)} holds times without a zone, which rowlock.append does not make yet: make the column by a statement on Spark, or give them one (pandas: dt.tz_localize('UTC'); pyarrow: cast to timestamp('us', 'UTC'))"
         raise UnsupportedFeature(text, feature="timestampNtz", access="write", table=table)
 
 

@@ -84,8 +84,9 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
             continue
         with open_parquet(store, file.path, file.size_bytes) as source:
             metadata = source.metadata
-        leaves = [(folded(leaf.path), leaf.index) for leaf in leaves_of(metadata)]
-        doubtful = {top for start, top in required for leaf, at in leaves if leaf[: len(start)] == start and _may_hold_null(metadata, at)}
+        known = leaves_of(metadata)
+        leaves = [(folded(leaf.path), leaf.index) for leaf in known or ()]
+        doubtful = {top for _, top in required} if known is None else {top for start, top in required for leaf, at in leaves if leaf[: len(start)] == start and _may_hold_null(metadata, at)}
         if doubtful:
             columns = [n for n in snapshot.schema.names if n in doubtful]
             table = relabelled(*_as_read(store, file, columns, snapshot))

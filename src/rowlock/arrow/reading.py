@@ -63,7 +63,10 @@ def read_file(store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.
             data, num_rows = _at(source, given, positions), len(positions)
         data = data.select(given)
         moments.check(data)
-    data = relabelled(relabelled(data, spelled).cast(schema), pa.schema([wanted.field(n) for n in names]))
+    try:
+        data = relabelled(relabelled(data, spelled).cast(schema), pa.schema([wanted.field(n) for n in names]))
+    except pa.ArrowKeyError as e:  # dictionaries inside of what has another name in the file
+        raise Doubtful(str(e), "a dictionary in a column that differs by case") from e
     return logical_rows(data, num_rows, file, snapshot, wanted)
 
 
@@ -98,7 +101,10 @@ class _Moments:
     """Dates and times of one file, as far as they may be counted in an old calendar."""
 
     def __init__(self, source: pq.ParquetFile) -> None:
-        leaves = [(leaf.path[0], source.schema.column(leaf.index)) for leaf in leaves_of(source.metadata)]
+        known = leaves_of(source.metadata)
+        if known is None:
+            raise Doubtful("its columns are not as many to Arrow as its footer says", "an unknown kind of column")
+        leaves = [(leaf.path[0], source.schema.column(leaf.index)) for leaf in known]
         self._int96 = {top for top, leaf in leaves if leaf.physical_type == "INT96"}
         self._naive = {top for top, leaf in leaves if leaf.physical_type == "INT64" and "isAdjustedToUTC=false" in str(leaf.logical_type)}
         metadata = source.metadata.metadata or {}

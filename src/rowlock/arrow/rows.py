@@ -84,7 +84,7 @@ class Rows:
 
     def read_columns(self, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table | None:
         """Some columns of all physical rows of a file; kept by column, because statement after statement reads the same ones."""
-        keys = {n: (snapshot.metadata.id, file.content, stored) for n, stored in names_in_files(snapshot).items()}
+        keys = {n: (*_key(file, snapshot), stored) for n, stored in names_in_files(snapshot).items()}
         wanted = nullable_schema(to_arrow(snapshot.schema))
         found = {n: self.columns.get(keys[n]) for n in names}
         missing = [n for n, kept in found.items() if kept is None or kept.schema.field(0).type != wanted.field(n).type]  # a field of a struct may have come or gone
@@ -123,7 +123,7 @@ class Rows:
         return out
 
 
-def _key(file: AddFile, snapshot: Snapshot) -> Hashable:
+def _key(file: AddFile, snapshot: Snapshot) -> tuple[Hashable, ...]:
     """What a file's rows are kept under: where columns are mapped, for one naming of them, since two may change their names for each other's."""
     return snapshot.metadata.id, file.content, snapshot.metadata.schema_string if is_mapped(snapshot.metadata.configuration) else None
 

@@ -74,7 +74,7 @@ class TableLog:
         there = replay.read_commit(self.store, previous.version)
         if there is None or there.txn_id is None or there.txn_id != previous.txn_id:
             return None, there is None
-        return replace(previous, last_commit_tag=there.tag), False
+        return replace(previous, last_commit_tag=tag), False  # as it is told when it is asked for: some stores tell another with the object
 
     def _next_commits(self, after: int, through: int | None = None) -> list[Commit]:
         """The commits after a version, each by its own key, until one is missing."""

@@ -24,22 +24,27 @@ class Leaf:
     repeated: bool
 
 
-def leaves_of(metadata: pq.FileMetaData) -> list[Leaf]:
-    """Every leaf of a file, in order; none where the footer and Arrow's view of it do not have the same number."""
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view)
+
+
+def leaves_of(metadata: pq.FileMetaData) -> list[Leaf] | None:
+    """Every leaf of a file, in order; None where the footer and Arrow's view of it do not have the same number, so that nothing is known of any."""
     found = [Leaf(n, path, repeated) for n, (path, repeated) in enumerate(leaf for f in metadata.schema.to_arrow_schema() for leaf in _leaves((f.name,), f.type, False))]
-    return found if len(found) == metadata.num_columns else []
+    return found if len(found) == metadata.num_columns else None
 
 
 def _leaves(path: ColumnPath, type_: pa.DataType, repeated: bool) -> Iterator[tuple[ColumnPath, bool]]:
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
     if pa.types.is_struct(type_):
         for f in type_:
             yield from _leaves(path if repeated else (*path, f.name), f.type, repeated)
     elif pa.types.is_map(type_):
         yield from _leaves(path, type_.key_type, True)
         yield from _leaves(path, type_.item_type, True)
-    elif pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+    elif any(is_list(type_) for is_list in _LISTS):
         yield from _leaves(path, type_.value_type, True)
     else:
         yield path, repeated

@@ -36,7 +36,10 @@ def parse(value: str | None, type_: DataType, timezone: str = "UTC") -> Any:
         return None
     try:
         if isinstance(type_, DecimalType):
-            return decimal.Decimal(value)
+            found = decimal.Decimal(value)
+            if found.is_finite() and -found.as_tuple().exponent > type_.scale:  # type: ignore[operator]  # finite: it is a number
+                found = found.quantize(decimal.Decimal(1).scaleb(-type_.scale), decimal.ROUND_HALF_UP, decimal.Context(prec=60))  # as Spark's cast reads it
+            return found
         if isinstance(type_, PrimitiveType):
             return _parse_primitive(value, type_.name, timezone)
     except (ValueError, ArithmeticError, OverflowError) as e:

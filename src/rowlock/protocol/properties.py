@@ -84,6 +84,7 @@ _FREE = frozenset(
         "delta.coordinatedCommits.tableConf-preview",
     }
 )
+_COLUMNS = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 _FREE_PREFIXES = ("delta.constraints.", "delta.feature.")
 
 _MS = {"microsecond": 0.001, "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
@@ -230,11 +231,11 @@ class TableProperties:
 
     @property
     def stats_columns(self) -> tuple[str, ...] | None:
-        """The columns that have statistics where they are listed by name; they replace the count."""
+        """The columns that have statistics where they are listed by name, as it is spelled there (see `column_path`); they replace the count."""
         value = self.configuration.get("delta.dataSkippingStatsColumns")
         if value is None:
             return None
-        return tuple(part.strip().strip("`") for part in value.split(",") if part.strip())
+        return tuple(part.strip() for part in _COLUMNS.findall(value) if part.strip())
 
     @property
     def target_file_bytes(self) -> int | None:

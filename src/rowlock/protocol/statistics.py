@@ -88,7 +88,7 @@ def _column(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
 def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[ColumnPath, DataType]]) -> str:
     """The statistics of one file out of its footer; what the footer does not say exactly is left out."""
     index: dict[ColumnPath, list[int]] = {}
-    for leaf in leaves_of(metadata):
+    for leaf in leaves_of(metadata) or ():
         if not leaf.repeated:
             index.setdefault(folded(leaf.path), []).append(leaf.index)
     nulls: dict[ColumnPath, int] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rowlock.conflict import isolation, rules
 from rowlock.conflict.delta import Delta, delta_between
 from rowlock.conflict.value import conflict_with
-from rowlock.exceptions import StatementRefused
+from rowlock.exceptions import StatementRefused, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.features import check_writable
@@ -65,17 +65,23 @@ class Attempt:
         )
 
 
-def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot) -> int | None:
+def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot, *, posted: bool = False) -> int | None:
     """Brings the staged effects to `head`, if others committed since the base.
 
     The version of a commit between them that is our own, where a put of unknown outcome landed after all (I2).
-    Raises AlreadyCommitted, as `outcome.found` does, and by rule, policy, isolation and reads DeltaConcurrentModificationException.
+    `posted`: others may commit the transaction.  Raises AlreadyCommitted, as `outcome.found` does, and by rule, policy, isolation and reads DeltaConcurrentModificationException.
     """
     rewritten, log = head.chain != txn.base.chain, txn.table.state.log
     if head.version == txn.base.version and not rewritten:
         return None
     chain.check_table(txn, head)
-    winners = log.commits(txn.base.version, head.version)
+    try:
+        winners = log.commits(txn.base.version, head.version)
+    except VersionNotFound:  # they were cleaned up: what they did together is known, and so is that none of them is our own, unless we have posted it
+        if posted and not rewritten:
+            raise
+        rewritten = True
+        winners = chain.still_there(log, txn.base.version, head.version)
     if landed := next((w.version for w in winners if txn.txn_id in w.txn_ids), None):
         return outcome.found(log, head, landed, txn.txn_id)
     if rewritten:

@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowlock.conflict.value import Conflict, conflict_with
+from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import AddFile, Commit, CommitInfo
 from rowlock.transaction import fail_policy
 
@@ -42,7 +44,10 @@ def another_table(read: Snapshot, head: Snapshot) -> Conflict:
 
 
 def rewritten_log(read: Snapshot, head: Snapshot) -> Conflict:
-    """The conflict with a log that was rewritten under whoever read it."""
+    """The conflict with a log that was rewritten, or cleaned up, under whoever read it."""
+    if head.chain == read.chain:
+        text = f"The commits after version {read.version}, which the transaction has read, were cleaned up before they could be looked at."
+        return conflict_with(Commit(head.version), "rewritten log", what=text)
     if head.version < read.version:
         what = f"the transaction has read version {read.version}, and the log ends at version {head.version} now"
     else:
@@ -62,6 +67,17 @@ def winners_of(txn: Transaction, head: Snapshot) -> list[Commit]:
     if txn.options.raises or any(_is_another(f, after[p]) for p, f in before.items() if p in after):
         raise fail_policy.error_of(txn, rewritten_log(txn.read, head))
     return [difference(txn.read, head, before, after)]
+
+
+def still_there(log: TableLog, after: int, through: int) -> list[Commit]:
+    """The commits up to `through` that were not cleaned up, newest first."""
+    found: list[Commit] = []
+    for version in range(through, after, -1):
+        try:
+            found += log.commits(version - 1, version)
+        except VersionNotFound:
+            break
+    return found
 
 
 def _is_another(known: AddFile, now: AddFile) -> bool:

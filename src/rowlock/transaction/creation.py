@@ -162,8 +162,9 @@ def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, clus
     fresh = enabled(head.metadata, fresh, head.version + 1, info["timestamp"])
     changed = protocol if protocol != head.protocol else None
     data = serialize_commit(CommitInfo(info), protocol=changed, metadata=fresh, domains=domains, removes=removes, adds=adds)
-    check_same(head, state.refresh())
-    if not put(state, head, data, txn_id):
+    newest = state.refresh()
+    check_same(head, newest)
+    if newest.chain != head.chain or not put(state, head, data, txn_id):
         raise MetadataChangedException("Another writer committed while the table was being replaced.", table=table, remedy="Replace it again.")
     return Receipt(version=head.version + 1, read_version=head.version, txn_id=txn_id, operation=operation, attempts=1)
 
@@ -196,7 +197,10 @@ def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot],
             check_writable(head.protocol, head.metadata, state.store.root)
             if (actions := make(head)) is None:
                 return None
-            check_same(read, state.refresh())  # to make them may have taken long
+            newest = state.refresh()  # to make them may have taken long
+            check_same(read, newest)
+            if newest.chain != head.chain:
+                continue
             info = commit_info(operation, parameters or {}, txn_id, read_version=head.version, blind=False, metrics={})
             if put(state, head, bytes_on(head, info, **actions), txn_id):
                 return Receipt(version=head.version + 1, read_version=read.version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)

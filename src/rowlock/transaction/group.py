@@ -67,7 +67,7 @@ class Member:
     def follow(self, head: Snapshot) -> bool:
         """Brings the member to the head.  Whether it still is to be committed; else its receipt or its error is there."""
         try:
-            version = catch_up(self.txn, self.attempt, head)
+            version = catch_up(self.txn, self.attempt, head, posted=self.post is not None)
             if version is not None:
                 self.landed(version, len(self.txn.table.state.log.commits(version - 1, version)[0].txn_ids))
             else:

@@ -68,7 +68,9 @@ class Post:
     def __init__(self, store: ObjectStore, members: Sequence[Member], head: Snapshot) -> None:
         self.key = f"{FOLDER}/{clock.now_ms():013d}-{clock.new_id()}.json"
         self._store, self._data = store, _BETWEEN.join(_staged(m, head) for m in members)
-        for member in members:
+        self.renewed_s = -math.inf
+        """When the last renewal began: the store's time of the post is no earlier."""
+        for member in members:  # first: where the put fails it may have landed all the same
             member.post = self
         self._put()
 
@@ -76,7 +78,6 @@ class Post:
         start_s = clock.monotonic_s()
         self._store.put(self.key, self._data)
         self.renewed_s = start_s
-        """When the last renewal began: the store's time of the post is no earlier."""
 
     def renew(self) -> None:
         """Puts it again where that is due.  Where it cannot be, nobody adopts it, and its owner goes on by itself."""

@@ -138,6 +138,9 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None) -> None:
 def _check_table(log: TableLog, head: Snapshot) -> None:
     """Raises where the version that a commit follows is another table's: it was made anew between the last look at the log and the put."""
     try:
+        there = log.read_commit(head.version)
+        if there is not None and there.txn_id is not None and there.txn_id == head.txn_id:
+            return
         now = log.at(head.version)
     except VersionNotFound:
         return

@@ -138,7 +138,6 @@ class TableState:
     def forget(self) -> None:
         """Drops the snapshot, after the table was made anew."""
         with self._lock:
-            self._latest = None
             self._start_over()
 
     def _broken(self, before: Snapshot, latest: Snapshot, replaced: int | None) -> None:
@@ -160,6 +159,7 @@ class TableState:
 
     def _start_over(self) -> None:
         self.log = TableLog(self.store)
+        self._latest = None  # whatever is raised before the next one is known: that of before is never carried on
         self._watched.clear()
         self.vectors.forget()
         with self._sharing:
