@@ -19,7 +19,7 @@ def test_it_would_be_seen(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None
     from rowlock.storage import Committed
     from rowlock.transaction import outcome as outcomes
 
-    monkeypatch.setattr(outcomes, "landed", lambda log, version, data, txn_id, outcome: outcome == Committed())
+    monkeypatch.setattr(outcomes, "landed", lambda log, version, data, txn_id, outcome, head=None: isinstance(outcome, Committed))
     monkeypatch.setattr("rowlock.transaction.catch_up.Commit.txn_id", property(lambda self: ""))
     done = contest(minio, writers=3, each=6, seed=7)
     assert done.problems
