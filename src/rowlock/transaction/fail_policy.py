@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rowlock.transaction.transaction import Transaction
 
 _Row = tuple[str, dict[str, Any]]
+_T = TypeVar("_T")
 _COMPARED_VALUES = 20_000_000
 """So many values are compared to find the columns that both have set: a tenth of a second."""
 
@@ -118,6 +119,11 @@ def _conflict(txn: Transaction, winners: list[Commit], delta: Delta, old: Sequen
     return error_of(txn, conflict_with(winner, rule, files=files, rows=changed or [r for _, r in new], columns=columns))
 
 
+def sampled(rows: Sequence[_T], values_a_row: int) -> Sequence[_T]:
+    """Rows that are spread evenly over all of them, as many as may be held against `values_a_row` values each; one at least."""
+    return rows[:: -(-len(rows) // max(1, _COMPARED_VALUES // max(1, values_a_row)))]
+
+
 def columns_changed(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> set[str]:
     """Columns that differ between rows and their later images; a row's image is the one row that is most like it.
 
@@ -126,7 +132,7 @@ def columns_changed(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping
     if not before or not after:
         return set()
     columns = list(before[0])
-    some = before[:: -(-len(before) // max(1, _COMPARED_VALUES // (len(after) * len(columns) or 1)))]
+    some = sampled(before, len(after) * len(columns))
     codes: list[dict[str, int]] = [{} for _ in columns]
     rows, images = (np.array([[known.setdefault(repr(r.get(c)), len(known)) for r in side] for c, known in zip(columns, codes, strict=True)], np.int32) for side in (some, after))
     changed = np.zeros(len(columns), np.bool_)
