@@ -8,6 +8,7 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.exceptions import ConstraintViolated
 from rowlock.spark.analysis import split_name
 
 pytestmark = pytest.mark.spark
@@ -45,3 +46,16 @@ def test_files_with_and_without_a_partition_value_are_changed_together(spark: An
     t = DeltaTable.forPath(spark, table_path)
     t.update(None, {"id": "id + 10"})
     assert sorted((r.id, r.p is None) for r in t.toDF().collect()) == [(11, True), (12, False), (13, False)]
+
+
+@pytest.mark.no_peers("they have no dates beyond the year 9999")
+def test_dates_beyond_those_of_python_in_keys_and_in_errors(spark: Any, table_path: str) -> None:
+    """I3, I9: a MERGE by a date after 9999 finds its row, and a row that breaks a constraint is named whatever it holds."""
+    rowlock.write(spark.sql("select date_from_unix_date(4000000) as d, 1 as v union all select date'2024-03-10', 2"), table_path)
+    t = DeltaTable.forPath(spark, table_path)
+    source = spark.sql("select date_from_unix_date(4000000) as d")
+    t.alias("t").merge(source.alias("s"), "t.d = s.d").whenMatchedUpdate(set={"v": "t.v + 10"}).whenNotMatchedInsert(values={"d": "s.d"}).execute()
+    t.addConstraint("small", "v < 100")
+    with pytest.raises(ConstraintViolated, match="small"):
+        t.update("v = 11", {"v": "200"})
+    assert sorted(r.v for r in t.toDF().select("v").collect()) == [2, 11]

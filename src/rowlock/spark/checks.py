@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 
 from rowlock.arrow.blocks import DriverRows, FileRows, logical
 from rowlock.arrow.constraints import check_not_null, check_rows
+from rowlock.arrow.values import plain_rows
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
@@ -136,7 +136,7 @@ def _plan(plane: Plane, found: _Checks, child: JavaObject) -> JavaObject:
 def _raise_for(broken: pa.Table, found: _Checks, root: str) -> None:
     if not broken.num_rows:
         return
-    row: dict[str, Any] = broken.slice(0, 1).to_pylist()[0]
+    (row,) = plain_rows(broken.slice(0, 1))
     held = [row.pop(f"{_HELD}{n}") for n in range(len(found.checks))]
     check = found.checks[held.index(False)]
     raise ConstraintViolated(

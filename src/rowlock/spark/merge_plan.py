@@ -259,7 +259,10 @@ def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | 
         for target_at, source_at in plan.keys:
             column = table.column(source_at)
             if pa.types.is_integer(column.type) or pa.types.is_date32(column.type):
-                bounds = pc.min_max(column).as_py()
+                try:
+                    bounds = pc.min_max(column).as_py()
+                except OverflowError:  # a date that Python does not have: no bound, which keeps every file
+                    continue
                 if bounds["min"] is not None:
                     parts.append(ir.Compare(">=", (names[target_at],), bounds["min"]))
                     parts.append(ir.Compare("<=", (names[target_at],), bounds["max"]))
