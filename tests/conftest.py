@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from servers.fixtures import azurite, dynamodb, gcs, minio, postgres
+from sessions import delta_session
 
 __all__ = ["azurite", "dynamodb", "gcs", "minio", "postgres"]
 
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
-
-# Tests start JVMs for small work: the second compiler costs them more than it gives, and so does a collector with threads of its own.  With one
-# compiler the JVM keeps 48 MB of compiled code, which half a run fills: from then on it throws away and compiles again what the next test needs.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
 _PASSED = pytest.StashKey[bool]()
 _READ_BY_ALL: list[str] = []
@@ -52,32 +48,7 @@ def spark() -> Iterator[SparkSession]:
 
     Local with 2 cores, UTC, a small heap.  A test must leave its settings as they were and must not stop it.
     """
-    from rowlock.spark.java import ensure_java
-    from rowlock.spark.session import local_settings
-
-    ensure_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from delta import configure_spark_with_delta_pip
-    from pyspark.sql import SparkSession
-
-    settings = local_settings(cores=2, memory_mb=1536) | {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # else VACUUM is a job of 10,000 tasks
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.databricks.delta.delta.log.cacheSize": "20",  # else delta-spark keeps the snapshot of every test's table
-        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-        "spark.sql.ui.retainedExecutions": "20",
-        "spark.app.name": "rowlock tests",
-    }
-    builder = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = configure_spark_with_delta_pip(builder).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session = delta_session("rowlock tests")
     gc.collect()
     gc.freeze()  # what is there now stays; `garbage` need not look through it again and again
     yield session
@@ -140,7 +111,7 @@ def usual_limits(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     from rowlock.limits import Limits, set_limits
 
-    before = set_limits(Limits.of_this_machine())
+    before = set_limits(Limits())
     yield
     set_limits(before)
 

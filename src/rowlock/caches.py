@@ -60,13 +60,25 @@ class Budget:
         """Keeps a value, unless it alone would take an eighth of the budget; others leave until all fits."""
         most = self.most
         with self._lock:
-            self._let_go()
             self._drop((owner, key))
-            if size * _LARGEST_SHARE <= most:
-                self._held[(owner, key)] = value, size
-                self._size += size
-            while self._size > most and self._held:
-                self._size -= self._held.popitem(last=False)[1][1]
+            self._add((owner, key), value, size, most)
+
+    def keep(self, owner: int, key: Hashable, value: Any, size: int) -> Any:
+        """The value kept for a key, which is this one where there was none: whoever asks at the same time gets the same."""
+        most = self.most
+        with self._lock:
+            if (found := self._held.get((owner, key))) is not None:
+                return found[0]
+            self._add((owner, key), value, size, most)
+            return value
+
+    def _add(self, key: tuple[int, Hashable], value: Any, size: int, most: int) -> None:
+        self._let_go()
+        if size * _LARGEST_SHARE <= most:
+            self._held[key] = value, size
+            self._size += size
+        while self._size > most and self._held:
+            self._size -= self._held.popitem(last=False)[1][1]
 
     def clear(self, owner: int) -> None:
         """Lets go of all that is an owner's."""
@@ -108,11 +120,8 @@ class Cache(Generic[V]):
 
     def keep(self, key: Hashable, value: V) -> V:
         """Keeps a value that two threads may have made at once; gives the one that was kept first."""
-        found = self.get(key)
-        if found is not None:
-            return found
-        self.put(key, value)
-        return value
+        kept: V = self._budget.keep(self._owner, key, value, self._size_of(value))
+        return kept
 
     def clear(self) -> None:
         """Lets go of everything that was put here."""

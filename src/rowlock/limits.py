@@ -11,8 +11,9 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from rowlock.exceptions import InvalidInput
 
@@ -32,13 +33,14 @@ def driver_memory_bytes() -> int:
     return min(n for n in found if n > 0)
 
 
-def _share(part: float, *, at_least: int, at_most: int) -> int:
-    return min(max(int(driver_memory_bytes() * part), at_least), at_most)
+def _share(part: float, *, at_least: int, at_most: int) -> Any:
+    """A field whose default is this part of the driver's memory, within bounds."""
+    return field(default_factory=lambda: min(max(int(driver_memory_bytes() * part), at_least), at_most))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a process.  Units end the names: rows, bytes, files, entries.  All are whole numbers: 0 or more, 1 or more where work is done in portions."""
+    """The limits of a process, by default those for this machine.  Units end the names: rows, bytes, files, entries.  All are whole numbers: 0 or more, 1 or more where work is done in portions."""
 
     # ---- statements on Spark ----
     driver_rows: int = 100_000
@@ -97,27 +99,16 @@ class Limits:
     """Files that the appends of one grouped version bring; the rest waits for the next."""
 
     # ---- caches: bytes for the process, all tables together ----
-    row_cache_bytes: int = 0
+    row_cache_bytes: int = _share(1 / 80, at_least=64 * _MB, at_most=512 * _MB)
     """Rows of small data files.  By default 1/80 of the driver's memory, 64 to 512 MB."""
-    column_cache_bytes: int = 0
+    column_cache_bytes: int = _share(1 / 40, at_least=128 * _MB, at_most=_GB)
     """Single columns of large data files.  By default 1/40 of the driver's memory, 128 MB to 1 GB."""
-    row_id_cache_bytes: int = 0
+    row_id_cache_bytes: int = _share(1 / 160, at_least=32 * _MB, at_most=256 * _MB)
     """Row ids and commit versions that data files hold.  By default 1/160 of the driver's memory, 32 to 256 MB."""
-    vector_cache_bytes: int = 0
+    vector_cache_bytes: int = _share(1 / 160, at_least=32 * _MB, at_most=256 * _MB)
     """Deletion vectors, by their serialized size.  By default 1/160 of the driver's memory, 32 to 256 MB."""
-    commit_cache_bytes: int = 0
+    commit_cache_bytes: int = _share(1 / 320, at_least=16 * _MB, at_most=128 * _MB)
     """Parsed commits of the log, at four times the size of their files.  By default 1/320 of the driver's memory, 16 to 128 MB."""
-
-    @classmethod
-    def of_this_machine(cls) -> Limits:
-        """The defaults, with the caches' budgets by the memory of the driver."""
-        return cls(
-            row_cache_bytes=_share(1 / 80, at_least=64 * _MB, at_most=512 * _MB),
-            column_cache_bytes=_share(1 / 40, at_least=128 * _MB, at_most=_GB),
-            row_id_cache_bytes=_share(1 / 160, at_least=32 * _MB, at_most=256 * _MB),
-            vector_cache_bytes=_share(1 / 160, at_least=32 * _MB, at_most=256 * _MB),
-            commit_cache_bytes=_share(1 / 320, at_least=16 * _MB, at_most=128 * _MB),
-        )
 
 
 NAMES = tuple(f.name for f in fields(Limits))
@@ -170,12 +161,11 @@ def from_environment(environment: Mapping[str, str]) -> Limits:
     for variable, text in environment.items():
         if variable.startswith(PREFIX):
             name = variable.removeprefix(PREFIX).lower()
-            try:
-                values[name] = int(text.replace("_", ""))
-            except ValueError:
-                values[name] = _checked(name, text, variable)
-            values[name] = _checked(name, values[name], variable)
-    return replace(Limits.of_this_machine(), **values)
+            value: object = text
+            with suppress(ValueError):
+                value = int(text.replace("_", ""))
+            values[name] = _checked(name, value, variable)
+    return Limits(**values)
 
 
 def _checked(name: str, value: object, where: str) -> int:

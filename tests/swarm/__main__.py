@@ -38,9 +38,9 @@ def main() -> int:
 
 
 def _run(seeds: list[int], folder: Path, results: Path | None, tally: Tally, *, stop: bool) -> None:
-    from swarm.session import spark_session
+    from sessions import delta_session
 
-    spark = spark_session()
+    spark = delta_session("rowlock swarm")
     from swarm.runner import run_case
 
     pid = spark.sparkContext._gateway.proc.pid

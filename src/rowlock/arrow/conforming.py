@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from rowlock.arrow.physical import nullable_schema
 from rowlock.exceptions import SchemaMismatch, UnsupportedFeature
 from rowlock.protocol.arrow_types import from_arrow_type, to_arrow
-from rowlock.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, type_name
+from rowlock.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, type_name, zoneless_column
 from rowlock.protocol.widening import is_wider, same_shape
 
 
@@ -58,14 +58,9 @@ def _nullable(type_: DataType) -> DataType:
 
 def check_new_columns(columns: StructType, table: str) -> None:
     """Raises UnsupportedFeature for columns that a table of others may have and that this version does not make."""
-    if found := next((path for path, f in columns.all_fields() if _holds(f.type, PrimitiveType("timestamp_ntz"))), None):
+    if found := zoneless_column(columns):
         text = f"column {'.'.join(found)} holds times without a zone, which rowlock.append does not make yet: make the column by a statement on Spark, or give them one (pandas: dt.tz_localize('UTC'); pyarrow: cast to timestamp('us', 'UTC'))"
         raise UnsupportedFeature(text, feature="timestampNtz", access="write", table=table)
-
-
-def _holds(type_: DataType, searched: DataType) -> bool:
-    inner = (type_.element,) if isinstance(type_, ArrayType) else (type_.key, type_.value) if isinstance(type_, MapType) else ()
-    return type_ == searched or any(_holds(t, searched) for t in inner)
 
 
 def merged_schema(table: StructType, rows: StructType) -> StructType:

@@ -91,8 +91,8 @@ def columns_in(there: pa.Schema, snapshot: Snapshot, names: Sequence[str], *, ca
 
     Spark pays no heed to case, unless the session says so; what it then refuses or leaves null is Doubtful.
     """
-    stored = names_in_files(snapshot)
-    return {n: found for n in names if (found := _one_of(stored[n], there.names, case_sensitive)) is not None}
+    stored, held = names_in_files(snapshot), there.names
+    return {n: found for n in names if (found := _one_of(stored[n], held, case_sensitive)) is not None}
 
 
 def _one_of(name: str, there: Sequence[str], case_sensitive: bool) -> str | None:

@@ -84,7 +84,8 @@ class Rows:
 
     def read_columns(self, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table | None:
         """Some columns of all physical rows of a file; kept by column, because statement after statement reads the same ones."""
-        keys = {n: (*_key(file, snapshot), stored) for n, stored in names_in_files(snapshot).items()}
+        of_file, stored = _key(file, snapshot), names_in_files(snapshot)
+        keys = {n: (*of_file, stored[n]) for n in names}
         wanted = nullable_schema(to_arrow(snapshot.schema))
         found = {n: self.columns.get(keys[n]) for n in names}
         missing = [n for n, kept in found.items() if kept is None or kept.schema.field(0).type != wanted.field(n).type]  # a field of a struct may have come or gone

@@ -13,7 +13,7 @@ from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
 from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.protocol.generated import GENERATION_EXPRESSION, inner_generated
-from rowlock.protocol.schema import StructType, holds_zoneless, only_read_types, parse_schema
+from rowlock.protocol.schema import StructType, only_read_types, parse_schema, zoneless_column
 
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
@@ -133,7 +133,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
         raise _refusal(f"rowTracking ({problem})", "write", table)
     if problem := _generation_problem(protocol, schema):
         raise _refusal(f"{GENERATED} ({problem})", "write", table)
-    if ZONELESS not in writer_features(protocol) and holds_zoneless(schema):
+    if ZONELESS not in writer_features(protocol) and zoneless_column(schema) is not None:
         raise _refusal(f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: list it first, by DeltaTable.addFeatureSupport({ZONELESS!r})", "write", table)
     for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):

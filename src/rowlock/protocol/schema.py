@@ -195,15 +195,14 @@ def unsupported_type(name: str, table: str | None = None, access: Literal["read"
     return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access=access, table=table)
 
 
-def holds_zoneless(type_: DataType) -> bool:
-    """Whether a type is or holds a timestamp without a zone."""
-    if isinstance(type_, StructType):
-        return any(holds_zoneless(f.type) for f in type_.fields)
-    if isinstance(type_, ArrayType):
-        return holds_zoneless(type_.element)
-    if isinstance(type_, MapType):
-        return holds_zoneless(type_.key) or holds_zoneless(type_.value)
-    return type_.name == "timestamp_ntz"
+def zoneless_column(schema: StructType) -> ColumnPath | None:
+    """The first column or field that is a timestamp without a zone, or an array or map of such; None where there is none."""
+    return next((path for path, f in schema.all_fields() if _is_zoneless(f.type)), None)
+
+
+def _is_zoneless(type_: DataType) -> bool:
+    inner = (type_.element,) if isinstance(type_, ArrayType) else (type_.key, type_.value) if isinstance(type_, MapType) else ()
+    return type_ == PrimitiveType("timestamp_ntz") or any(map(_is_zoneless, inner))
 
 
 def only_read_types(type_: DataType) -> frozenset[str]:

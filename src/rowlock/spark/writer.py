@@ -31,8 +31,7 @@ from rowlock.spark.physical import file_column
 from rowlock.spark.scan import POSITION, quote
 from rowlock.storage.store import ObjectStore
 
-NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-_LIKE_NULL = f"(?:{NULL_FOLDER})+"
+_LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
 
 
 def folder_text(name: str, type_: DataType) -> Column:
@@ -46,17 +45,17 @@ def folder_text(name: str, type_: DataType) -> Column:
     if type_ == PrimitiveType("binary"):
         return F.hex(column)
     text = column.cast("string")
-    return F.when(text.rlike(rf"\A{_LIKE_NULL}\z"), F.concat(text, F.lit(NULL_FOLDER))).otherwise(text) if type_ == PrimitiveType("string") else text
+    return F.when(text.rlike(rf"\A{_LIKE_NULL}\z"), F.concat(text, F.lit(paths.NULL_DIRECTORY))).otherwise(text) if type_ == PrimitiveType("string") else text
 
 
 def partition_value(text: str, type_: DataType) -> str | None:
     """The log's text of the value that `folder_text` gave.  Raises InvalidInput for a value that the log cannot hold."""
-    if text == NULL_FOLDER:
+    if text == paths.NULL_DIRECTORY:
         return None
     if type_ == PrimitiveType("timestamp"):
         return partition_values.serialize(int(text), type_)
     if type_ == PrimitiveType("string") and re.fullmatch(_LIKE_NULL, text):
-        text = text[len(NULL_FOLDER) :]
+        text = text[len(paths.NULL_DIRECTORY) :]
     return partition_values.serialize(bytes.fromhex(text) if type_ == PrimitiveType("binary") else partition_values.parse_stored(text, type_), type_)
 
 

@@ -95,7 +95,7 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
     """The protocol of a table that is made with this metadata."""
     schema = schemas.parse_schema(metadata.schema_string)
-    return protocol_for_new_table(metadata.configuration, clustered=clustered, generated=bool(generated_columns(schema)), zoneless=schemas.holds_zoneless(schema))
+    return protocol_for_new_table(metadata.configuration, clustered=clustered, generated=bool(generated_columns(schema)), zoneless=schemas.zoneless_column(schema) is not None)
 
 
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:

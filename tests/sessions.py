@@ -1,0 +1,45 @@
+"""The Spark session of tests, for pytest and for what runs outside of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Tests start JVMs for small work: the second compiler costs them more than it gives, and so does a collector with threads of its own.  With one
+# compiler the JVM keeps 48 MB of compiled code, which half a run fills: from then on it throws away and compiles again what the next test needs.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
+
+
+def delta_session(name: str) -> SparkSession:
+    """One local session with delta-spark in it: two cores, UTC, a small heap.  It is named `name`."""
+    from rowlock.spark.java import ensure_java
+    from rowlock.spark.session import local_settings
+
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from delta import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    settings = local_settings(cores=2, memory_mb=1536) | {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # else VACUUM is a job of 10,000 tasks
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.delta.log.cacheSize": "20",  # else delta-spark keeps the snapshot of every test's table
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.sql.ui.retainedExecutions": "20",
+        "spark.app.name": name,
+    }
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session: SparkSession = configure_spark_with_delta_pip(builder).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
