@@ -28,10 +28,12 @@ from rowlock.simulation.statements import run, statements_of
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import Committed, PutOutcome
-from rowlock.transaction import alteration, appends, creation, group, handover
+from rowlock.transaction import alteration, appends, group, handover
+from rowlock.transaction.abort_marker import ABORT
 from rowlock.transaction.catch_up import Attempt
 from rowlock.transaction.group import Member, queue_of
 from rowlock.transaction.handover import FOLDER, Post, hand_over
+from rowlock.transaction.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
@@ -126,7 +128,7 @@ def test_what_was_given_up_is_never_committed() -> None:
     b.lead(b.post(2))
     assert keys(b) == [2]
     marker = a.state.log.commits(0, 1)[0]
-    assert marker.aborted == {gone.txn.txn_id} and not marker.adds and marker.info is not None and marker.info.operation == handover.ABORT
+    assert marker.aborted == {gone.txn.txn_id} and not marker.adds and marker.info is not None and marker.info.operation == ABORT
 
 
 def test_who_gives_up_after_it_was_committed_has_committed() -> None:
@@ -380,8 +382,7 @@ def test_a_dead_post_before_mine_and_others_that_go_on_committing(monkeypatch: p
         sleeps.append(seconds)
         now_s[0] += seconds
         if len(sleeps) <= 100:
-            head = other.state.refresh()
-            assert creation.put_info(other.state, head, creation.commit_info("NOTHING", {}, clock.new_id(), read_version=head.version, blind=False, metrics={}))
+            assert commit_from_head(other.state, "NOTHING", {}, lambda head: HeadActions()).version is not None
 
     monkeypatch.setattr(clock, "sleep", sleep)
     monkeypatch.setattr(clock, "monotonic_s", lambda: now_s[0])

@@ -12,9 +12,9 @@ import pytest
 import rowlock
 from rowlock import clock
 from rowlock.arrow.append import opened
-from rowlock.transaction import creation
+from rowlock.transaction.abort_marker import ABORT, AbortMarker
+from rowlock.transaction.commit import commit
 from rowlock.transaction.group import queue_of
-from rowlock.transaction.handover import ABORT
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,7 @@ def test_groups_and_markers_are_commits_to_everybody(spark: Any, table_path: str
         receipts = [t.result() for t in told]
     assert {(r.version, r.group_size) for r in receipts} == {(1, 5)}
     head = state.refresh()
-    assert creation.put_info(state, head, {**creation.commit_info(ABORT, {}, "t", read_version=1, blind=False, metrics={}), "rowlock": {"aborted": ["gone"]}})
+    assert commit(AbortMarker(state, "gone", head)).version == 2
     expected = sorted([*range(5), *range(10, 15)])
     assert sorted(r["n"] for r in spark.read.format("delta").load(table_path).collect()) == expected
     said = [(r["version"], r["operation"], r["isBlindAppend"]) for r in spark.sql(f"DESCRIBE HISTORY delta.`{table_path}`").collect()]

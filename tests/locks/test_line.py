@@ -18,7 +18,8 @@ from rowlock.simulation.script import Append, Delete, Optimize, Overwrite, Scrip
 from rowlock.simulation.statements import run, statements_of
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters
-from rowlock.transaction import creation, line
+from rowlock.transaction import line
+from rowlock.transaction.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.line import Line, scopes_under
 from rowlock.transaction.options import Options
 from rowlock.transaction.statements import Statement
@@ -196,7 +197,7 @@ def test_an_append_without_spark_waits_before_it_reads_its_rows(lock: str, waits
         yield batch
 
     if waits:
-        time.on_sleep = [lambda: creation.set_properties(state_of(LocalStore(tmp_path)), {"owner": "me"}), lease.release]
+        time.on_sleep = [lambda: commit_from_head(state_of(LocalStore(tmp_path)), "NOTHING", {}, lambda head: HeadActions(), options=Options(lock="none")), lease.release]
     receipt = rowlock.append(tmp_path, pa.RecordBatchReader.from_batches(batch.schema, batches()))
     assert (receipt.read_version, receipt.version) == ((1, 2) if waits else (0, 1))
     assert ("lock" in receipt.seconds) == waits and staged == [0]

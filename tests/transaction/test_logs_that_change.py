@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import orjson
@@ -12,7 +13,7 @@ import pytest
 
 from group.test_group_between_processes import Process, keys, world
 from rowlock import clock
-from rowlock.exceptions import MetadataChangedException
+from rowlock.exceptions import ConcurrentWriteException
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.simulation.script import parse
@@ -22,6 +23,7 @@ from rowlock.storage.store import Committed, PutOutcome, StorageError
 from rowlock.transaction import creation
 from rowlock.transaction.group import queue_of
 from rowlock.transaction.options import Options
+from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.table_state import CommitOverwrittenWarning
 
 SCHEMA = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'
@@ -168,14 +170,19 @@ def test_a_store_that_tells_tags_in_two_ways_is_not_read_anew_each_time(odd: str
 
 
 @pytest.mark.filterwarnings("ignore::rowlock.transaction.table_state.CommitOverwrittenWarning")
-def test_a_table_whose_log_was_rewritten_is_not_replaced_by_what_was_read_before() -> None:
-    """I5: the files of the commit that took the other's place would stay in the new table."""
+@pytest.mark.parametrize("policy", ["repair", "fail"])
+def test_a_replacement_over_a_rewritten_log_removes_what_lives_now(policy: str) -> None:
+    """I5: the files of the commit that took the other's place would stay in the new table; who asked for conflicts is told."""
     store = MemoryStore()
-    process, _ = world(store=store)
+    process, _ = world({"rowlock.onConflict": policy}, store=store)
     append(process, 1)
-    head = process.state.refresh()
     theirs = {"add": {"path": "theirs", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}}
-    store.put(names.commit_key(1), b"\n".join(map(orjson.dumps, ({"commitInfo": {"timestamp": 1, "operation": "WRITE", "txnId": "t"}}, theirs))))
-    with pytest.raises(MetadataChangedException):
-        creation.replace_table(process.state, head, creation.new_metadata(SCHEMA, (), {}))
-    assert [f.path for f in TableLog(store).latest().files.adds()] == ["theirs"]
+
+    class Rewrites(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name == "staged":
+                store.put(names.commit_key(1), b"\n".join(map(orjson.dumps, ({"commitInfo": {"timestamp": 1, "operation": "WRITE", "txnId": "t"}}, theirs))))
+
+    with use_observer(Rewrites()), pytest.raises(ConcurrentWriteException, match="rewritten") if policy == "fail" else nullcontext():
+        creation.replace_table(process.state, creation.new_metadata(SCHEMA, (), {}))
+    assert [f.path for f in TableLog(store).latest().files.adds()] == (["theirs"] if policy == "fail" else [])

@@ -24,7 +24,7 @@ from rowlock.storage.store import ObjectStore
 from rowlock.transaction import row_ids
 from rowlock.transaction.change_feed import Change
 from rowlock.transaction.creation import widest
-from rowlock.transaction.head_commit import HeadActions, HeadCommit
+from rowlock.transaction.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.options import Options
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.transaction import Table
@@ -61,7 +61,7 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
             written[key] = _changes(table, target, head, found)
         return replace(found, cdc=written[key])
 
-    return HeadCommit(table, "RESTORE", parameters, make, options).run()
+    return commit_from_head(table.state, "RESTORE", parameters, make, options=options, removes_rows=True, observer=table.observer)
 
 
 def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions:

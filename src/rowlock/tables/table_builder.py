@@ -151,7 +151,7 @@ class DeltaTableBuilder:
         if there:
             metadata = creation.new_metadata(schema_string, self._partitions, self._properties, description=self._comment, table=handle.path)
             operation = "REPLACE TABLE" if self._mode == "replace" else "CREATE OR REPLACE TABLE"
-            creation.replace_table(handle.state, handle.state.refresh(), metadata, cluster_by=self._columns(handle), operation=operation, managed=place.managed)
+            creation.replace_table(handle.state, metadata, cluster_by=self._columns(handle), operation=operation, managed=place.managed)
             return
         try:
             creation.create(handle.state, schema_string, self._partitions, self._properties, cluster_by=self._columns(handle), description=self._comment, managed=place.managed)

@@ -23,7 +23,6 @@ from rowlock.protocol.generated import generated_columns
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.transaction import creation
 from rowlock.transaction.engine import Engine
-from rowlock.transaction.phases import current_observer
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
 
@@ -136,10 +135,9 @@ def _alter(
             asked = head
         elif asks_names:
             engine.check_slices((), snapshot=after)
-        current_observer().phase("staged", None)
         return metadata
 
-    return creation.change_metadata(state, operation, parameters, checked)
+    return creation.change_metadata(state, operation, parameters, checked, reads_rows=asks_rows)
 
 
 def _under(head: Snapshot, metadata: Metadata) -> Snapshot:

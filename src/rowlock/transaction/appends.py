@@ -33,7 +33,7 @@ def may_join(txn: Transaction) -> bool:
 def commit_append(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> tuple[Receipt, bool]:
     """Commits a blind append, with all others that wait for the table in this process.  Its receipt, and whether it put the version.
 
-    Raises as `commit.commit`.
+    Raises as `staged_statements.commit`.
     """
     state, member = txn.table.state, Member(txn, attempt, parameters)
     queue = queue_of(state)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from rowlock import clock
 from rowlock.limits import limits
@@ -22,6 +21,7 @@ from rowlock.protocol.features import check_writable, writer_features
 from rowlock.protocol.properties import validate_properties
 from rowlock.transaction import creation, row_ids
 from rowlock.transaction.engine import Engine
+from rowlock.transaction.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
 
@@ -36,23 +36,23 @@ def set_properties(state: TableState, engine: Engine, properties: Mapping[str, s
     if row_tracking.asks_for_tracking(properties) and not row_tracking.is_enabled(head.protocol, head.metadata):
         wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))
         check_writable(creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root)  # what cannot be set is refused before anything is done
-        creation.commit_on_head(state, "UPGRADE PROTOCOL", _upgrade)
-        while creation.commit_on_head(state, "ROW ID BACKFILL", lambda at: _give_ids(at, engine)):
+        commit_from_head(state, "UPGRADE PROTOCOL", {}, _upgrade)
+        while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
             pass
     return creation.set_properties(state, properties)
 
 
-def _upgrade(head: Snapshot) -> dict[str, Any] | None:
+def _upgrade(head: Snapshot) -> HeadActions | None:
     """The protocol with the feature."""
     if row_tracking.FEATURE in writer_features(head.protocol):
         return None
-    return {"protocol": creation.upgraded(head.protocol, {row_tracking.ENABLED: "true"})}
+    return HeadActions(protocol=creation.upgraded(head.protocol, {row_tracking.ENABLED: "true"}))
 
 
-def _give_ids(head: Snapshot, engine: Engine) -> dict[str, Any] | None:
+def _give_ids(head: Snapshot, engine: Engine) -> HeadActions | None:
     """Some of the live files that have no row ids, added again with them."""
     bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
     if not bare:
         return None
     adds, domains = row_ids.assigned(bare, head, engine.count)
-    return {"adds": adds, "domains": domains}
+    return HeadActions(adds=adds, domains=tuple(domains))

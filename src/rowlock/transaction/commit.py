@@ -1,112 +1,86 @@
-"""The commit loop: rebase over the winners, publish, put if absent, settle the outcome (I1, I2, I4).
+"""The one way to a new version: move to the head, wait for others' turns, put if absent, and again where another was first (I1, I2, I4).
 
-    refresh → (rules, rebase)* → [turn] → write → put → Committed | Lost (again) | Unknown (settle, then again)
+    refresh → move to the head → [turn] → lane: move again, write, put → Committed | Lost: again | Unknown: read back
 
-Rounds outside the lane carry the bulk of the work; the last one and the put run inside it.  A commit
-file is built anew for every put and never used again.
+The first move of a round carries the bulk of the work (a rebase, a scan for a new constraint) and keeps nobody waiting; only
+what came in the meantime is done inside the lane.  A commit file is built anew for every put and never used again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
 
 from rowlock import clock
+from rowlock.exceptions import RowlockError
 from rowlock.locks.turns import Bid
-from rowlock.transaction import given_up, outcome
-from rowlock.transaction.appends import commit_append, may_join
-from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
-from rowlock.transaction.commit_file import commit_bytes
-from rowlock.transaction.metrics import operation_metrics, rewritten_by
-from rowlock.transaction.publish import FileActions, file_actions
+from rowlock.log.snapshot import Snapshot
+from rowlock.transaction import outcome
+from rowlock.transaction.proposal import Proposal
 from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.table_state import logger
 from rowlock.transaction.turn import turn_of
 
-if TYPE_CHECKING:
-    from rowlock.transaction.head_commit import HeadCommit
-    from rowlock.transaction.transaction import Transaction
 
+def commit(what: Proposal) -> Receipt:
+    """Makes `what` the next version of its table, or finds that there is nothing to commit.  Runs on the driver.
 
-def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> Receipt:
-    """Commits what `txn` has staged.  Runs on the driver.
-
-    Raises MultipleMatches or ConstraintViolated where the serial run at the head would, the classes of
-    DeltaConcurrentModificationException by policy, CommitUnknown where the log cannot be read back.
+    Raises what the proposal raises when it is moved to a head (conflicts by policy, and errors that serial execution has too),
+    CommitUnknown where the log cannot be read back, and StorageError where the store refused the first put.
     """
-    attempt = Attempt(operation)
-    if txn.already_committed or (txn.effects.is_empty and not _always_commits(txn)):
-        return attempt.receipt(txn, None, operation_metrics(txn, FileActions((), ())))
-    refuse_removal(txn, txn.base)
     try:
-        with given_up.kept(txn, operation, parameters, attempt):
-            return _in_company(txn, attempt, parameters) if may_join(txn) else _loop(txn, attempt, parameters)
-    except AlreadyCommitted:
-        txn.already_committed = True
-        return attempt.receipt(txn, None, {})
-
-
-def _in_company(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
-    receipt, led = commit_append(txn, attempt, parameters)
-    if led:
-        after_commit(txn)
+        with turn_of(what) as bid:
+            version = _rounds(what, bid)
+    except RowlockError as error:
+        what.failed(error)
+        raise
+    receipt = what.receipt(version)
+    if version is not None:
+        after_commit(what)
     return receipt
 
 
-def _loop(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> Receipt:
-    with turn_of(txn) as bid:
-        return _rounds(txn, attempt, parameters, bid)
-
-
-def _rounds(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any], bid: Bid | None) -> Receipt:
-    state, files = txn.table.state, FileActions((), ())
+def _rounds(what: Proposal, bid: Bid | None) -> int | None:
+    """The version that was committed; None where there was nothing to commit."""
     while True:
-        just_asked = attempt.attempts == 0 and not txn.touches  # an append's beginning; a put that is lost costs it no more than asking
-        version = catch_up(txn, attempt, state.newest() if just_asked else state.refresh())
-        start = clock.monotonic_s()
-        if bid is not None:
-            bid.before_put(attempt.attempts)
-        with state.lane if txn.options.lane else nullcontext():  # nothing between: an interrupt there would keep the lane for good
-            txn.watch.add("wait", clock.monotonic_s() - start)
-            version = version or catch_up(txn, attempt, state.newest())
-            if version is None and txn.effects.is_empty and not _always_commits(txn):
-                return attempt.receipt(txn, None, operation_metrics(txn, FileActions((), ())))  # what a lost put wrote is in no version
-            if version is None:
-                version, files = _put(txn, attempt, parameters)
-        if version is not None:
-            receipt = attempt.receipt(txn, version, operation_metrics(txn, files), rewritten_by(txn, files))
-            after_commit(txn)
-            return receipt
+        version = _moved(what, what.look())
+        if version is None and not what.is_void:
+            start = clock.monotonic_s()
+            if bid is not None:
+                bid.before_put(what.attempts)
+            with what.state.lane if what.options.lane else nullcontext():  # nothing between: an interrupt there would keep the lane for good
+                what.watch.add("wait", clock.monotonic_s() - start)
+                version = _moved(what, what.state.newest() if what.head is not None else None)
+                if version is None and not what.is_void:
+                    version = _put(what)
+        if version is not None or what.is_void:
+            return version
 
 
-def _always_commits(txn: Transaction) -> bool:
-    """An append or an overwrite is a commit even where it brings no rows, as in Delta; so is the step of an application."""
-    return any(s.kind == "append" for s in txn.program) or txn.metadata is not None or txn.app is not None
+def _moved(what: Proposal, head: Snapshot | None) -> int | None:
+    return None if head is None else what.move_to(head)
 
 
-def _put(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> tuple[int | None, FileActions]:
-    """Writes the files and tries one put. The version, or None where another writer took it."""
-    state, head = txn.table.state, txn.base
-    with txn.watch.time("write"):
-        files = file_actions(txn.effects, head, engine=txn.table.engine, vectors=state.vectors, staging=txn.staging, data_change=txn.data_change)
-    txn.phase("written")
-    version = head.version + 1
-    attempt.attempts += 1
-    txn.phase("before_put")
-    with txn.watch.time("put"):
-        won = outcome.put(state, head, commit_bytes(txn, attempt, files, parameters), txn.txn_id)
-    txn.phase("after_put")
-    return (version if won else None), files
+def _put(what: Proposal) -> int | None:
+    """Writes the files and tries one put.  The version, or None where another writer took it."""
+    with what.watch.time("write"):
+        what.write()
+    what.phase("written")
+    head = what.head
+    what.attempts += 1
+    what.phase("before_put")
+    with what.watch.time("put"):
+        won = outcome.put(what.state, head, what.commit_file(), what.txn_id)
+    what.phase("after_put")
+    return (0 if head is None else head.version + 1) if won else None
 
 
-def after_commit(txn: Transaction | HeadCommit) -> None:
+def after_commit(what: Proposal) -> None:
     """Refreshes the shared snapshot and writes a checkpoint when one is due; neither can fail the commit (I10)."""
-    from rowlock.transaction.table_state import logger
-
-    txn.phase("committed")
+    what.phase("committed")
+    if what.head is None:
+        what.state.forget()  # what was known was of a table that was here before
+        return
     try:
-        txn.table.state.log.maybe_checkpoint(txn.table.state.newest())
+        what.state.log.maybe_checkpoint(what.state.newest())
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)
-
-

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowlock import clock
-from rowlock.protocol.actions import CommitInfo, SetTransaction
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import CommitInfo, Metadata, SetTransaction
 from rowlock.protocol.commits import serialize_commit
-from rowlock.protocol.in_commit import stamped
+from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.transaction import row_ids
 from rowlock.transaction.catch_up import Attempt
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
@@ -54,3 +55,30 @@ def commit_of(
         info["tags"] = tags
     stamped_steps = [replace(s, last_updated_ms=info["timestamp"]) for s in steps]
     return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=stamped_steps, domains=files.domains, cdc=files.cdc)
+
+
+def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | None = None, **actions: Any) -> bytes:
+    """The file of a commit on top of `head` that leaves every row its id, with the time that the table's commits have."""
+    tags = row_ids.tags(head, rewrites_rows=False)
+    info = stamped({**info, **({"tags": tags} if tags else {})}, (metadata or head.metadata).configuration, head.timestamp_ms)
+    if metadata is not None:
+        metadata = enabled(head.metadata, metadata, head.version + 1, info["timestamp"])
+    return serialize_commit(CommitInfo(info), metadata=metadata, **actions)
+
+
+def commit_info(operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]) -> dict[str, Any]:
+    """The commitInfo of a commit that stages no rows."""
+    info: dict[str, Any] = {
+        "timestamp": clock.now_ms(),
+        "operation": operation,
+        "operationParameters": operation_parameters(parameters),
+        "isolationLevel": "Serializable",
+        "isBlindAppend": blind,
+        "operationMetrics": {k: str(v) for k, v in metrics.items()},
+        "engineInfo": ENGINE_INFO,
+        "txnId": txn_id,
+        "rowlock": {"attempts": 1},
+    }
+    if read_version is not None:
+        info["readVersion"] = read_version
+    return info

@@ -1,6 +1,6 @@
 """Commits that say what the table is: creation, replacement, properties and schema.
 
-They stage no rows; a put that is lost is looked at again from the head, never repeated blindly.
+They stage no rows: what they do is made anew from each head that they meet (see `head_commit`).
 """
 
 from __future__ import annotations
@@ -10,28 +10,26 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import clock
-from rowlock.exceptions import InvalidInput, MetadataChangedException, StatementRefused, TableExists
+from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
-from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
-from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.features import check_writable, listing, protocol_for_new_table, reader_features, writer_features
 from rowlock.protocol.generated import generated_columns
-from rowlock.protocol.in_commit import enabled, stamped
+from rowlock.protocol.in_commit import stamped
 from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.transaction import row_ids
-from rowlock.transaction.chain import check_same
-from rowlock.transaction.metrics import operation_parameters
-from rowlock.transaction.outcome import put
+from rowlock.transaction.commit import commit
+from rowlock.transaction.commit_file import commit_info
+from rowlock.transaction.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.new_table import NewTable
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
-from rowlock.version import ENGINE_INFO
 
 NEW_TABLE_DEFAULTS = {"delta.enableDeletionVectors": "true"}
-_TRIES = 100
 
 
 def new_metadata(
@@ -133,87 +131,53 @@ def create_from(
     state: TableState, metadata: Metadata, *, operation: str, parameters: Mapping[str, Any], cluster_by: Sequence[str] = (), adds: Sequence[AddFile] = (), app: SetTransaction | None = None
 ) -> Receipt:
     """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
-    table = state.store.root
     protocol = protocol_for(metadata, clustered=bool(cluster_by))
     domains = _clustering(metadata, cluster_by)
     adds, marks = row_ids.assigned_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
     domains += marks
     txn_id = clock.new_id()
     info = stamped(commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None)
-    if not put(state, None, serialize_commit(CommitInfo(info), protocol=protocol, metadata=metadata, domains=domains, adds=adds, txns=() if app is None else (app,)), txn_id):
-        raise TableExists("Another writer created the table first; open it with DeltaTable.forPath, or use createIfNotExists", table=table)
-    state.forget()
-    return Receipt(version=0, read_version=-1, txn_id=txn_id, operation=operation, attempts=1, metrics=_append_metrics(adds))
+    actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
+    return commit(NewTable(state, info, actions, _append_metrics(adds)))
 
 
-def replace_table(state: TableState, head: Snapshot, metadata: Metadata, *, cluster_by: Sequence[str] = (), operation: str = "CREATE OR REPLACE TABLE", adds: Sequence[AddFile] = (), managed: bool = False) -> Receipt:
-    """A new definition over an existing table: all live files are removed in the same commit."""
-    table = state.store.root
-    fresh = replace(metadata, id=head.metadata.id)
-    protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
-    check_writable(protocol, fresh, table)
-    domains = _clustering(fresh, cluster_by) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
-    adds, marks = row_ids.assigned_under(protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, table), version=head.version + 1, count=_uncounted)
-    domains += marks
-    txn_id = clock.new_id()
-    now = clock.now_ms()
-    removes: list[RemoveFile] = [f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()]
-    info = stamped(commit_info(operation, _parameters(fresh, cluster_by, managed), txn_id, read_version=head.version, blind=False, metrics=_append_metrics(adds)), fresh.configuration, head.timestamp_ms)
-    fresh = enabled(head.metadata, fresh, head.version + 1, info["timestamp"])
-    changed = protocol if protocol != head.protocol else None
-    data = serialize_commit(CommitInfo(info), protocol=changed, metadata=fresh, domains=domains, removes=removes, adds=adds)
-    newest = state.refresh()
-    check_same(head, newest)
-    if newest.chain != head.chain or not put(state, head, data, txn_id):
-        raise MetadataChangedException("Another writer committed while the table was being replaced.", table=table, remedy="Replace it again.")
-    return Receipt(version=head.version + 1, read_version=head.version, txn_id=txn_id, operation=operation, attempts=1)
+def replace_table(
+    state: TableState, metadata: Metadata, *, cluster_by: Sequence[str] = (), operation: str = "CREATE OR REPLACE TABLE", managed: bool = False
+) -> Receipt:
+    """A new definition over an existing table: all live files are removed in the same commit, made anew where others commit first.
+
+    Raises UnsupportedFeature, TableNotFound, and under `fail` DeltaConcurrentModificationException where others committed since.
+    """
+
+    def make(head: Snapshot) -> HeadActions:
+        fresh = replace(metadata, id=head.metadata.id)
+        protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
+        clustered = _clustering(fresh, cluster_by) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
+        _, marks = row_ids.assigned_under(protocol, fresh, (), mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=_uncounted)
+        now = clock.now_ms()
+        return HeadActions(
+            removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()),
+            protocol=protocol if protocol != head.protocol else None,
+            metadata=fresh,
+            domains=(*clustered, *marks),
+        )
+
+    return commit_from_head(state, operation, _parameters(metadata, cluster_by, managed), make, removes_rows=True)
 
 
-def change_metadata(state: TableState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata]) -> Receipt:
-    """Commits `change(head)`, which is computed anew from every head that it meets."""
-    seen = -1
+def change_metadata(
+    state: TableState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata], *, reads_rows: bool = False
+) -> Receipt:
+    """Commits `change(head)`, which is computed anew from every head that it meets.  The receipt has no version where nothing changes."""
 
-    def make(head: Snapshot) -> Mapping[str, Any] | None:
-        nonlocal seen
-        seen, metadata = head.version, change(head)
+    def make(head: Snapshot) -> HeadActions | None:
+        metadata = change(head)
         if metadata == head.metadata:
             return None
         protocol = upgraded(head.protocol, metadata.configuration)
-        check_writable(protocol, metadata, state.store.root)
-        return {"metadata": metadata, "protocol": protocol if protocol != head.protocol else None}
+        return HeadActions(metadata=metadata, protocol=protocol if protocol != head.protocol else None)
 
-    done = commit_on_head(state, operation, make, parameters)
-    return done or Receipt(version=None, read_version=seen, txn_id=clock.new_id(), operation=operation)
-
-
-def commit_on_head(state: TableState, operation: str, make: Callable[[Snapshot], Mapping[str, Any] | None], parameters: Mapping[str, Any] | None = None) -> Receipt | None:
-    """Commits the actions that `make(head)` gives, by their names; a lost put is made anew from the new head.  None where it gives none."""
-    txn_id, read = clock.new_id(), None
-    for attempt in range(1, _TRIES + 1):
-        with state.lane:  # so that the writers of this machine do not overtake it again and again
-            head = state.refresh()
-            read = head if read is None else read
-            check_same(read, head)
-            check_writable(head.protocol, head.metadata, state.store.root)
-            if (actions := make(head)) is None:
-                return None
-            newest = state.refresh()  # to make them may have taken long
-            check_same(read, newest)
-            if newest.chain != head.chain:
-                continue
-            info = commit_info(operation, parameters or {}, txn_id, read_version=head.version, blind=False, metrics={})
-            if put(state, head, bytes_on(head, info, **actions), txn_id):
-                return Receipt(version=head.version + 1, read_version=read.version, txn_id=txn_id, operation=operation, attempts=attempt, rounds=attempt - 1)
-    raise MetadataChangedException(f"Other writers committed first {_TRIES} times.", table=state.store.root, remedy="Try again.")
-
-
-def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | None = None, **actions: Any) -> bytes:
-    """The file of a commit on top of `head` that leaves every row its id, with the time that the table's commits have."""
-    tags = row_ids.tags(head, rewrites_rows=False)
-    info = stamped({**info, **({"tags": tags} if tags else {})}, (metadata or head.metadata).configuration, head.timestamp_ms)
-    if metadata is not None:
-        metadata = enabled(head.metadata, metadata, head.version + 1, info["timestamp"])
-    return serialize_commit(CommitInfo(info), metadata=metadata, **actions)
+    return commit_from_head(state, operation, parameters, make, reads_rows=reads_rows)
 
 
 def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
@@ -270,12 +234,6 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
     return listing(readers, writers, old.min_reader_version)
 
 
-def put_info(state: TableState, head: Snapshot, info: Mapping[str, Any]) -> bool:
-    """Puts a commit on top of `head` that says something and changes nothing; whether it is the one that is there.  Raises CommitUnknown."""
-    info = stamped(info, head.metadata.configuration, head.timestamp_ms)
-    return put(state, head, serialize_commit(CommitInfo(info)), info["txnId"])
-
-
 def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:
     return {
         "isManaged": "true" if managed else "false",
@@ -288,21 +246,3 @@ def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) ->
 
 def _append_metrics(adds: Sequence[AddFile]) -> dict[str, int]:
     return {"numFiles": len(adds), "numOutputRows": sum(a.num_records or 0 for a in adds), "numOutputBytes": sum(a.size_bytes for a in adds)} if adds else {}
-
-
-def commit_info(operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]) -> dict[str, Any]:
-    """The commitInfo of a commit that stages no rows."""
-    info: dict[str, Any] = {
-        "timestamp": clock.now_ms(),
-        "operation": operation,
-        "operationParameters": operation_parameters(parameters),
-        "isolationLevel": "Serializable",
-        "isBlindAppend": blind,
-        "operationMetrics": {k: str(v) for k, v in metrics.items()},
-        "engineInfo": ENGINE_INFO,
-        "txnId": txn_id,
-        "rowlock": {"attempts": 1},
-    }
-    if read_version is not None:
-        info["readVersion"] = read_version
-    return info

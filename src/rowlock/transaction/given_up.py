@@ -20,7 +20,7 @@ from rowlock.version import ENGINE_INFO
 
 if TYPE_CHECKING:
     from rowlock.transaction.catch_up import Attempt
-    from rowlock.transaction.head_commit import HeadCommit
+    from rowlock.transaction.proposal import Committing
     from rowlock.transaction.transaction import Transaction
 
 _NAMED = 20
@@ -76,26 +76,19 @@ def keep(txn: Transaction, error: BaseException, operation: str, parameters: Map
         _hand_over(txn, txn.base.version, error, operation, parameters, account, does)
 
 
-@contextmanager
-def head_kept(commit: HeadCommit) -> Iterator[None]:
-    """The same for a commit that stages no rows, such as RESTORE."""
-    try:
-        yield
-    except (CommitUnknown, DeltaConcurrentModificationException) as error:
-        with _never_in_the_way(commit.table.path):
-            _hand_over(commit, commit.read.version, error, commit.operation, commit.parameters, commit.receipt(None).record(), {})
-        raise
+def hand_over(of: Committing, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]) -> None:
+    """Keeps the account of a failed try beside the table.  Never raises."""
+    with _never_in_the_way(of.state.store.root):
+        _hand_over(of, head_version, error, operation, parameters, account, does)
 
 
-def _hand_over(
-    of: Transaction | HeadCommit, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]
-) -> None:
+def _hand_over(of: Committing, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]) -> None:
     conflict = getattr(error, "conflict", None)
     if conflict is not None:
         account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
     met = conflict.version if conflict is not None else error.version if isinstance(error, CommitUnknown) else None
     attempts.keep(
-        of.table.state.store,
+        of.state.store,
         {
             "at_ms": clock.now_ms(),
             "txn_id": of.txn_id,

@@ -39,12 +39,12 @@ from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.protocol.commits import parse_commit, serialize_commit
 from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError
 from rowlock.threads import side_by_side
-from rowlock.transaction import creation, group, outcome
+from rowlock.transaction import group, outcome
+from rowlock.transaction.abort_marker import AbortMarker
+from rowlock.transaction.commit import commit
 from rowlock.transaction.group import Member, Queue
-from rowlock.transaction.table_state import TableState
 
 FOLDER = "_rowlock/queue"
-ABORT = "ROWLOCK ABORT"
 WINDOW = 512
 """Versions through which a guest's transaction is searched for; one that read an older version looks after itself."""
 PATIENCE = 5
@@ -206,18 +206,18 @@ def _admitted(posted: Mapping[str, Sequence[Commit]], lot: Sequence[Member], hea
     guests: list[Commit] = []
     done = dict.fromkeys(posted)
     for key, commits in posted.items():
-        for commit in commits:
-            if commit.txn_id in taken or not _may_come(commit, head, log):
+        for one in commits:
+            if one.txn_id in taken or not _may_come(one, head, log):
                 continue
-            names = {t.app_id for t in commit.txns}
-            if names & apps or files + len(commit.adds) > limits().group_files:
-                if len(commit.adds) <= limits().group_files:  # else its owner alone can commit it
+            names = {t.app_id for t in one.txns}
+            if names & apps or files + len(one.adds) > limits().group_files:
+                if len(one.adds) <= limits().group_files:  # else its owner alone can commit it
                     done.pop(key, None)  # the next version is theirs
                 continue
-            taken.add(str(commit.txn_id))
+            taken.add(str(one.txn_id))
             apps |= names
-            files += len(commit.adds)
-            guests.append(commit)
+            files += len(one.adds)
+            guests.append(one)
     return list(done), guests
 
 
@@ -243,32 +243,16 @@ def give_up(member: Member) -> None:
 
     Leaves a receipt where it landed after all, else `member.error`, which becomes CommitUnknown where nothing could be found out.
     """
-    state = member.txn.table.state
+    state, txn = member.txn.table.state, member.txn
     assert member.post is not None
     try:
-        over = False
-        while not over:
-            with state.lane:  # so that the writers of this process do not overtake the marker again and again
-                over = _gave_up(member, state)
+        marker = AbortMarker(state, txn.txn_id, txn.base)
+        receipt = commit(marker)
+        if marker.found is not None and receipt.version is not None:
+            member.error = None
+            member.landed(receipt.version, len(marker.found.txn_ids))
     except Exception as e:  # noqa: BLE001 - a log that was cleaned up or is damaged tells as little as a store that is down
-        member.error = outcome.unknown(member.txn.txn_id, state.store.root, None, e)
-
-
-def _gave_up(member: Member, state: TableState) -> bool:
-    """One look at the log, and one put of the marker where it is needed; whether it is certain now what became of the member."""
-    head = state.refresh()
-    if head.metadata.id != member.txn.base.metadata.id:
-        return True  # a table that was made anew: what was staged for the other one is in nobody's way
-    between = state.log.commits(min(member.txn.base.version, head.version), head.version)
-    if (found := next((c for c in between if member.txn.txn_id in c.txn_ids), None)) is not None:
-        version = outcome.found(state.log, head, found.version, member.txn.txn_id)
-        member.error = None
-        member.landed(version, len(found.txn_ids))
-        return True
-    if any(c.metadata is not None or c.protocol is not None for c in between):
-        return True  # nobody commits what was staged before that
-    info = creation.commit_info(ABORT, {}, clock.new_id(), read_version=head.version, blind=False, metrics={})
-    return creation.put_info(state, head, {**info, "rowlock": {"aborted": [member.txn.txn_id]}})
+        member.error = outcome.unknown(txn.txn_id, state.store.root, None, e)
 
 
 def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:

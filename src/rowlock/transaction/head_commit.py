@@ -1,32 +1,31 @@
-"""A commit whose actions follow from the head alone, such as RESTORE: where another commits first they are made anew (I1, I2, I3).
+"""Commits whose actions follow from the head alone: RESTORE, ALTER, properties, features, replacement, row ids for old rows (I1, I2, I3).
 
-Nothing is staged row by row, so nothing is rebased: to run again against the head is all that a lost
-put asks for, and it reads no rows.  Under `fail` the winners are judged by Delta's rules first.
-
-    refresh → make → (winners: judge, make)* → put → Committed | Lost (again)
+Nothing is staged row by row, so nothing is rebased: where others committed first the actions are made anew from the new head.
+What takes long, such as asking every row for a new constraint, is done before the commit lane is entered; inside it only what came
+in the meantime is looked at.  RESTORE and replacement judge the winners by Delta's rules first where the policy is `fail`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from rowlock import clock
 from rowlock.conflict import rules
-from rowlock.locks.turns import Bid
+from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.properties import Isolation
-from rowlock.transaction import chain, creation, fail_policy, given_up, outcome
-from rowlock.transaction.commit import after_commit
+from rowlock.transaction import chain, fail_policy, given_up
+from rowlock.transaction import commit as loop
+from rowlock.transaction.commit_file import bytes_on, commit_info
 from rowlock.transaction.line import Line
 from rowlock.transaction.options import Options
-from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.transaction import Table
-from rowlock.transaction.turn import turn_of
+from rowlock.transaction.phases import Observer, current_observer
+from rowlock.transaction.receipt import Receipt, Stopwatch
+from rowlock.transaction.table_state import TableState
 
 _BY_ROW = tuple(r for r in rules.RULES if r is not rules.removed_by_both)
 """Rules under which a commit that only moves rows is no conflict."""
@@ -45,73 +44,93 @@ class HeadActions:
     metrics: Mapping[str, int] = field(default_factory=dict)
 
 
-Make = Callable[[Snapshot], HeadActions]
+Make = Callable[[Snapshot], HeadActions | None]
+"""The actions of a commit on top of a head; None where there is nothing to do."""
+
+
+def commit_from_head(
+    state: TableState,
+    operation: str,
+    parameters: Mapping[str, Any],
+    make: Make,
+    *,
+    options: Options | None = None,
+    reads_rows: bool = False,
+    removes_rows: bool = False,
+    observer: Observer | None = None,
+) -> Receipt:
+    """Commits `make(head)`.  The receipt has no version where that is None.
+
+    reads_rows    whether it asks or takes away the rows that are there: then it waits for a lease as a statement that changes rows does
+    removes_rows  whether it takes them away: then the policy `fail` judges the winners
+
+    Raises what `make` raises, UnsupportedFeature, CommitUnknown, MetadataChangedException where the table was made anew
+    meanwhile, and under `fail` DeltaConcurrentModificationException.
+    """
+    commit = HeadCommit(state, operation, parameters, make, options, judged=removes_rows, observer=observer)
+    with Line(state) as line:
+        line.join(commit, (), reads_table=reads_rows or removes_rows)
+        line.account(commit)
+        commit.begin()
+        return loop.commit(commit)
 
 
 class HeadCommit:
-    """One such commit on its way; what an observer of its phases is shown."""
+    """One such commit on its way; a proposal to the commit loop, and what an observer of its phases is shown."""
 
-    def __init__(self, table: Table, operation: str, parameters: Mapping[str, Any], make: Make, options: Options | None = None) -> None:
-        self.table, self.operation, self.parameters, self._make = table, operation, parameters, make
-        self.txn_id = clock.new_id()
-        self._set(table.refresh())
-        self.read_version = self.read.version
-        self.options = (options or Options()).resolved(self.read.metadata.configuration)
+    def __init__(self, state: TableState, operation: str, parameters: Mapping[str, Any], make: Make, options: Options | None, *, judged: bool, observer: Observer | None) -> None:
+        self.state, self.operation, self.parameters, self._make = state, operation, parameters, make
+        self._judged, self._observer = judged, observer or current_observer()
+        self.txn_id, self.watch = clock.new_id(), Stopwatch(clock.monotonic_s)
+        self.head = state.refresh()
+        self.options = (options or Options()).resolved(self.head.metadata.configuration)
+        self.actions: HeadActions | None = None
         self.rounds = self.attempts = 0
+        self.read_version = self.head.version
+
+    @property
+    def read(self) -> Snapshot:
+        """The head that the actions were made from."""
+        return self.head
+
+    def begin(self) -> None:
+        """Makes the actions from the newest head."""
+        head = self.state.refresh()
+        chain.check_same(self.head, head)
+        with self.watch.time("stage"):
+            self._set(head)
+        self.read_version = head.version
+        self.phase("staged")
 
     def _set(self, head: Snapshot) -> None:
-        check_writable(head.protocol, head.metadata, self.table.path)
+        check_writable(head.protocol, head.metadata, self.state.store.root)
         self.actions = self._make(head)
-        after = self.actions.metadata or head.metadata, self.actions.protocol or head.protocol
-        check_writable(after[1], after[0], self.table.path)
-        self.read = head
+        if self.actions is not None:
+            check_writable(self.actions.protocol or head.protocol, self.actions.metadata or head.metadata, self.state.store.root)
+        self.head = head
 
-    def phase(self, name: str) -> None:
-        self.table.observer.phase(name, self)
+    def look(self) -> Snapshot:
+        return self.state.refresh()
 
-    def run(self) -> Receipt:
-        """Commits.  Raises what `make` raises, UnsupportedFeature, CommitUnknown, and under `fail` DeltaConcurrentModificationException."""
-        self.phase("staged")
-        with given_up.head_kept(self), Line(self.table.state) as line, turn_of(self) as bid:
-            line.join(self, (), reads_table=True)
-            return self._rounds(bid)
-
-    def _rounds(self, bid: Bid | None) -> Receipt:
-        state = self.table.state
-        while True:
-            self._catch_up()
-            if bid is not None:
-                bid.before_put(self.attempts)
-            with state.lane if self.options.lane else nullcontext():
-                self._catch_up()
-                self.phase("before_put")
-                self.attempts += 1
-                if outcome.put(state, self.read, self._bytes(), self.txn_id):
-                    break
-        receipt = self.receipt(self.read.version + 1)
-        after_commit(self)
-        return receipt
-
-    def _catch_up(self) -> None:
+    def move_to(self, head: Snapshot) -> None:
         """Makes the actions anew where others have committed."""
-        state = self.table.state
-        head = state.refresh()
-        rewritten = head.chain != self.read.chain
-        if head.version == self.read.version and not rewritten:
+        rewritten = head.chain != self.head.chain
+        if head.version == self.head.version and not rewritten:
             return
-        chain.check_same(self.read, head)
+        chain.check_same(self.head, head)
         self.phase("before_rebase")
-        if self.options.on_conflict == "fail":
-            if rewritten:
-                raise chain.rewritten_log(self.read, head).exception(self.table.path)
-            self._judge(state.log.commits(self.read.version, head.version))
-        self._set(head)
+        with self.watch.time("rebase"):
+            if self._judged and self.options.on_conflict == "fail":
+                if rewritten:
+                    raise chain.rewritten_log(self.head, head).exception(self.state.store.root)
+                self._judge(self.state.log.commits(self.head.version, head.version))
+            self._set(head)
         self.rounds += 1
         self.phase("rebased")
 
     def _judge(self, winners: list[Commit]) -> None:
         """Raises the conflict that the winners are to a commit that has read, and may replace, the whole table."""
-        actions = self.actions
+        actions = self.actions or HeadActions()
         reads = rules.Reads(
             predicates=(None,),
             removes=frozenset(r.path for r in actions.removes),
@@ -121,19 +140,42 @@ class HeadCommit:
             changes_metadata=actions.metadata is not None or any(w.metadata is not None for w in winners),  # made anew, it would undo theirs
         )
         asked = _BY_ROW if self.options.granularity == "row" else rules.RULES
-        if found := rules.first_conflict(asked, reads, winners, fail_policy.table_state(self.read)):
-            raise found.exception(self.table.path)
+        if found := rules.first_conflict(asked, reads, winners, fail_policy.table_state(self.head)):
+            raise found.exception(self.state.store.root)
 
-    def _bytes(self) -> bytes:
-        head, actions = self.read, self.actions
-        info = creation.commit_info(self.operation, self.parameters, self.txn_id, read_version=head.version, blind=False, metrics=actions.metrics)
+    @property
+    def is_void(self) -> bool:
+        return self.actions is None
+
+    def write(self) -> None:
+        """Nothing: what it names is there, or was written when the actions were made."""
+
+    def commit_file(self) -> bytes:
+        head, actions = self.head, self.actions
+        assert actions is not None
+        info = commit_info(self.operation, self.parameters, self.txn_id, read_version=head.version, blind=False, metrics=actions.metrics)
         info["rowlock"] = {**self.receipt(None).record(), "read_version": self.read_version}
-        return creation.bytes_on(
+        return bytes_on(
             head, info, protocol=actions.protocol, metadata=actions.metadata, domains=actions.domains, removes=actions.removes, adds=actions.adds, cdc=actions.cdc
         )
 
     def receipt(self, version: int | None) -> Receipt:
-        """What it did so far; `version` where it has committed."""
+        metrics = {} if self.actions is None else dict(self.actions.metrics)
         return Receipt(
-            version=version, read_version=self.read_version, txn_id=self.txn_id, operation=self.operation, attempts=self.attempts, rounds=self.rounds, metrics=dict(self.actions.metrics)
+            version=version,
+            read_version=self.read_version,
+            txn_id=self.txn_id,
+            operation=self.operation,
+            attempts=self.attempts,
+            rounds=self.rounds,
+            metrics=metrics,
+            seconds=dict(self.watch.seconds),
         )
+
+    def phase(self, name: str) -> None:
+        self._observer.phase(name, self)
+
+    def failed(self, error: RowlockError) -> None:
+        """Keeps an account where others had a part in it; that what was asked cannot be done is none of the table's."""
+        if isinstance(error, (CommitUnknown, DeltaConcurrentModificationException)):
+            given_up.hand_over(self, self.head.version, error, self.operation, self.parameters, self.receipt(None).record(), {})

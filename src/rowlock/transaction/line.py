@@ -22,8 +22,7 @@ from rowlock.transaction.table_state import TableState
 from rowlock.transaction.turn import registers_of
 
 if TYPE_CHECKING:
-    from rowlock.transaction.head_commit import HeadCommit
-    from rowlock.transaction.transaction import Transaction
+    from rowlock.transaction.proposal import Committing
 
 Advisor = Callable[[TableState, Sequence[Statement]], str]
 """What `lock = auto` means for these statements on this table: none, writes, table or partition."""
@@ -58,32 +57,33 @@ class Line:
         """What is held."""
         return frozenset(s for lease in self._held for s in lease.scopes)
 
-    def join(self, txn: Transaction | HeadCommit, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
+    def join(self, txn: Committing, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
         """Waits for what `statements` (or reading the table as a whole) must wait for under the transaction's lock.
 
         True where the head has moved meanwhile: what has staged nothing yet had better begin anew.  It waits once; what a
         later statement asks for beyond that is taken if it is free, so that no two transactions wait for each other.
         """
-        options = txn.options
+        options, read = txn.options, txn.read
+        assert read is not None, "only where there is a table can be waited for"
         if options.lock == "none":
             return False
-        wanted = scopes_under(str(options.lock), statements, txn.read, reads_table, lambda: advisor(self._state, statements))
+        wanted = scopes_under(str(options.lock), statements, read, reads_table, lambda: advisor(self._state, statements))
         wanted = frozenset(w for w in wanted if not any(held <= w for held in self.scopes))
         if not wanted:
             return False
         start = clock.monotonic_s()
-        lease = _acquire(self._state, txn.read, wanted, 0.0 if self._waited else options.lock_timeout or 0.0)
+        lease = _acquire(self._state, read, wanted, 0.0 if self._waited else options.lock_timeout or 0.0)
         self._waited = True
         if lease is not None:
             self._held.append(lease)
         self._waited_s += clock.monotonic_s() - start
         return self._state.refresh().version != txn.read_version
 
-    def join_unplanned(self, txn: Transaction) -> bool:
+    def join_unplanned(self, txn: Committing) -> bool:
         """Waits now, where it must whatever will be planned: planning an append may stage its rows already."""
         return txn.options.lock == "table" and self.join(txn, ())
 
-    def account(self, txn: Transaction) -> None:
+    def account(self, txn: Committing) -> None:
         """Writes down for the receipt how long was waited."""
         if self._waited:
             txn.watch.add("lock", self._waited_s)

@@ -22,7 +22,6 @@ from rowlock.protocol.features import check_writable
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction import creation
 from rowlock.transaction.catch_up import check_source
-from rowlock.transaction.commit import commit
 from rowlock.transaction.effects import Effects
 from rowlock.transaction.engine import Engine
 from rowlock.transaction.given_up import Reruns, kept
@@ -31,6 +30,7 @@ from rowlock.transaction.phases import Observer, current_observer
 from rowlock.transaction.publish import Staging
 from rowlock.transaction.rebase import stage
 from rowlock.transaction.receipt import Receipt, Stopwatch
+from rowlock.transaction.staged_statements import commit
 from rowlock.transaction.statements import Statement
 from rowlock.transaction.table_state import TableState, state_of
 
@@ -97,6 +97,11 @@ class Transaction:
         self.done = self.given_up = False
         self.reruns = Reruns()
         self.phase("begin")
+
+    @property
+    def state(self) -> TableState:
+        """What the table's handles in this process share."""
+        return self.table.state
 
     def phase(self, name: str) -> None:
         self.table.observer.phase(name, self)
@@ -174,7 +179,7 @@ class Transaction:
         return [slices[p] for p in sorted(slices)]
 
     def commit(self, operation: str, parameters: Mapping[str, Any] | None = None) -> Receipt:
-        """Rebases as often as others commit first, and commits.  See `commit.commit`."""
+        """Rebases as often as others commit first, and commits.  See `staged_statements.commit`."""
         if self.done:
             raise InvalidInput("The transaction is committed already", table=self.table.path)
         receipt = commit(self, operation, parameters or {})

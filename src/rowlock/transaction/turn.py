@@ -12,8 +12,7 @@ from rowlock.storage.registers import Registers, open_registers
 from rowlock.transaction.table_state import TableState
 
 if TYPE_CHECKING:
-    from rowlock.transaction.head_commit import HeadCommit
-    from rowlock.transaction.transaction import Transaction
+    from rowlock.transaction.proposal import Committing
 
 
 def registers_of(state: TableState, snapshot: Snapshot) -> Registers:
@@ -24,14 +23,14 @@ def registers_of(state: TableState, snapshot: Snapshot) -> Registers:
 
 
 @contextmanager
-def turn_of(txn: Transaction | HeadCommit) -> Iterator[Bid | None]:
+def turn_of(what: Committing) -> Iterator[Bid | None]:
     """To be asked before each put; a turn that it took is over when the block ends.  None where the transaction takes no turns."""
-    if not txn.options.takes_turns:
+    state, snapshot = what.state, what.read
+    if snapshot is None or not what.options.takes_turns:
         yield None
         return
-    state, snapshot = txn.table.state, txn.read
     turns: Turns = state.shared(f"turns {snapshot.properties.lock_provider}", lambda: Turns(lambda: registers_of(state, snapshot)))
-    bid = turns.bid(txn.txn_id)
+    bid = turns.bid(what.txn_id)
     try:
         yield bid
     finally:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rowlock import clock
 from rowlock.exceptions import StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import features
 from rowlock.protocol.actions import Protocol
-from rowlock.transaction import creation
+from rowlock.transaction.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.table_state import TableState
 
@@ -64,12 +63,8 @@ def drop_feature(state: TableState, name: str, *, truncate_history: bool = False
 
 
 def _commit(state: TableState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Protocol]) -> Receipt:
-    def make(head: Snapshot) -> Mapping[str, Any] | None:
+    def make(head: Snapshot) -> HeadActions | None:
         protocol = change(head)
-        if protocol == head.protocol:
-            return None
-        features.check_writable(protocol, head.metadata, state.store.root)
-        return {"protocol": protocol}
+        return None if protocol == head.protocol else HeadActions(protocol=protocol)
 
-    done = creation.commit_on_head(state, operation, make, parameters)
-    return done or Receipt(version=None, read_version=state.refresh().version, txn_id=clock.new_id(), operation=operation)
+    return commit_from_head(state, operation, parameters, make)

@@ -1,0 +1,136 @@
+"""What a transaction has staged, as a proposal to the commit loop: rebased over those who committed first, then published (I3, I4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rowlock.exceptions import RowlockError
+from rowlock.log.snapshot import Snapshot
+from rowlock.transaction import commit as loop
+from rowlock.transaction import given_up
+from rowlock.transaction.appends import commit_append, may_join
+from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
+from rowlock.transaction.commit_file import commit_bytes
+from rowlock.transaction.metrics import operation_metrics, rewritten_by
+from rowlock.transaction.options import Options
+from rowlock.transaction.publish import FileActions, file_actions
+from rowlock.transaction.receipt import Receipt, Stopwatch
+from rowlock.transaction.table_state import TableState
+
+if TYPE_CHECKING:
+    from rowlock.transaction.transaction import Transaction
+
+_NOTHING = FileActions((), ())
+
+
+def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> Receipt:
+    """Commits what `txn` has staged.  Runs on the driver.
+
+    Raises MultipleMatches or ConstraintViolated where the serial run at the head would, the classes of
+    DeltaConcurrentModificationException by policy, CommitUnknown where the log cannot be read back.
+    """
+    attempt = Attempt(operation)
+    what = StagedStatements(txn, attempt, parameters)
+    if what.is_void:
+        return what.receipt(None)
+    refuse_removal(txn, txn.base)
+    return _in_company(what) if may_join(txn) else loop.commit(what)
+
+
+def _in_company(what: StagedStatements) -> Receipt:
+    """Blind appends share their versions (see `appends`)."""
+    try:
+        receipt, led = commit_append(what.txn, what.attempt, what.parameters)
+    except RowlockError as error:
+        what.failed(error)
+        raise
+    except AlreadyCommitted:
+        what.txn.already_committed = True
+        return what.receipt(None)
+    if led:
+        loop.after_commit(what)
+    return receipt
+
+
+class StagedStatements:
+    """A transaction on its way into the log."""
+
+    def __init__(self, txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
+        self.txn, self.attempt, self.parameters = txn, attempt, parameters
+        self._files = _NOTHING
+
+    @property
+    def state(self) -> TableState:
+        return self.txn.state
+
+    @property
+    def txn_id(self) -> str:
+        return self.txn.txn_id
+
+    @property
+    def options(self) -> Options:
+        return self.txn.options
+
+    @property
+    def read_version(self) -> int:
+        return self.txn.read_version
+
+    @property
+    def read(self) -> Snapshot:
+        return self.txn.read
+
+    @property
+    def watch(self) -> Stopwatch:
+        return self.txn.watch
+
+    @property
+    def head(self) -> Snapshot:
+        return self.txn.base
+
+    @property
+    def attempts(self) -> int:
+        return self.attempt.attempts
+
+    @attempts.setter
+    def attempts(self, number: int) -> None:
+        self.attempt.attempts = number
+
+    def look(self) -> Snapshot:
+        """The newest snapshot.  For an append that has lost to nobody yet a stale one costs one lost put, the same as a refresh: the refresh is skipped."""
+        return self.state.newest() if self.attempts == 0 and not self.txn.touches else self.state.refresh()
+
+    def move_to(self, head: Snapshot) -> int | None:
+        """A rebase over those who committed since.  Raises as `catch_up` does."""
+        try:
+            return catch_up(self.txn, self.attempt, head)
+        except AlreadyCommitted:
+            self.txn.already_committed = True
+            return None
+
+    @property
+    def is_void(self) -> bool:
+        """An append or an overwrite is a commit even where it brings no rows, as in Delta; so is the step of an application."""
+        txn = self.txn
+        always = any(s.kind == "append" for s in txn.program) or txn.metadata is not None or txn.app is not None
+        return txn.already_committed or (txn.effects.is_empty and not always)
+
+    def write(self) -> None:
+        txn, head = self.txn, self.txn.base
+        self._files = file_actions(txn.effects, head, engine=txn.table.engine, vectors=self.state.vectors, staging=txn.staging, data_change=txn.data_change)
+
+    def commit_file(self) -> bytes:
+        return commit_bytes(self.txn, self.attempt, self._files, self.parameters)
+
+    def receipt(self, version: int | None) -> Receipt:
+        """Its figures are those of the files that the version names; what a lost put wrote is in no version."""
+        if version is None:
+            metrics = {} if self.txn.already_committed else operation_metrics(self.txn, _NOTHING)
+            return self.attempt.receipt(self.txn, None, metrics)
+        return self.attempt.receipt(self.txn, version, operation_metrics(self.txn, self._files), rewritten_by(self.txn, self._files))
+
+    def phase(self, name: str) -> None:
+        self.txn.phase(name)
+
+    def failed(self, error: RowlockError) -> None:
+        given_up.keep(self.txn, error, self.attempt.operation, self.parameters, self.attempt)
