@@ -35,6 +35,7 @@ def delta_session(name: str) -> SparkSession:
         "spark.databricks.delta.delta.log.cacheSize": "20",  # else delta-spark keeps the snapshot of every test's table
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.sql.ui.retainedExecutions": "20",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # five round trips for each operator of a column, to say where it was written
         "spark.app.name": name,
     }
     builder = SparkSession.builder

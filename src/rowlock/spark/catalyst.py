@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from py4j.java_gateway import is_instance_of
+from py4j.java_gateway import is_instance_of, java_import
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
@@ -27,6 +27,10 @@ from rowlock.exceptions import InvalidInput
 
 JavaObject = Any
 
+_OFTEN_ASKED = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.sql.api.python.PythonSQLUtils", "org.apache.spark.sql.functions")
+"""Classes that PySpark asks for by their last names whenever a column or a DataFrame is made: unless they are imported one by one, the JVM
+searches all its JARs for them in each imported package first."""
+
 
 class Catalyst:
     """Catalyst's constructors for one JVM."""
@@ -36,6 +40,8 @@ class Catalyst:
         if jvm is None:
             raise InvalidInput("Rowlock needs a classic SparkSession; this one is a Spark Connect session. Make one with rowlock.spark()")
         self.jvm = jvm
+        for name in _OFTEN_ASKED:
+            java_import(jvm, name)
         self._properties: dict[str, JavaObject] = {}
         sql = jvm.org.apache.spark.sql
         expressions, logical = sql.catalyst.expressions, sql.catalyst.plans.logical
