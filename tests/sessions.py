@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # Tests start JVMs for small work: the second compiler costs them more than it gives, and so does a collector with threads of its own.  With one
 # compiler the JVM keeps 48 MB of compiled code, which half a run fills: from then on it throws away and compiles again what the next test needs.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=512m")
 
 
 def delta_session(name: str) -> SparkSession:

@@ -28,6 +28,8 @@ def plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         return [None if gone else row for gone, row in zip(column.is_null().to_pylist(), rows, strict=True)]
     if pa.types.is_map(kind):
         return [None if v is None else tuple(sorted(v, key=repr)) for v in column.to_pylist()]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):  # Spark casts binary to text that is no UTF-8
+        return [None if v is None else v.decode(errors="surrogateescape") for v in column.cast(pa.large_binary()).to_pylist()]
     return [_exact(v, single=pa.types.is_float32(kind)) for v in column.to_pylist()]
 
 

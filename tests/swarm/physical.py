@@ -25,7 +25,7 @@ from swarm.bags import rows_of
 from swarm.values import KINDS, array
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_TIME = re.compile(r"(-?\+?\d{4,6})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?$")
+_TIME = re.compile(r"(-?\+?\d{4,6})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d(?::\d\d)?)?$")
 
 
 @dataclass
@@ -181,7 +181,7 @@ def time_of(text: str, kind: str, zone: str = "UTC") -> int:
     if kind == "timestamp" and not match[8]:
         wall -= int(dt.datetime(year, month, day, hour, minute, second, tzinfo=ZoneInfo(zone)).utcoffset().total_seconds())  # type: ignore[union-attr]
     elif match[8] not in (None, "Z"):
-        wall -= (1 if match[8][0] == "+" else -1) * (int(match[8][1:3]) * 3600 + int(match[8][4:]) * 60)
+        wall -= (1 if match[8][0] == "+" else -1) * (int(match[8][1:3]) * 3600 + int(match[8][4:6]) * 60 + int(match[8][7:] or 0))
     return wall * 1_000_000 + micros
 
 

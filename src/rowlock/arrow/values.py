@@ -19,6 +19,12 @@ def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+def stored_values(column: pa.Array) -> list[Any]:
+    """The values of a column without nesting: times as the numbers that stand for them in a file, since Python has no year 10,000; text that is no UTF-8 as bytes."""
+    bare = column if pa.types.is_string(column.type) else column.cast(_bare_type(column.type))
+    return _plain(pa.chunked_array([bare]))
+
+
 def _plain(column: pa.ChunkedArray) -> list[Any]:
     try:
         return list(column.to_pylist())

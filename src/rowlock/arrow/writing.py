@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from rowlock import clock
 from rowlock.arrow.physical import file_schema, names_in_files, nullable_schema, relabelled
 from rowlock.arrow.reading import SPARK_VERSION
+from rowlock.arrow.values import stored_values
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
@@ -88,7 +89,6 @@ def _keys(column: Any, type_: DataType) -> tuple[np.ndarray[Any, Any], list[str 
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column  # first: dictionaries with nulls cannot be made one
     encoded = pc.dictionary_encode(whole, null_encoding="encode")
     texts: dict[str | None, int] = {}
-    stored = pa.int32() if pa.types.is_date32(encoded.dictionary.type) else pa.int64() if pa.types.is_timestamp(encoded.dictionary.type) else encoded.dictionary.type
-    values = encoded.dictionary.cast(stored).to_pylist()  # times as numbers: Python has no year 10,000
+    values = stored_values(encoded.dictionary)
     codes = np.array([texts.setdefault(partition_values.serialize(v, type_), len(texts)) for v in values], np.int64)
     return codes[encoded.indices.to_numpy(zero_copy_only=False)], list(texts)

@@ -29,6 +29,9 @@ _INTEGERS = frozenset({"long", "integer", "short", "byte"})
 _FLOATS = frozenset({"float", "double"})
 _EXACT_EVERYWHERE = 1 << 22
 """Whole numbers up to here are exact in every numeric type."""
+_EXACT_DOUBLE = 1 << 53
+"""Below this a whole number that a double holds is the only one that is rounded to it."""
+_LOWEST_LONG, _HIGHEST_LONG = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +182,21 @@ def _typed(value: Any, type_: DataType, *, is_high: bool) -> Any:
 
 
 def _loose_decimal(value: Any, type_: DecimalType, *, is_high: bool) -> Any:
-    """A decimal bound; one that went through a float is widened by what a float may lose."""
+    """A decimal bound, widened by what a float may lose where it may have gone through one; None where its writer may have cut it to 64 bits.
+
+    delta-rs computes bounds of decimals as floats and writes what is left of them as whole numbers.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
         return None
     try:
         number = decimal.Decimal(repr(value) if isinstance(value, float) else value)
     except ArithmeticError:
         return None
-    if not isinstance(value, float) or type_.precision <= 15 or not number.is_finite():
-        return number if number.is_finite() else None
+    if not number.is_finite() or (isinstance(value, int) and not _LOWEST_LONG < value < _HIGHEST_LONG):
+        return None
+    exact = type_.precision <= 15 or not isinstance(value, (int, float)) or (isinstance(value, int) and type_.scale == 0 and abs(value) < _EXACT_DOUBLE)
+    if exact:
+        return number
     with decimal.localcontext() as context:
         context.prec = 80
         slack = abs(number).scaleb(-14) + decimal.Decimal(1).scaleb(-type_.scale)

@@ -131,6 +131,11 @@ def serialize(value: Any, type_: DataType) -> str | None:
     return _serialize_primitive(value, type_.name) or None
 
 
+def not_utf8(value: bytes, type_: DataType) -> InvalidInput:
+    """The error for a partition value that is no text: the log, which is JSON, holds partition values as text."""
+    return InvalidInput(f"a {type_name(type_)} partition value must be UTF-8, and {value!r} is not: store it in a column that the table is not partitioned by, or as its hex()")
+
+
 def _serialize_primitive(value: Any, name: str) -> str:
     if name in _INTEGER_BITS:
         return str(int(value))
@@ -142,7 +147,9 @@ def _serialize_primitive(value: Any, name: str) -> str:
         try:
             return bytes(value).decode("utf-8")
         except UnicodeDecodeError as e:
-            raise InvalidInput("a binary partition value must be UTF-8") from e
+            raise not_utf8(bytes(value), PrimitiveType(name)) from e
+    if name == "string" and isinstance(value, bytes):
+        raise not_utf8(value, PrimitiveType(name))
     if name in TIMES:
         return _time_text(value if isinstance(value, int) else _since_1970(value), name)
     return str(value)

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -64,7 +65,8 @@ def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]]) -
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
             continue
         extremes = pc.min_max(column.cast(to_arrow_type(type_)))
-        _put_bounds(path, type_, _stored(extremes["min"]), _stored(extremes["max"]), lows, highs)
+        with suppress(UnicodeDecodeError):  # text that is no UTF-8, which Spark casts binary to, is no JSON
+            _put_bounds(path, type_, _stored(extremes["min"]), _stored(extremes["max"]), lows, highs)
     return _render(table.num_rows, lows, highs, nulls, tight=True)
 
 

@@ -126,7 +126,7 @@ def literal(node: Node) -> Any:
         number = float(text)
         return number if kind == "double" and math.isfinite(number) else None
     if kind == "string":
-        return str(text)
+        return None if "\ufffd" in text else str(text)  # which stands for bytes that are no UTF-8, too
     if kind == "boolean":
         return str(text) == "true"
     if kind == "date":

@@ -32,6 +32,8 @@ from rowlock.spark.scan import POSITION, quote
 from rowlock.storage.store import ObjectStore
 
 _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
+_NO_TEXT = "\ufffd no UTF-8: "
+"""Stands in the name of a folder before the bytes of a string that no folder can have, in hexadecimal."""
 
 
 def folder_text(name: str, type_: DataType) -> Column:
@@ -45,13 +47,18 @@ def folder_text(name: str, type_: DataType) -> Column:
     if type_ == PrimitiveType("binary"):
         return F.hex(column)
     text = column.cast("string")
-    return F.when(text.rlike(rf"\A{_LIKE_NULL}\z"), F.concat(text, F.lit(paths.NULL_DIRECTORY))).otherwise(text) if type_ == PrimitiveType("string") else text
+    if type_ != PrimitiveType("string"):
+        return text
+    like_null = F.concat(text, F.lit(paths.NULL_DIRECTORY))
+    return F.when(~F.is_valid_utf8(text), F.concat(F.lit(_NO_TEXT), F.hex(text))).when(text.rlike(rf"\A{_LIKE_NULL}\z"), like_null).otherwise(text)
 
 
 def partition_value(text: str, type_: DataType) -> str | None:
     """The log's text of the value that `folder_text` gave.  Raises InvalidInput for a value that the log cannot hold."""
     if text == paths.NULL_DIRECTORY:
         return None
+    if type_ == PrimitiveType("string") and text.startswith(_NO_TEXT):
+        raise partition_values.not_utf8(bytes.fromhex(text[len(_NO_TEXT) :]), type_)
     if type_ == PrimitiveType("timestamp"):
         return partition_values.serialize(int(text), type_)
     if type_ == PrimitiveType("string") and re.fullmatch(_LIKE_NULL, text):
