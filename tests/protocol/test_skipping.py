@@ -177,6 +177,40 @@ def test_traps_of_others_statistics() -> None:
     assert may_match(Compare("=", ("f",), 1.100000023841858), {}, {"minValues": {"f": 1.1}, "maxValues": {"f": 1.1}}, single)
 
 
+@pytest.mark.parametrize(
+    ("precision", "scale", "held", "bound"),
+    [
+        (38, 0, "9007199254740993", "9007199254740992"),
+        (38, 0, "-9007199254740993", "-9007199254740992"),
+        (38, 0, "99999999999999999999999999999999999998", "9223372036854775807"),
+        (38, 0, "-99999999999999999999999999999999999998", "-9223372036854775808"),
+        (38, 18, "1.000000000000000001", "1"),
+        (38, 18, "1.000000000000000001", "1.0"),
+        (20, 2, "12345678901234567.89", "12345678901234568"),
+    ],
+)
+def test_bounds_of_decimals_as_delta_rs_writes_them(precision: int, scale: int, held: str, bound: str) -> None:
+    """I3, I5: they were computed as floats and cut to 64 bits; a statement that asks for the row must find its file."""
+    schema = StructType((StructField("n", DecimalType(precision, scale)),))
+    known = orjson.loads(f'{{"numRecords":1,"minValues":{{"n":{bound}}},"maxValues":{{"n":{bound}}},"nullCount":{{"n":0}}}}')
+    for op in ("=", "<=", ">="):
+        assert may_match(Compare(op, ("n",), Decimal(held)), {}, known, schema)
+
+
+def test_bounds_of_small_decimals_are_exact() -> None:
+    """A point query on a key must still skip."""
+    schema = StructType((StructField("n", DecimalType(38, 0)),))
+    known = {"numRecords": 1, "minValues": {"n": 5}, "maxValues": {"n": 7}, "nullCount": {"n": 0}}
+    assert [v for v in range(12) if may_match(Compare("=", ("n",), Decimal(v)), {}, known, schema)] == [5, 6, 7]
+
+
+def test_text_that_is_no_utf8_has_no_bounds() -> None:
+    """Spark casts binary to such text; a bound in its place would be a false one."""
+    text = pa.array([b"ok", b"\xc3(", None], pa.binary()).view(pa.string())
+    found = orjson.loads(stats.from_arrow(pa.table({"s": text, "i": [1, 2, 3]}), [(("s",), PrimitiveType("string")), (("i",), PrimitiveType("long"))]))
+    assert found["minValues"] == {"i": 1} and found["maxValues"] == {"i": 3} and found["nullCount"] == {"s": 1, "i": 0}
+
+
 def test_statistics_as_text() -> None:
     schema = StructType(
         (

@@ -74,7 +74,7 @@ class Reader:
     def physical(self, add: dict[str, Any]) -> pa.Table:
         path = unquote(add["path"])
         if path not in self._kept:
-            self._kept[path] = pq.ParquetFile(self.root / path).read()
+            self._kept[path] = pq.ParquetFile(self.root / path, coerce_int96_timestamp_unit="us").read()
         return self._kept[path]
 
     def dead(self, add: dict[str, Any]) -> BitMap64:
