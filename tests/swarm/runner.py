@@ -128,7 +128,6 @@ class Play:
         """One transaction by Rowlock or another engine, then by the oracle: both raise or neither, and the rows are the same."""
         self.altered |= steps[0].kind in ("add column", "rename column", "add constraint", "restore", "set property")
         shown = "; ".join(s.shown(self.world.columns) for s in steps)
-        before = self.model.rows
         self.world.restored = None
         at_first = len(self.result.story)
         start = time.monotonic()
@@ -149,7 +148,7 @@ class Play:
             return
         if receipt is not None and receipt.version is None and receipt.rounds == 0 and raised is None and len(self.result.story) > at_first + 1:
             return  # it met nothing at the version that it read
-        start = time.monotonic()
+        start, before = time.monotonic(), self.model.rows
         expected, _ = _outcome(lambda: self.model.run(steps))
         self.result.shares["oracle"] += time.monotonic() - start
         assert expected is None or isinstance(expected, Refused), f"the oracle broke: {expected!r}"
