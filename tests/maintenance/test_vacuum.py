@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import rowlock
 from rowlock import clock
 from rowlock.exceptions import InvalidInput
 from rowlock.log.segment import newest_checkpoint
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import Vacuumed, vacuum
 from rowlock.protocol import names
+from rowlock.protocol.actions import CommitInfo
+from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.properties import validate_properties
 from rowlock.simulation.script import parse
 from rowlock.simulation.statements import run
+from rowlock.storage.local import LocalStore
+from rowlock.storage.store import Committed
 from rowlock.transaction import creation
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
@@ -155,3 +163,29 @@ def test_a_retention_that_is_no_number_of_hours_is_refused(days: Days, hours: fl
     with pytest.raises(InvalidInput, match="is not possible"):
         world.vacuum(hours, check_retention=False)
     assert world.has(world.removed)
+
+
+@pytest.mark.parametrize("spelling", ["./{name}", "sub/../{name}", ".//{name}", "{link}/{name}", "file:{link}/{name}", "{root}/{name}", "file:{root}/{name}"])
+def test_a_file_is_kept_however_the_log_spells_it(days: Days, spelling: str, tmp_path: Path) -> None:
+    """I10: other engines name files by whole places, through links, and with dots in them."""
+    root, link = tmp_path / "table", tmp_path / "link"
+    rowlock.append(root, pa.table({"k": [1]}))
+    link.symlink_to(root)
+    (name,) = (p.name for p in root.glob("*.parquet"))
+    store = LocalStore(link if "root" in spelling else root)
+    log = TableLog(store)
+    (add,) = log.latest().files.adds()
+    commit = serialize_commit(CommitInfo({"timestamp": 1, "operation": "WRITE", "txnId": "x"}), adds=[replace(add, path=spelling.format(name=name, link=link, root=root))], removes=[add.removed(0, data_change=True)])
+    assert isinstance(store.put_if_absent(names.commit_key(log.latest().version + 1), commit), Committed)
+    days.pass_days(30)
+    assert vacuum(TableLog(store)).files == () and (root / name).exists()
+
+
+def test_a_table_inside_of_another_is_left_alone(days: Days, tmp_path: Path) -> None:
+    """I10: its files are named by a log of its own."""
+    rowlock.append(tmp_path, pa.table({"k": [1]}))
+    rowlock.append(tmp_path / "inner", pa.table({"k": [2]}))
+    (tmp_path / "left.bin").write_bytes(b"of nobody")
+    days.pass_days(30)
+    assert vacuum(TableLog(LocalStore(tmp_path))).files == ("left.bin",)
+    assert rowlock.to_arrow(tmp_path / "inner")["k"].to_pylist() == [2]

@@ -135,7 +135,7 @@ class Play:
         self.result.shares[f"{who} {steps[0].label}"] += time.monotonic() - start
         said = "" if raised is None else f" -> {type(raised).__name__}"
         self.result.story.append(f"{who}  {shown}{said}")
-        renamed = self.altered and isinstance(raised, SchemaMismatch)  # planned again, `insert *` meets a column that its source calls otherwise
+        renamed = self.altered and (isinstance(raised, SchemaMismatch) or "UNRESOLVED_COLUMN" in str(raised))  # planned again, it names a column as it was called before
         if renamed or (raised is not None and isinstance(raised, CONFLICT) and self._may_conflict(steps)):
             self.result.steps[f"conflict {type(raised).__name__}"] += 1
             return

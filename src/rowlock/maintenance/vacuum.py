@@ -5,12 +5,15 @@ retention, whatever is younger than it (it may be staged by a writer that has no
 log, and everything hidden: names that begin with `_` or `.`, save partition folders and the change data.
 With a retention longer than the table's own, which its checkpoints follow, the commits before them are read; where
 these no longer reach back so far, files that nothing in the log names are kept too, for they may have been removed within it.
+Kept, too, is what lies below the folder of another table inside this one's.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import os
+import posixpath
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -27,6 +30,8 @@ from rowlock.storage.store import ObjectMeta
 logger = logging.getLogger("rowlock")
 
 _HOUR_MS = 3_600_000
+_NESTED_LOG = "/_delta_log/"
+"""In the key of what belongs to another table, whose folder lies in this one's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,9 @@ def vacuum(
     removed = removed_since(log, head, horizon)
     needed = needed_paths(head, [r for r in removed.entries if (r.deletion_timestamp_ms or 0) >= horizon])
     partitions = {f.physical_name for f in head.schema.fields if f.name in head.metadata.partition_columns}
-    garbage = [m for m in log.store.list(recursive=True) if m.key not in needed and m.modified_ms < horizon and _may_go(m, partitions)]
+    listed = list(log.store.list(recursive=True))
+    nested = tuple({m.key.split(_NESTED_LOG, 1)[0] + "/" for m in listed if _NESTED_LOG in m.key})
+    garbage = [m for m in listed if m.key not in needed and m.modified_ms < horizon and _may_go(m, partitions) and not m.key.startswith(nested)]
     unproven = 0
     if not removed.is_complete and not _is_own(head, retention_ms):
         known = paths_of(head, removed.entries)
@@ -116,13 +123,22 @@ def needed_paths(head: Snapshot, removed: Iterable[RemoveFile]) -> set[str]:
 
 
 def paths_of(head: Snapshot, entries: Iterable[AddFile | RemoveFile]) -> set[str]:
-    """The data files and deletion vectors of entries, as keys below the root."""
+    """The data files and deletion vectors of entries, as keys below the root, however the log spells them."""
     out: set[str] = set()
     for entry in entries:
-        out.add(paths.relative_to(head.table, entry.path))
+        out |= _keys(head.table, entry.path)
         vector = entry.deletion_vector
         if vector is not None and vector.path is not None:
-            out.add(paths.relative_to(head.table, vector.path))
+            out |= _keys(head.table, vector.path)
+    return out
+
+
+def _keys(root: str, path: str) -> set[str]:
+    """The keys that a decoded path may stand for: as it is, without `.` and `..`, and on a disk where its links lead to."""
+    key = paths.relative_to(root, path)
+    out = {key, posixpath.normpath(key)}
+    if paths.is_absolute(key) and root.startswith("/"):
+        out.add(paths.relative_to(os.path.realpath(root), os.path.realpath(paths.strip_scheme(key))))
     return out
 
 
