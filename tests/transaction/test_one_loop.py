@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +12,15 @@ import pytest
 
 from locks.clocks import TestClock
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, ConcurrentAppendException, ConstraintViolated, TableExists
+from rowlock.exceptions import CommitUnknown, ConcurrentAppendException, ConstraintViolated, InvalidInput, TableExists
 from rowlock.locks.lease import Leases
 from rowlock.locks.scope import TABLE
 from rowlock.locks.turns import AFTER, Turns
+from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restore
 from rowlock.observe import attempts
+from rowlock.observe.history import read_history
 from rowlock.protocol import names
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.simulation.engine import MemoryEngine
@@ -27,6 +30,8 @@ from rowlock.storage.memory import MemoryStore
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
 from rowlock.transaction import alteration, backfill, creation, outcome, upgrade
+from rowlock.transaction.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.line import Line
 from rowlock.transaction.options import Options
 from rowlock.transaction.phases import PHASES, Observer, use_observer
 from rowlock.transaction.receipt import Receipt
@@ -324,3 +329,88 @@ def test_the_first_put_of_an_alteration_needs_no_provider() -> None:
         change(made)
     assert not list(made.state.store.list("_rowlock", recursive=True))
     assert names.commit_key(5) in {m.key for m in made.state.store.list("_delta_log")}
+
+
+# ---- what a second reading found -------------------------------------------------------------------------
+
+
+def with_property(made: InMemory, name: str, value: str) -> None:
+    """As another engine sets it, which asks nothing."""
+
+    def make(head: Snapshot) -> HeadActions:
+        return HeadActions(metadata=dataclasses.replace(head.metadata, configuration={**head.metadata.configuration, name: value}))
+
+    assert commit_from_head(made.state, "SET TBLPROPERTIES", {}, make).version is not None
+
+
+@pytest.mark.parametrize("knob", ["onConflict", "isolation", "granularity", "lock"])
+@pytest.mark.parametrize("change", [set_property, add_column, add_feature, constrain, track], ids=lambda c: c.__name__)
+def test_a_knob_of_a_later_version_can_be_mended(knob: str, change: Change) -> None:
+    """I9: statements name it and refuse; what changes the definition goes on, or nobody could ever take the knob away."""
+    made = world()
+    with_property(made, f"rowlock.{knob}", "of tomorrow")
+    assert change(made).version is not None
+    with pytest.raises(InvalidInput, match="of tomorrow") as told:
+        replace(made)
+    assert told.value.table == made.state.store.root
+    assert creation.unset_properties(made.state, [f"rowlock.{knob}"]).version is not None
+    assert made.run(parse("DELETE WHERE k = 1")).version is not None
+
+
+def renamed(made: InMemory) -> None:
+    other = InMemory(store=made.state.store)
+    for old, new in (("k", "x"), ("v", "k"), ("x", "v")):
+        alteration.rename_column(other.state, other.engine, old, new)
+
+
+def made_anew(made: InMemory) -> None:
+    other = InMemory(store=made.state.store)
+    alteration.drop_columns(other.state, other.engine, ["k"])
+    alteration.add_columns(other.state, other.engine, [StructField("k", PrimitiveType("long"))])
+
+
+@pytest.mark.parametrize(("rivals", "change"), [(renamed, constrain), (renamed, strict), (made_anew, strict)])
+def test_a_name_that_means_another_column_is_asked_of_all_rows(rivals: Callable[[InMemory], None], change: Change) -> None:
+    """I3: no file changed, and every value did."""
+    made = InMemory()
+    made.create(SCHEMA, (), {"delta.columnMapping.mode": "name"})
+    made.run(parse("APPEND (1, 1000), (2, null)"))
+
+    class Meanwhile(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            if name == "staged":
+                with use_observer(Observer()):
+                    rivals(made)
+
+    with use_observer(Meanwhile()), pytest.raises(ConstraintViolated):
+        change(made)
+
+
+def test_a_change_inside_of_a_block_does_not_wait_for_the_blocks_own_lease() -> None:
+    """I8: it stood still until its time was over."""
+    with clock.use(TestClock()) as time:
+        made = world(lock="table", lockTimeout="interval 60 seconds")
+        txn = made.table.begin()
+        with Line(made.state) as line:
+            line.join(txn, ())
+            before = time.monotonic_s()
+            assert set_property(made).version is not None and time.monotonic_s() == before
+        assert Leases(ObjectRegisters(made.state.store), keep=False).acquire([TABLE], 0.0) is not None, "it is given back"
+
+
+def test_a_change_of_the_definition_that_failed_is_no_change_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Advice on locks counts the tries of those who change rows."""
+    monkeypatch.setattr(outcome, "TRIES", 2)
+    store = Silent()
+    made = world(store)
+
+    class Down(Observer):
+        def phase(self, name: str, txn: Any) -> None:
+            store.is_down |= name == "before_put"
+
+    with use_observer(Down()), pytest.raises(CommitUnknown):
+        set_property(made)
+    store.is_down = False
+    assert attempts.flush()
+    (failed,) = read_history(store).failed
+    assert failed.definition and not failed.changes

@@ -244,6 +244,7 @@ def run_of_attempt(raw: Any) -> Run | None:
         read_version=read_version,
         appends=raw.get("appends") is True,
         moves=raw.get("moves") is True,
+        definition=raw.get("definition") is True,
         seconds=_seconds(_mapping(raw.get("account")).get("seconds")),
         predicate=_predicate(_mapping(raw.get("parameters"))),
         error=_text(raw.get("error")) or "",

@@ -68,9 +68,9 @@ def _read_file(store: ObjectStore, key: str, state: CheckpointState, removes_onl
     try:
         body = store.get(key)
         if key.endswith(".json"):
-            _read_json(body, state, removes_only)
+            _read_json(body, state, removes_only, store.root)
         else:
-            _read_parquet(body, state, removes_only)
+            _read_parquet(body, state, removes_only, store.root)
     except NotFound as e:
         raise CorruptLog("a file of the checkpoint is missing", table=store.root, file=key) from e
     except (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OSError) as e:
@@ -94,23 +94,23 @@ def _take(name: str, raw: dict[str, Any], state: CheckpointState) -> None:
         state.sidecars.append(raw["path"])
 
 
-def _read_json(body: bytes, state: CheckpointState, removes_only: bool) -> None:
+def _read_json(body: bytes, state: CheckpointState, removes_only: bool, root: str) -> None:
     adds = []
     for line in body.split(b"\n"):
         for name, raw in (orjson.loads(line) if line.strip() else {}).items():
             if raw is None:
                 continue
             if name == "add" and not removes_only:
-                adds.append(action_json.add_from(raw))
+                adds.append(action_json.add_from(raw, root))
             elif name == "remove" and removes_only:
-                state.removes.append(action_json.remove_from(raw))
+                state.removes.append(action_json.remove_from(raw, root))
             else:
                 _take(name, raw, state)
     if adds:
         state.frames.append(frames.from_adds(adds))
 
 
-def _read_parquet(body: bytes, state: CheckpointState, removes_only: bool) -> None:
+def _read_parquet(body: bytes, state: CheckpointState, removes_only: bool, root: str) -> None:
     file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=[])
     schema = file.schema_arrow
     small = [name for name in _SMALL if schema.get_field_index(name) >= 0]
@@ -120,9 +120,9 @@ def _read_parquet(body: bytes, state: CheckpointState, removes_only: bool) -> No
             for raw in _filled_rows(file, group, name):
                 _take(name, raw, state)
         if removes_only and has_remove:
-            state.removes += [action_json.remove_from(raw) for raw in _filled_rows(file, group, "remove") if raw.get("path") is not None]
+            state.removes += [action_json.remove_from(raw, root) for raw in _filled_rows(file, group, "remove") if raw.get("path") is not None]
         elif not removes_only and has_add:
-            state.frames += _add_frames(file, group, schema.field("add").type)
+            state.frames += _add_frames(file, group, schema.field("add").type, root)
 
 
 def _filled_rows(file: pq.ParquetFile, group: int, name: str) -> Iterator[dict[str, Any]]:
@@ -141,13 +141,13 @@ def _is_real(name: str, value: dict[str, Any]) -> bool:
     return value.get(_REQUIRED[name]) is not None
 
 
-def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType) -> Iterator[pl.DataFrame]:
+def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pl.DataFrame]:
     present = [name for name in _ADD_FIELDS if type_.get_field_index(name) >= 0]
     wanted = [f"add.{name}" for name in present]
     has_stats, has_parsed = "stats" in present, type_.get_field_index("stats_parsed") >= 0
     table = file.read_row_group(group, columns=wanted)
     struct = table.column("add").combine_chunks()
-    frame = frames.from_checkpoint(struct if isinstance(struct, pa.StructArray) else struct.chunk(0))
+    frame = frames.from_checkpoint(struct if isinstance(struct, pa.StructArray) else struct.chunk(0), root)
     if has_parsed and (not has_stats or frame["stats"].null_count()):
         parsed = _parsed_stats(file, group)
         frame = frame.with_columns(pl.coalesce(pl.col("stats"), pl.Series("parsed", parsed, dtype=pl.String)).alias("stats"))
@@ -189,7 +189,7 @@ def _pruned(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: p for k, v in value.items() if (p := _pruned(v)) is not None}
     if isinstance(value, decimal.Decimal):
-        return float(value) if value.as_tuple().exponent else int(value)
+        return float(value) if value.as_tuple().exponent or abs(value) >= 1 << 53 else int(value)  # which has no room for 64 bits and more
     if isinstance(value, dt.datetime):
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, dt.date):

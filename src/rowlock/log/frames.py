@@ -113,8 +113,8 @@ def _add_of(row: tuple[Any, ...]) -> AddFile:
     )
 
 
-def from_checkpoint(adds: pa.StructArray) -> pl.DataFrame:
-    """A frame of a checkpoint's `add` column, rows without a path left out."""
+def from_checkpoint(adds: pa.StructArray, root: str) -> pl.DataFrame:
+    """A frame of the `add` column of a checkpoint of the table at `root`, rows without a path left out."""
     adds = adds.filter(pc.is_valid(pc.struct_field(adds, ["path"])))
     columns = _pick(adds, _FROM_ADD)
     vectors = _field(adds, "deletionVector")
@@ -122,11 +122,11 @@ def from_checkpoint(adds: pa.StructArray) -> pl.DataFrame:
     frame = cast(pl.DataFrame, pl.from_arrow(pa.table(columns)))
     missing = [pl.lit(None, dtype=type_).alias(name) for name, type_ in SCHEMA.items() if name not in frame.columns]
     frame = frame.with_columns(missing).select([pl.col(name).cast(type_) for name, type_ in SCHEMA.items()])
-    odd = ~frame["path"].str.contains(paths.PLAIN)
+    odd = ~frame["path"].str.contains(paths.PLAIN) | frame["path"].str.contains(paths.ODD)
     if odd.any():
         spelled = frame["path"].to_list()
-        decoded = [paths.decode(p) if o else p for p, o in zip(spelled, odd, strict=True)]
-        others = [paths.other_spelling(p) if o else None for p, o in zip(spelled, odd, strict=True)]
+        decoded = [paths.decode(p, root) if o else p for p, o in zip(spelled, odd, strict=True)]
+        others = [paths.other_spelling(p, root) if o else None for p, o in zip(spelled, odd, strict=True)]
         frame = frame.with_columns(pl.Series("path", decoded, dtype=pl.String), pl.Series("log_path", others, dtype=pl.String))
     return frame
 

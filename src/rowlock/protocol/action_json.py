@@ -38,10 +38,11 @@ def vector_json(vector: DeletionVectorDescriptor) -> Json:
     return out | {"sizeInBytes": vector.size_bytes, "cardinality": vector.cardinality}
 
 
-def add_from(raw: Json) -> AddFile:
+def add_from(raw: Json, root: str | None = None) -> AddFile:
+    """A file of the table at `root`."""
     stats = raw.get("stats")
     return AddFile(
-        paths.decode(raw["path"]),
+        paths.decode(raw["path"], root),
         raw.get("partitionValues") or {},
         int(raw["size"]),
         int(raw.get("modificationTime") or 0),
@@ -52,7 +53,7 @@ def add_from(raw: Json) -> AddFile:
         raw.get("baseRowId"),
         raw.get("defaultRowCommitVersion"),
         raw.get("clusteringProvider"),
-        paths.other_spelling(raw["path"]),
+        paths.other_spelling(raw["path"], root),
     )
 
 
@@ -72,10 +73,11 @@ def add_json(add: AddFile) -> Json:
     return out
 
 
-def remove_from(raw: Json) -> RemoveFile:
+def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
+    """A file that the table at `root` had."""
     stats, size, at = raw.get("stats"), raw.get("size"), raw.get("deletionTimestamp")
     return RemoveFile(
-        path=paths.decode(raw["path"]),
+        path=paths.decode(raw["path"], root),
         deletion_timestamp_ms=None if at is None else int(at),
         data_change=bool(raw.get("dataChange", True)),
         extended_file_metadata=raw.get("extendedFileMetadata"),
@@ -86,7 +88,7 @@ def remove_from(raw: Json) -> RemoveFile:
         tags=raw.get("tags"),
         base_row_id=raw.get("baseRowId"),
         default_row_commit_version=raw.get("defaultRowCommitVersion"),
-        log_path=paths.other_spelling(raw["path"]),
+        log_path=paths.other_spelling(raw["path"], root),
     )
 
 

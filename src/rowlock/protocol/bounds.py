@@ -34,6 +34,10 @@ _EXACT_DOUBLE = 1 << 53
 _LOWEST_LONG, _HIGHEST_LONG = -(1 << 63), (1 << 63) - 1
 
 
+NO_TEXT = "\ufffd"
+"""What others write in place of bytes that are no UTF-8."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """`low` and `high` bound every value that is not null; None where nothing is known on that side.
@@ -175,7 +179,8 @@ def _typed(value: Any, type_: DataType, *, is_high: bool) -> Any:
             return None
         return decimal.Decimal(bound)
     if name == "string" and isinstance(value, str):
-        return _high_string(value) if is_high else value
+        known = value.split(NO_TEXT, 1)[0]  # it may stand for any bytes that are no UTF-8
+        return _high_string(known) if is_high else known
     if name in ("date", "timestamp", "timestamp_ntz") and isinstance(value, str):
         return _typed_time(value, name, is_high=is_high)
     return None
@@ -205,7 +210,7 @@ def _loose_decimal(value: Any, type_: DecimalType, *, is_high: bool) -> Any:
 
 def _high_string(value: str) -> str:
     """A maximum may be a mere prefix, with or without a mark behind it: raised above everything that it begins."""
-    return value.rstrip("\uffff\ufffd\x7f\U0010ffff") + "\U0010ffff" * 4
+    return value.rstrip("\uffff\x7f\U0010ffff") + "\U0010ffff" * 4
 
 
 def _typed_time(value: str, name: str, *, is_high: bool) -> Any:

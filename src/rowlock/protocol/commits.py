@@ -16,6 +16,7 @@ from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.protocol import action_json, names
 from rowlock.protocol.actions import Action, AddCdcFile, AddFile, Commit, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 
+_FILES: dict[str, Callable[[dict[str, Any], str | None], Any]] = {"add": action_json.add_from, "remove": action_json.remove_from}
 _PARSERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "commitInfo": CommitInfo,
     "protocol": action_json.protocol_from,
@@ -39,7 +40,7 @@ def parse_commit(version: int, data: bytes, table: str | None = None) -> Commit:
                 continue
             for name, raw in orjson.loads(line).items():
                 if raw is not None and name in _PARSERS:
-                    found[name].append(_PARSERS[name](raw))
+                    found[name].append(_PARSERS[name](raw) if name not in _FILES else _FILES[name](raw, table))
     except (ValueError, TypeError, KeyError, AttributeError) as e:
         raise CorruptLog(f"a line of the commit cannot be read: {type(e).__name__}: {e}", table=table, version=version, file=file) from e
     for name in ("protocol", "metaData"):

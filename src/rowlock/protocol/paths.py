@@ -9,6 +9,7 @@ spells its file otherwise than its add did doubles rows there, so another writer
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 from urllib.parse import unquote
@@ -24,14 +25,33 @@ ONE_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 PLAIN = r"^[A-Za-z0-9_\-!.~'()*@&=+$,;/]*$"
 """Matches paths that the log spells as they are."""
 _PLAIN = re.compile(PLAIN)
+ODD = r"^/|/\.{0,2}/|^\.{1,2}/"
+"""Finds whole places, and steps that lead nowhere (`./`, `a/../`, `//`): paths that are spelled as they are, and in several ways."""
+_ODD = re.compile(ODD)
+_HOST = re.compile(rf"^{SCHEME}://[^/]*")
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*:@&=+$,;/")
 _HIVE_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 
-def decode(log_path: str) -> str:
-    """The real file name of a path as the log spells it; of a whole place, which has several spellings, the usual one."""
-    return usual(unquote(log_path) if "%" in log_path else log_path)
+def decode(log_path: str, root: str | None = None) -> str:
+    """The real file name of a path as the log spells it; of a whole place, which has several spellings, the usual one.
+
+    What lies below `root` is relative to it, however the log says so.
+    """
+    if _PLAIN.match(log_path) and not _ODD.search(log_path):
+        return log_path
+    place = _without_steps(usual(unquote(log_path) if "%" in log_path else log_path))
+    return relative_to(root, place) if root is not None and is_absolute(place) else place
+
+
+def _without_steps(place: str) -> str:
+    """A place without `.`, `..` and empty steps, as Spark reads it."""
+    host = match.group() if (match := _HOST.match(place)) else ""
+    path = place[len(host) :]
+    if not _ODD.search(path) or not path:
+        return place
+    return host + ("/" if path.startswith("/") else "") + posixpath.normpath(path).lstrip("/")
 
 
 def usual(place: str) -> str:
@@ -65,9 +85,9 @@ def _encode_character(c: str) -> str:
     return "".join(f"%{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
 
 
-def other_spelling(log_path: str) -> str | None:
+def other_spelling(log_path: str, root: str | None = None) -> str | None:
     """The log's path where another writer spells it otherwise than `encode` would; None where it is the same."""
-    return None if _PLAIN.match(log_path) or encode(decode(log_path)) == log_path else log_path
+    return None if encode(decode(log_path, root)) == log_path else log_path
 
 
 def is_absolute(path: str) -> bool:

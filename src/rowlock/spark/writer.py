@@ -33,7 +33,7 @@ from rowlock.storage.store import ObjectStore
 
 _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
 _NO_TEXT = "\ufffd no UTF-8: "
-"""Stands in the name of a folder before the bytes of a string that no folder can have, in hexadecimal."""
+"""Stands in the name of a folder before the bytes, in hexadecimal, of a string that begins with it, and with `!` before the first of one that no folder can have."""
 
 
 def folder_text(name: str, type_: DataType) -> Column:
@@ -50,7 +50,10 @@ def folder_text(name: str, type_: DataType) -> Column:
     if type_ != PrimitiveType("string"):
         return text
     like_null = F.concat(text, F.lit(paths.NULL_DIRECTORY))
-    return F.when(~F.is_valid_utf8(text), F.concat(F.lit(_NO_TEXT), F.hex(text))).when(text.rlike(rf"\A{_LIKE_NULL}\z"), like_null).otherwise(text)
+    data = column.cast("binary")
+    refused = F.concat(F.lit(_NO_TEXT + "!"), F.hex(F.substring(data, 1, 32)))
+    kept = F.concat(F.lit(_NO_TEXT), F.hex(data))
+    return F.when(~F.is_valid_utf8(text), refused).when(text.startswith(_NO_TEXT), kept).when(text.rlike(rf"\A{_LIKE_NULL}\z"), like_null).otherwise(text)
 
 
 def partition_value(text: str, type_: DataType) -> str | None:
@@ -58,7 +61,10 @@ def partition_value(text: str, type_: DataType) -> str | None:
     if text == paths.NULL_DIRECTORY:
         return None
     if type_ == PrimitiveType("string") and text.startswith(_NO_TEXT):
-        raise partition_values.not_utf8(bytes.fromhex(text[len(_NO_TEXT) :]), type_)
+        told = text[len(_NO_TEXT) :]
+        if told.startswith("!"):
+            raise partition_values.not_utf8(bytes.fromhex(told[1:]), type_)
+        return partition_values.serialize(bytes.fromhex(told).decode(), type_)
     if type_ == PrimitiveType("timestamp"):
         return partition_values.serialize(int(text), type_)
     if type_ == PrimitiveType("string") and re.fullmatch(_LIKE_NULL, text):

@@ -158,7 +158,7 @@ def _check_generates_none(engine: Engine, head: Snapshot, name: str) -> None:
 def _born(state: TableState, asked: Snapshot | None, head: Snapshot) -> Sequence[Any]:
     """The rows of `head` that were not asked yet."""
     files = {f.path: f for f in head.files.adds()}
-    if asked is None:
+    if asked is None or asked.metadata.schema_string != head.metadata.schema_string:  # a name may mean another column now
         return [whole(f, state.vectors.of) for f in files.values()]
     before = {f.path: f for f in asked.files.adds()}
     return delta_between({*before, *files}, before, files, state.vectors.of).born

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from rowlock import clock
 from rowlock.conflict import rules
-from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError
+from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile
 from rowlock.protocol.features import check_writable
@@ -71,7 +71,11 @@ def commit_from_head(
     with Line(state) as line:
         line.join(commit, (), reads_table=reads_rows or removes_rows)
         line.account(commit)
-        commit.begin()
+        try:
+            commit.begin()
+        except RowlockError as error:
+            commit.failed(error)
+            raise
         return loop.commit(commit)
 
 
@@ -83,10 +87,20 @@ class HeadCommit:
         self._judged, self._observer = judged, observer or current_observer()
         self.txn_id, self.watch = clock.new_id(), Stopwatch(clock.monotonic_s)
         self.head = state.refresh()
-        self.options = (options or Options()).resolved(self.head.metadata.configuration)
+        check_writable(self.head.protocol, self.head.metadata, state.store.root)
+        self.options = self._resolved(options or Options())
         self.actions: HeadActions | None = None
         self.rounds = self.attempts = 0
         self.read_version = self.head.version
+
+    def _resolved(self, options: Options) -> Options:
+        """The knobs of the table.  Where one has a value that this version does not know, a change of the definition goes on: it may be what mends it."""
+        try:
+            return options.resolved(self.head.metadata.configuration)
+        except InvalidInput as e:
+            if self._judged:
+                raise InvalidInput(str(e), table=self.state.store.root) from e
+            return options.resolved({})
 
     @property
     def read(self) -> Snapshot:
@@ -178,4 +192,4 @@ class HeadCommit:
     def failed(self, error: RowlockError) -> None:
         """Keeps an account where others had a part in it; that what was asked cannot be done is none of the table's."""
         if isinstance(error, (CommitUnknown, DeltaConcurrentModificationException)):
-            given_up.hand_over(self, self.head.version, error, self.operation, self.parameters, self.receipt(None).record(), {})
+            given_up.hand_over(self, self.head.version, error, self.operation, self.parameters, self.receipt(None).record(), {"definition": not self._judged})

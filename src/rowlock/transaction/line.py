@@ -8,6 +8,7 @@ the leases that its lock asks for, and where the head has moved while it waited 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -31,6 +32,16 @@ Advisor = Callable[[TableState, Sequence[Statement]], str]
 advisor: Advisor = advised_lock
 """Who is asked under `lock = auto`."""
 
+_threads = threading.local()
+
+
+def _leases_of_thread() -> list[tuple[TableState, Lease]]:
+    """The leases that transactions of this thread hold, on any table."""
+    if not hasattr(_threads, "held"):
+        _threads.held = []
+    held: list[tuple[TableState, Lease]] = _threads.held
+    return held
+
 
 class Line:
     """The leases of one transaction, as a context manager: they are given back when it ends, however it ends."""
@@ -38,6 +49,7 @@ class Line:
     def __init__(self, state: TableState) -> None:
         self._state = state
         self._held: list[Lease] = []
+        self._of_thread = _leases_of_thread()
         self._waited_s = 0.0
         self._waited = False
 
@@ -50,12 +62,14 @@ class Line:
     def leave(self) -> None:
         """Gives the leases back."""
         while self._held:
-            self._held.pop().release()
+            lease = self._held.pop()
+            lease.release()
+            self._of_thread[:] = [known for known in self._of_thread if known[1] is not lease]
 
     @property
     def scopes(self) -> frozenset[scope.Scope]:
-        """What is held."""
-        return frozenset(s for lease in self._held for s in lease.scopes)
+        """What is held, by this transaction and by others of its thread: a statement inside of a `with` block does not wait for the block's own lease."""
+        return frozenset(s for lease in [*self._held, *(held for state, held in self._of_thread if state is self._state)] for s in lease.scopes)
 
     def join(self, txn: Committing, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
         """Waits for what `statements` (or reading the table as a whole) must wait for under the transaction's lock.
@@ -76,6 +90,7 @@ class Line:
         self._waited = True
         if lease is not None:
             self._held.append(lease)
+            self._of_thread.append((self._state, lease))
         self._waited_s += clock.monotonic_s() - start
         return self._state.refresh().version != txn.read_version
 
