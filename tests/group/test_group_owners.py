@@ -181,6 +181,7 @@ def test_who_waits_in_line_renews_what_it_posted(monkeypatch: pytest.MonkeyPatch
     """I8: in `hand_over` itself, behind a post that stays before it and is not its own to lead."""
     a, b = world(store=OwnTime())
     a.post(1)
+    clock.sleep(0.002)  # the line is in order of milliseconds
     waiting, puts = b.post(2), list[str]()
     queue_of(b.state).seconds_a_put = 60.0
     monkeypatch.setattr(Post, "_put", lambda self, real=Post._put: (puts.append(self.key), real(self)))
