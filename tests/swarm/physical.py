@@ -70,6 +70,8 @@ class Reader:
     def __init__(self, root: Path, roles: Mapping[str, str], zone: str) -> None:
         self.root, self.roles, self._zone = root, roles, zone
         self._kept: dict[str, pa.Table] = {}
+        self.rounded: set[str] = set()
+        """Files of a writer that computes bounds of decimals as floats; whoever changes them later keeps these bounds."""
 
     def physical(self, add: dict[str, Any]) -> pa.Table:
         path = unquote(add["path"])
