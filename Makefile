@@ -12,7 +12,7 @@ WORKERS ?= 2
 FILE    ?= ../shared/corpus/conflict_cases.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak conflict-cases matrix mutants servers swarm clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak conflict-cases matrix structure mutants servers swarm clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -66,6 +66,9 @@ conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (F
 
 matrix: $(VENV)/.test  ## writes docs/conflict-matrix.md from docs/matrix.toml
 	$(PYTHON) tests/tools/conflict_matrix.py
+
+structure: $(VENV)/.test  ## how the source is built, in figures: circles of imports, rooms, the way of a commit
+	$(PYTHON) tests/tools/structure.py $(ARGS)
 
 mutants: $(VENV)/.test  ## takes each named check out of a copy of the source; its tests must fail (ARGS="stale_base")
 	$(PYTHON) tests/tools/mutants.py $(ARGS)

@@ -30,7 +30,7 @@ from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import Committed, PutOutcome
 from rowlock.transaction import alteration, appends, group, handover
 from rowlock.transaction.abort_marker import ABORT
-from rowlock.transaction.catch_up import Attempt
+from rowlock.transaction.attempt import Attempt
 from rowlock.transaction.group import Member, queue_of
 from rowlock.transaction.handover import FOLDER, Post, hand_over
 from rowlock.transaction.head_commit import HeadActions, commit_from_head

@@ -21,7 +21,7 @@ from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
 from rowlock.transaction import alteration
 from rowlock.transaction.appends import lead
-from rowlock.transaction.catch_up import Attempt
+from rowlock.transaction.attempt import Attempt
 from rowlock.transaction.group import Member, queue_of
 from rowlock.transaction.handover import hand_over
 from rowlock.transaction.receipt import Receipt

@@ -30,8 +30,8 @@ from rowlock.simulation.script import parse
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore, Unknown
-from rowlock.transaction.given_up import Reruns
 from rowlock.transaction.phases import Observer, use_observer
+from rowlock.transaction.receipt import Reruns
 from rowlock.transaction.transaction import Options, Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string

@@ -24,7 +24,7 @@ from rowlock.simulation.script import parse
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore, PutOutcome
 from rowlock.transaction.effects import Propagated
-from rowlock.transaction.given_up import Reruns
+from rowlock.transaction.receipt import Reruns
 from rowlock.transaction.transaction import Options, Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string

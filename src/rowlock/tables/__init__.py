@@ -2,6 +2,7 @@
 
 from rowlock.tables.delta_table import DeltaTable
 from rowlock.tables.frames import read, write
+from rowlock.tables.function import run
 from rowlock.tables.merge_builder import (
     DeltaMergeBuilder,
     DeltaMergeMatchedActionBuilder,
@@ -10,7 +11,7 @@ from rowlock.tables.merge_builder import (
 )
 from rowlock.tables.optimize_builder import DeltaOptimizeBuilder
 from rowlock.tables.table_builder import DeltaTableBuilder, IdentityGenerator
-from rowlock.tables.transaction import DeltaTransaction, run
+from rowlock.tables.transaction import DeltaTransaction
 
 __all__ = [
     "DeltaMergeBuilder",

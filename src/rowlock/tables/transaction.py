@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from rowlock import clock
-from rowlock.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException, InvalidInput
+from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
 from rowlock.spark.analysis import Expression
@@ -29,9 +29,6 @@ from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.running import Planned
 from rowlock.transaction.statements import Statement
 from rowlock.transaction.transaction import Options, Transaction
-
-if TYPE_CHECKING:
-    from rowlock.tables.delta_table import DeltaTable
 
 _SEVERAL = "TRANSACTION"
 
@@ -209,40 +206,3 @@ def overwrite_statements(plane: Plane, snapshot: Snapshot, frame: DataFrame, whe
     append = append_statement(plane, snapshot, frame, must_meet=None if where is None else delete)
     parameters = {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns)}
     return [delete, append], parameters | ({} if where is None else {"predicate": str(where)})
-
-
-def run(
-    table: DeltaTable,
-    fn: Callable[[DeltaTransaction], Any],
-    retries: int = 10,
-    *,
-    isolation: str | None = None,
-    on_conflict: str | None = None,
-    granularity: str | None = None,
-    app_id: str | None = None,
-    app_version: int | None = None,
-    lock: str | None = None,
-    lock_timeout: float | None = None,
-) -> Receipt:
-    """Runs `fn(txn)` in a transaction and commits; where a rebase cannot do, runs it again as a whole, up to `retries` times.
-
-    `fn` must be free of effects elsewhere.  Under `on_conflict='fail'` it runs once.  Returns the receipt of the commit; raises what
-    `fn` raises, and the last DeltaConcurrentModificationException.
-    """
-    reruns = given_up.Reruns()
-    for attempt in range(max(0, retries) + 1):
-        txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout)
-        try:
-            with txn:
-                txn._runner.txn.reruns = reruns
-                fn(txn)
-            receipt = txn.receipt
-            assert receipt is not None
-            return receipt
-        except DeltaConcurrentModificationException as conflict:
-            policy = txn._runner.txn.options.on_conflict
-            if attempt >= retries or policy == "fail" or isinstance(conflict, ConcurrentTransactionException):
-                raise
-            reruns = reruns.after(txn._runner.txn)
-        clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
-    raise AssertionError("unreachable")

@@ -8,29 +8,27 @@ An append alone finds nobody else in the queue, and commits as every other trans
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowlock import clock
-from rowlock.transaction.catch_up import Attempt
+from rowlock.transaction.attempt import Attempt
 from rowlock.transaction.group import Member, put, queue_of
 from rowlock.transaction.handover import give_up, hand_over, has_posts
+from rowlock.transaction.pending import Pending
 from rowlock.transaction.receipt import Receipt
 from rowlock.transaction.turn import turn_of
-
-if TYPE_CHECKING:
-    from rowlock.transaction.transaction import Transaction
 
 HAND_OVER_AFTER = 2
 SLOW_PUT_S = 0.01
 """Puts lost to other processes before a lot is handed over, where a put takes longer than this: on a local disk trying again is cheaper."""
 
 
-def may_join(txn: Transaction) -> bool:
+def may_join(txn: Pending) -> bool:
     """Whether the transaction may share a version with others: it only adds, and has read nothing."""
     return txn.options.lane and txn.options.group_commit and txn.is_blind and txn.metadata is None and txn.data_change and bool(txn.program)
 
 
-def commit_append(txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> tuple[Receipt, bool]:
+def commit_append(txn: Pending, attempt: Attempt, parameters: Mapping[str, Any]) -> tuple[Receipt, bool]:
     """Commits a blind append, with all others that wait for the table in this process.  Its receipt, and whether it put the version.
 
     Raises as `staged_statements.commit`.

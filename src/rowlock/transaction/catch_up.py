@@ -6,8 +6,7 @@ by what it read; then its effects are rebased over exactly the rows that it has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from rowlock.conflict import isolation, rules
 from rowlock.conflict.delta import Delta, delta_between
@@ -17,55 +16,18 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.features import check_writable
 from rowlock.transaction import chain, definition, fail_policy, lockless, outcome
+from rowlock.transaction.attempt import AlreadyCommitted, Attempt
 from rowlock.transaction.compaction import drop_overlapping_bins
 from rowlock.transaction.effects import Effects
 from rowlock.transaction.following import follow
+from rowlock.transaction.pending import Pending
 from rowlock.transaction.rebase import rebase
-from rowlock.transaction.receipt import Conflict, Overwritten, Receipt, Rewritten
-
-if TYPE_CHECKING:
-    from rowlock.transaction.transaction import Transaction
+from rowlock.transaction.receipt import Conflict
 
 _SAMPLES = 5
 
 
-class AlreadyCommitted(Exception):
-    """Another writer has committed this step of the application, or a later one."""
-
-
-class Attempt:
-    """The running account of one commit."""
-
-    def __init__(self, operation: str) -> None:
-        self.operation = operation
-        self.attempts = self.rounds = self.rows_rebased = self.bytes_rebased = self.rows_dropped = self.rows_followed = 0
-        self.group_size = 1
-        self.conflicts: list[Conflict] = []
-        self.overwritten: list[Overwritten] = []
-
-    def receipt(self, txn: Transaction, version: int | None, metrics: Mapping[str, int], rewritten: Rewritten | None = None) -> Receipt:
-        return Receipt(
-            version=version,
-            read_version=txn.read_version,
-            txn_id=txn.txn_id,
-            operation=self.operation,
-            attempts=self.attempts,
-            rounds=self.rounds,
-            rows_rebased=self.rows_rebased,
-            bytes_rebased=self.bytes_rebased,
-            rows_dropped=self.rows_dropped,
-            rows_followed=self.rows_followed,
-            already_committed=txn.already_committed,
-            group_size=self.group_size,
-            overwritten=tuple(self.overwritten),
-            conflicts=tuple(self.conflicts),
-            metrics=dict(metrics),
-            seconds=dict(txn.watch.seconds),
-            rewritten=rewritten,
-        )
-
-
-def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot, *, posted: bool = False) -> int | None:
+def catch_up(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: bool = False) -> int | None:
     """Brings the staged effects to `head`, if others committed since the base.
 
     The version of a commit between them that is our own, where a put of unknown outcome landed after all (I2).
@@ -109,13 +71,13 @@ def catch_up(txn: Transaction, attempt: Attempt, head: Snapshot, *, posted: bool
     return None
 
 
-def refuse_removal(txn: Transaction, head: Snapshot) -> None:
+def refuse_removal(txn: Pending, head: Snapshot) -> None:
     """delta.appendOnly: rows may come and be moved, and none may go."""
     if txn.data_change and txn.effects.num_tombstones and head.properties.append_only:
         raise StatementRefused("The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=txn.table.path)
 
 
-def _check_table(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
+def _check_table(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
     state = fail_policy.table_state(txn.read)
     asked = rules.TABLE_RULES if txn.options.raises_by_file or txn.metadata is not None else definition.OTHER_RULES
     if found := rules.first_conflict(asked, fail_policy.reads_of(txn), winners, state):
@@ -125,7 +87,7 @@ def _check_table(txn: Transaction, winners: list[Commit], head: Snapshot) -> Non
     check_writable(head.protocol, head.metadata, txn.table.path)
 
 
-def _check_application(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
+def _check_application(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
     """The same application: what it has committed already is not committed again, and its steps come in order."""
     app = txn.app
     rival = next((w for w in reversed(winners) if app is not None and any(t.app_id == app.app_id for t in w.txns)), None)
@@ -138,7 +100,7 @@ def _check_application(txn: Transaction, winners: list[Commit], head: Snapshot) 
     raise fail_policy.error_of(txn, conflict_with(rival, "application", what=text, remedy=remedy))
 
 
-def _merge_into(txn: Transaction, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
+def _merge_into(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
     """Lockless: nothing is evaluated again; what is staged is merged, by row id, with what winners made of the same rows."""
     paths = isolation.paths_of(winners)
     delta = delta_between(paths, txn.base.files.get(paths), head.files.get(paths), txn.table.state.vectors.of)
@@ -157,7 +119,7 @@ def _merge_into(txn: Transaction, attempt: Attempt, winners: list[Commit], head:
     attempt.rows_dropped += done.rows_dropped
 
 
-def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
+def _rebase_to(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
     level = "serializable" if txn.metadata is not None or txn.options.isolation is None else txn.options.isolation
     seen = isolation.view(level, winners, txn.unseen)
     paths = seen.paths
@@ -197,13 +159,13 @@ def _rebase_to(txn: Transaction, attempt: Attempt, winners: list[Commit], head: 
     attempt.rows_dropped += done.rows_dropped
 
 
-def known_files(txn: Transaction, paths: Iterable[str]) -> dict[str, AddFile]:
+def known_files(txn: Pending, paths: Iterable[str]) -> dict[str, AddFile]:
     """The files among `paths` as the transaction has seen them last."""
     files = {**txn.base.files.get(paths), **txn.unseen}
     return {p: f for p, f in files.items() if f is not None}
 
 
-def _check_reads(txn: Transaction, delta: Delta, head: Snapshot) -> None:
+def _check_reads(txn: Pending, delta: Delta, head: Snapshot) -> None:
     """What the transaction read as a whole (toDF, a source that reads the table) may have been moved, and not changed."""
     differing = txn.table.engine.differ(delta.gone, txn.base, delta.born, head, _SAMPLES)
     if not differing:
@@ -217,7 +179,7 @@ def _check_reads(txn: Transaction, delta: Delta, head: Snapshot) -> None:
     raise fail_policy.error_of(txn, conflict_with(winner, rule, files=sorted(paths & winner.paths), rows=differing, what=text, remedy=remedy))
 
 
-def check_source(txn: Transaction, version: int) -> None:
+def check_source(txn: Pending, version: int) -> None:
     """Rows that were read from the table at another version than the transaction reads: fine while both hold the same rows."""
     first, last = sorted((version, txn.base.version))
     log = txn.table.state.log
@@ -233,7 +195,7 @@ def check_source(txn: Transaction, version: int) -> None:
     raise fail_policy.error_of(txn, conflict_with(between[-1], rule, files=sorted(paths), rows=differing, what=text, remedy=remedy))
 
 
-def _moves(txn: Transaction, delta: Delta, head: Snapshot) -> Delta:
+def _moves(txn: Pending, delta: Delta, head: Snapshot) -> Delta:
     """Under `snapshot`: nothing, where no row that the transaction changes was touched; the moves of these rows, where
     they were only moved; else the whole delta, for a full rebase.
     """
@@ -245,7 +207,7 @@ def _moves(txn: Transaction, delta: Delta, head: Snapshot) -> Delta:
     return delta if txn.table.engine.differ(part.gone, txn.base, part.born, head, 1) else part
 
 
-def _relevant(txn: Transaction, delta: Delta) -> Delta:
+def _relevant(txn: Pending, delta: Delta) -> Delta:
     """Without the born files that every statement's skipping predicate rules out: no statement can change their rows."""
     reading = [s for s in txn.program if s.touches]
     if not reading or any(s.kind == "move" for s in reading):

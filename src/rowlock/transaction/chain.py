@@ -9,7 +9,6 @@ repairs is rebased over it, who asked to be told of conflicts is told.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rowlock.conflict.value import Conflict, conflict_with
 from rowlock.exceptions import VersionNotFound
@@ -17,15 +16,13 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import AddFile, Commit, CommitInfo
 from rowlock.transaction import fail_policy
-
-if TYPE_CHECKING:
-    from rowlock.transaction.transaction import Transaction
+from rowlock.transaction.pending import Pending
 
 REWRITTEN = "REWRITTEN LOG"
 """What stands for the operation of a winner that is the difference of two states."""
 
 
-def check_table(txn: Transaction, head: Snapshot) -> None:
+def check_table(txn: Pending, head: Snapshot) -> None:
     """Raises MetadataChangedException where the head is that of another table."""
     if head.metadata.id != txn.read.metadata.id:
         raise fail_policy.error_of(txn, another_table(txn.read, head))
@@ -55,7 +52,7 @@ def rewritten_log(read: Snapshot, head: Snapshot) -> Conflict:
     return conflict_with(Commit(head.version), "rewritten log", what=f"The log of this table was rewritten while this transaction was staged: {what}.")
 
 
-def winners_of(txn: Transaction, head: Snapshot) -> list[Commit]:
+def winners_of(txn: Pending, head: Snapshot) -> list[Commit]:
     """What a log that was rewritten makes of what the transaction has read, as one winner.
 
     Raises ConcurrentWriteException under `fail` and `rerun`, and where a data file was replaced under its name; a transaction that only adds goes on.

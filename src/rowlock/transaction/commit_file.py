@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowlock import clock
 from rowlock.log.snapshot import Snapshot
@@ -12,22 +12,20 @@ from rowlock.protocol.actions import CommitInfo, Metadata, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.in_commit import enabled, stamped
 from rowlock.transaction import row_ids
-from rowlock.transaction.catch_up import Attempt
+from rowlock.transaction.attempt import Attempt
 from rowlock.transaction.metrics import operation_metrics, operation_parameters
+from rowlock.transaction.pending import Pending
 from rowlock.transaction.publish import FileActions
 from rowlock.version import ENGINE_INFO
 
-if TYPE_CHECKING:
-    from rowlock.transaction.transaction import Transaction
 
-
-def commit_bytes(txn: Transaction, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
+def commit_bytes(txn: Pending, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
     """The commit on top of the transaction's base."""
     return commit_of(txn, attempt, files, parameters, operation_metrics(txn, files), () if txn.app is None else (txn.app,), {})
 
 
 def commit_of(
-    txn: Transaction,
+    txn: Pending,
     attempt: Attempt,
     files: FileActions,
     parameters: Mapping[str, Any],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rowlock.conflict import rules
 from rowlock.conflict.table_change import TableChange, table_change
@@ -17,17 +16,15 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
 from rowlock.transaction import fail_policy
 from rowlock.transaction.effects import Assigned
+from rowlock.transaction.pending import Pending
 from rowlock.transaction.statements import Program
-
-if TYPE_CHECKING:
-    from rowlock.transaction.transaction import Transaction
 
 APPEND_ONLY = "delta.appendOnly"
 OTHER_RULES = tuple(r for r in rules.TABLE_RULES if r is not rules.metadata_changed)
 """The rules about the table that hold beside `judge`."""
 
 
-def judge(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
+def judge(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
     """Raises MetadataChangedException where the head's definition does not let what is staged stand."""
     if head.metadata == txn.read.metadata:
         return
@@ -39,7 +36,7 @@ def judge(txn: Transaction, winners: list[Commit], head: Snapshot) -> None:
     raise fail_policy.error_of(txn, conflict_with(winner or Commit(head.version), "metadata", columns=change.names, what=text))
 
 
-def _stands(txn: Transaction, change: TableChange) -> bool:
+def _stands(txn: Pending, change: TableChange) -> bool:
     if any(key != APPEND_ONLY for key in change.other):  # who only adds rows may go on, and who removes some was refused before
         return False
     if change.checked and _hides_images(txn.program):
@@ -59,7 +56,7 @@ def _hides_images(program: Program) -> bool:
     return bool(makes) and any(s.touches for s in program[makes[0] + 1 :])
 
 
-def settle(txn: Transaction, head: Snapshot) -> None:
+def settle(txn: Pending, head: Snapshot) -> None:
     """Brings what is staged under the head's columns, and asks of every staged row what was not asked before.
 
     Raises ConstraintViolated, as the run at the head would.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -25,9 +25,7 @@ from rowlock.protocol.skipping import Predicate
 from rowlock.transaction.effects import Propagated
 from rowlock.transaction.given_up import work_of
 from rowlock.transaction.notes import Notes, survivors
-
-if TYPE_CHECKING:
-    from rowlock.transaction.transaction import Transaction
+from rowlock.transaction.pending import Pending
 
 _Row = tuple[str, dict[str, Any]]
 _T = TypeVar("_T")
@@ -45,13 +43,13 @@ def may_match(base: Snapshot, predicate: Predicate | None, file: AddFile) -> boo
     return predicate is None or Judge(predicate, base.schema, base.partition_columns).may_match(file)
 
 
-def check_files(txn: Transaction, winners: list[Commit]) -> None:
+def check_files(txn: Pending, winners: list[Commit]) -> None:
     """Raises the conflict that `winners` are to `txn` by Delta's rules, if they are one."""
     if found := rules.first_conflict(rules.FILE_RULES, reads_of(txn), winners, table_state(txn.base)):
         raise error_of(txn, found)
 
 
-def reads_of(txn: Transaction) -> rules.Reads:
+def reads_of(txn: Pending) -> rules.Reads:
     reading = [s for s in txn.program if s.touches]
     return rules.Reads(
         predicates=(*(s.reads for s in reading if s.kind != "move"), *((None,) if txn.reads_table else ())),
@@ -63,12 +61,12 @@ def reads_of(txn: Transaction) -> rules.Reads:
     )
 
 
-def error_of(txn: Transaction, conflict: Conflict) -> exceptions.DeltaConcurrentModificationException:
+def error_of(txn: Pending, conflict: Conflict) -> exceptions.DeltaConcurrentModificationException:
     """The error for a conflict: all that was staged is thrown away with it."""
     return conflict.with_work(work_of(txn)).exception(txn.table.path)
 
 
-def check_rows(txn: Transaction, winners: list[Commit], delta: Delta, head: Snapshot) -> None:
+def check_rows(txn: Pending, winners: list[Commit], delta: Delta, head: Snapshot) -> None:
     """Raises a conflict if a rebase over `delta` would change something other than places.
 
     Under `snapshot` only rows that the transaction changes itself count.
@@ -98,7 +96,7 @@ def _texts(rows: Sequence[dict[str, Any]]) -> list[_Row]:
     return [(head + repr([row[n] for n in names]), row) for row in rows]
 
 
-def _flipped(txn: Transaction, fresh: Propagated) -> bool:
+def _flipped(txn: Pending, fresh: Propagated) -> bool:
     """Whether an insert of a MERGE comes to life or dies."""
     if any(b.kind == "inserted" and b.num_rows for b in fresh.blocks):
         return True
@@ -106,7 +104,7 @@ def _flipped(txn: Transaction, fresh: Propagated) -> bool:
     return any(m is not None and not m.all() for m in masks)
 
 
-def _conflict(txn: Transaction, winners: list[Commit], delta: Delta, old: Sequence[_Row], new: Sequence[_Row]) -> exceptions.DeltaConcurrentModificationException:
+def _conflict(txn: Pending, winners: list[Commit], delta: Delta, old: Sequence[_Row], new: Sequence[_Row]) -> exceptions.DeltaConcurrentModificationException:
     there, was_there = {t for t, _ in new}, {t for t, _ in old}
     changed, came = [r for t, r in old if t not in there], [r for t, r in new if t not in was_there]
     slices = delta.gone if changed else delta.born

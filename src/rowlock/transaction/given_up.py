@@ -8,43 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rowlock import clock
 from rowlock.conflict.value import Work
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError
 from rowlock.observe import attempts
+from rowlock.transaction.attempt import Attempt
 from rowlock.transaction.metrics import operation_parameters
+from rowlock.transaction.pending import Pending
 from rowlock.version import ENGINE_INFO
 
 if TYPE_CHECKING:
-    from rowlock.transaction.catch_up import Attempt
     from rowlock.transaction.proposal import Committing
-    from rowlock.transaction.transaction import Transaction
 
-_NAMED = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Reruns:
-    """Failed tries of one piece of work: their txnIds, and what they had done."""
-
-    of: tuple[str, ...] = ()
-    work: Work = field(default_factory=Work)
-
-    def after(self, txn: Transaction) -> Reruns:
-        """With one more."""
-        more = work_of(txn)
-        work = Work(rows=self.work.rows + more.rows, size_bytes=self.work.size_bytes + more.size_bytes, seconds=round(self.work.seconds + more.seconds, 4))
-        return Reruns((*self.of, txn.txn_id), work)
-
-    def record(self) -> dict[str, Any]:
-        """For a commit's account; nothing where it landed at the first try."""
-        return {"rerun_of": list(self.of[-_NAMED:]), "reruns": len(self.of), "thrown_away": asdict(self.work)} if self.of else {}
-
-
-def work_of(txn: Transaction) -> Work:
+def work_of(txn: Pending) -> Work:
     """What a transaction has done so far: rows staged, their bytes, seconds."""
     blocks = [b for b in txn.effects.blocks if b.kind != "matched"]
     rows = sum(b.num_rows for b in blocks) or txn.effects.num_tombstones
@@ -52,7 +31,7 @@ def work_of(txn: Transaction) -> Work:
 
 
 @contextmanager
-def kept(txn: Transaction, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> Iterator[None]:
+def kept(txn: Pending, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> Iterator[None]:
     """Keeps an account of the attempt where the block raises one of our errors, and lets the error pass."""
     try:
         yield
@@ -61,7 +40,7 @@ def kept(txn: Transaction, operation: str, parameters: Mapping[str, Any], attemp
         raise
 
 
-def keep(txn: Transaction, error: BaseException, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> None:
+def keep(txn: Pending, error: BaseException, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> None:
     """Once for each transaction.  Never raises: the error that is on its way matters more.
 
     An error that nobody else has part in (a statement that cannot be carried out) is none of the table's, and is not kept.

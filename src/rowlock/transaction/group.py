@@ -17,7 +17,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown
@@ -25,16 +25,16 @@ from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
 from rowlock.transaction import outcome, row_ids
-from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up
+from rowlock.transaction.attempt import AlreadyCommitted, Attempt
+from rowlock.transaction.catch_up import catch_up
 from rowlock.transaction.commit_file import commit_of
 from rowlock.transaction.metrics import operation_metrics
+from rowlock.transaction.pending import Pending
 from rowlock.transaction.publish import FileActions, staged_adds
 from rowlock.transaction.receipt import Receipt
 
 if TYPE_CHECKING:
-    from rowlock.transaction.handover import Post
     from rowlock.transaction.table_state import TableState
-    from rowlock.transaction.transaction import Transaction
 
 logger = logging.getLogger("rowlock")
 
@@ -44,14 +44,23 @@ CONTENDED_S = 2.0
 """For how long after a hand-over the next lots are handed over at once."""
 
 
+class PostedAppends(Protocol):
+    """What a process has handed over through the table's store (see `handover`)."""
+
+    key: str
+    renewed_s: float
+
+    def renew(self) -> None: ...
+
+
 class Member:
     """One transaction in a group."""
 
-    def __init__(self, txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, txn: Pending, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
         self.txn, self.attempt, self.parameters = txn, attempt, parameters
         self.adds: tuple[AddFile, ...] = ()
         self.led = False
-        self.post: Post | None = None
+        self.post: PostedAppends | None = None
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
 

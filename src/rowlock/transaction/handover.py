@@ -42,7 +42,7 @@ from rowlock.threads import side_by_side
 from rowlock.transaction import group, outcome
 from rowlock.transaction.abort_marker import AbortMarker
 from rowlock.transaction.commit import commit
-from rowlock.transaction.group import Member, Queue
+from rowlock.transaction.group import Member, PostedAppends, Queue
 
 FOLDER = "_rowlock/queue"
 WINDOW = 512
@@ -120,7 +120,7 @@ class Board:
     def __init__(self, store: ObjectStore) -> None:
         self._store, self._read = store, dict[str, list[Commit]]()
 
-    def line(self, own: Sequence[Post]) -> Line:
+    def line(self, own: Sequence[PostedAppends]) -> Line:
         """What is posted; `own` are the caller's posts, renewed just now."""
         renewed = {p.key: p.renewed_s for p in own}
         listed = list(self._store.list(FOLDER))
@@ -130,7 +130,7 @@ class Board:
         dead = tuple(m.key for m in listed if m not in live) if mine else ()
         return Line(live, dead, now_ms, max((renewed[m.key] for m in mine), default=-math.inf) + PRESENT_S)
 
-    def of_others(self, line: Line, own: Sequence[Post], head: Snapshot) -> dict[str, list[Commit]]:
+    def of_others(self, line: Line, own: Sequence[PostedAppends], head: Snapshot) -> dict[str, list[Commit]]:
         """What others have staged, by the key of the post; those that died before `head` was committed, by its time, are left out."""
         keys = {p.key for p in own}
         others = [m for m in line.live if m.key not in keys]
@@ -171,7 +171,7 @@ def hand_over(leader: Member, queue: Queue) -> None:
         if fresh := [m for m in lot if m.post is None]:
             Post(state.store, fresh, head)
         own = list(dict.fromkeys(m.post for m in lot if m.post is not None))
-        side_by_side(Post.renew, own, 16)
+        side_by_side(lambda post: post.renew(), own, 16)
         line = board.line(own)
         if line.live and line.live[0].key != front:  # the head moves by others' commits too, and a post that nobody takes along stays before mine
             moved_s, front = clock.monotonic_s(), line.live[0].key

@@ -6,19 +6,17 @@ They are counted from what is published and not while staging, so they stay righ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from rowlock.protocol.actions import AddFile, RemoveFile
+from rowlock.transaction.pending import Pending
 from rowlock.transaction.publish import FileActions
 from rowlock.transaction.receipt import Rewritten
 
-if TYPE_CHECKING:
-    from rowlock.transaction.transaction import Transaction
 
-
-def row_counts(txn: Transaction) -> dict[str, int]:
+def row_counts(txn: Pending) -> dict[str, int]:
     """updated, deleted, inserted, appended: rows, net of what rebases took away."""
     by_kind = {"derived": 0, "inserted": 0, "appended": 0, "matched": 0}
     for block in txn.effects.blocks:
@@ -31,7 +29,7 @@ def row_counts(txn: Transaction) -> dict[str, int]:
     }
 
 
-def operation_metrics(txn: Transaction, files: FileActions) -> dict[str, int]:
+def operation_metrics(txn: Pending, files: FileActions) -> dict[str, int]:
     """By the kinds of the program's statements; sizes in bytes."""
     if (rewritten := rewritten_by(txn, files)) is not None:
         return _rewriting_metrics(rewritten)
@@ -67,7 +65,7 @@ def operation_metrics(txn: Transaction, files: FileActions) -> dict[str, int]:
     return common
 
 
-def rewritten_by(txn: Transaction, files: FileActions) -> Rewritten | None:
+def rewritten_by(txn: Pending, files: FileActions) -> Rewritten | None:
     """What a transaction that only moves rows rewrote; None for any other."""
     if not txn.program or any(s.kind != "move" for s in txn.program):
         return None

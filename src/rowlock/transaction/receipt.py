@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rowlock.conflict.value import Conflict, Overwritten
+from rowlock.conflict.value import Conflict, Overwritten, Work
 
-__all__ = ["Conflict", "Overwritten", "Receipt", "Rewritten", "Stopwatch"]
+__all__ = ["Conflict", "Overwritten", "Receipt", "Reruns", "Rewritten", "Stopwatch"]
 
+_NAMED = 20
 _RECORDED = 100
 """Rows that a commit names one by one; a receipt holds them all."""
 
@@ -69,6 +70,23 @@ class Receipt:
         out["rows_overwritten"] = len(self.overwritten)
         out["seconds"] = {k: round(v, 4) for k, v in self.seconds.items()}
         return out
+
+
+@dataclass(frozen=True, slots=True)
+class Reruns:
+    """Failed tries of one piece of work: their txnIds, and what they had done."""
+
+    of: tuple[str, ...] = ()
+    work: Work = field(default_factory=Work)
+
+    def after(self, txn_id: str, more: Work) -> Reruns:
+        """With one more, which had done this."""
+        work = Work(rows=self.work.rows + more.rows, size_bytes=self.work.size_bytes + more.size_bytes, seconds=round(self.work.seconds + more.seconds, 4))
+        return Reruns((*self.of, txn_id), work)
+
+    def record(self) -> dict[str, Any]:
+        """For a commit's account; nothing where it landed at the first try."""
+        return {"rerun_of": list(self.of[-_NAMED:]), "reruns": len(self.of), "thrown_away": asdict(self.work)} if self.of else {}
 
 
 class Stopwatch:

@@ -9,10 +9,10 @@ from rowlock import clock
 from rowlock.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
-from rowlock.transaction.given_up import Reruns
+from rowlock.transaction.given_up import work_of
 from rowlock.transaction.line import Line
 from rowlock.transaction.options import Options
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.receipt import Receipt, Reruns
 from rowlock.transaction.statements import Statement
 from rowlock.transaction.transaction import Table, Transaction
 
@@ -54,7 +54,7 @@ def run(
             except DeltaConcurrentModificationException as conflict:
                 if attempt == RERUNS or not runs_again(txn.options, conflict):
                     raise
-                reruns = reruns.after(txn)
+                reruns = reruns.after(txn.txn_id, work_of(txn))
             clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
     raise AssertionError("unreachable")
 

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowlock.exceptions import RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction import commit as loop
 from rowlock.transaction import given_up
 from rowlock.transaction.appends import commit_append, may_join
-from rowlock.transaction.catch_up import AlreadyCommitted, Attempt, catch_up, refuse_removal
+from rowlock.transaction.attempt import AlreadyCommitted, Attempt
+from rowlock.transaction.catch_up import catch_up, refuse_removal
 from rowlock.transaction.commit_file import commit_bytes
 from rowlock.transaction.metrics import operation_metrics, rewritten_by
 from rowlock.transaction.options import Options
+from rowlock.transaction.pending import Pending
 from rowlock.transaction.publish import FileActions, file_actions
 from rowlock.transaction.receipt import Receipt, Stopwatch
 from rowlock.transaction.table_state import TableState
 
-if TYPE_CHECKING:
-    from rowlock.transaction.transaction import Transaction
-
 _NOTHING = FileActions((), ())
 
 
-def commit(txn: Transaction, operation: str, parameters: Mapping[str, Any]) -> Receipt:
+def commit(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Receipt:
     """Commits what `txn` has staged.  Runs on the driver.
 
     Raises MultipleMatches or ConstraintViolated where the serial run at the head would, the classes of
@@ -56,7 +55,7 @@ def _in_company(what: StagedStatements) -> Receipt:
 class StagedStatements:
     """A transaction on its way into the log."""
 
-    def __init__(self, txn: Transaction, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, txn: Pending, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
         self.txn, self.attempt, self.parameters = txn, attempt, parameters
         self._files = _NOTHING
 

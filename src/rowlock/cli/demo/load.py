@@ -1,7 +1,7 @@
 """What the demo's writers do: the same for the process that does it and for the replay that checks it.
 
 A load is a function of a stream's name and a batch's number, so a log of (stream, batch) is enough to
-repeat everything.  It is opened from a work folder, where `sales.py` or `source.py` has put it.
+repeat everything.  It is opened from a work folder, where `sales.py` or `source.py` has put it (see `stored.py`).
 """
 
 from __future__ import annotations
@@ -49,15 +49,6 @@ class Load(Protocol):
 
 def save_spec(work: Path, spec: Mapping[str, Any]) -> None:
     (work / SPEC).write_text(json.dumps(spec))
-
-
-def open_load(work: Path) -> Load:
-    """The load that a work folder holds."""
-    from rowlock.cli.demo.sales import Sales
-    from rowlock.cli.demo.staged import Staged
-
-    spec = json.loads((work / SPEC).read_text())
-    return Sales(rows=spec["rows"]) if spec["kind"] == "sales" else Staged.open(work, spec)
 
 
 def merge_condition(load: Load) -> str:

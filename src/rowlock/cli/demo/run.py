@@ -27,9 +27,10 @@ from rich.console import Console
 import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.cli.demo import replay, source
-from rowlock.cli.demo.load import INITIAL, Load, open_load
+from rowlock.cli.demo.load import INITIAL, Load
 from rowlock.cli.demo.sales import Sales
 from rowlock.cli.demo.scoreboard import Score, Scoreboard
+from rowlock.cli.demo.stored import open_load
 from rowlock.exceptions import InvalidInput, RowlockError
 
 POLICIES: dict[str, dict[str, str]] = {"repair": {}, "fail": {"rowlock.onConflict": "fail", "rowlock.granularity": "file"}}

@@ -1,0 +1,50 @@
+"""The house stands on its own feet: no module imports itself through others, types included, and no layer looks up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.structure import circles, heights, main, modules, upward
+
+SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
+
+
+@pytest.fixture(scope="module")
+def house():
+    return modules(SOURCE)
+
+
+def test_no_imports_go_round(house) -> None:
+    """Imports under TYPE_CHECKING and inside of functions count: what only types can tell apart is one thing."""
+    assert circles(house) == []
+
+
+def test_no_imports_go_up(house) -> None:
+    assert upward(house) == []
+
+
+def test_what_goes_round_or_up_is_found(tmp_path: Path) -> None:
+    for name, text in {
+        "log/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from rowlock.log.b import B\n",
+        "log/b.py": "def f():\n    from rowlock.log import c\n",
+        "log/c.py": "import rowlock.log.a\n",
+        "protocol/d.py": "from rowlock.log import a\n",
+        "log/e.py": "from rowlock.protocol.d import D\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    made = modules(tmp_path)
+    assert circles(made) == [["log.a", "log.b", "log.c"]]
+    assert upward(made) == [("protocol.d", "log.a")]
+    assert heights(made)["log.e"] > heights(made)["protocol.d"]
+
+
+def test_the_page_of_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make structure`, whole: a commit is followed, too."""
+    monkeypatch.setattr("sys.argv", ["structure.py"])
+    said: list[str] = []
+    main(said.append)
+    page = "\n".join(said)
+    assert "circles of imports: 0" in page and "a commit that lost once enters" in page
