@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rowlock.exceptions import InvalidInput
 from rowlock.log import frames
+from rowlock.log.table_log import TableLog
 from rowlock.protocol import action_json, paths
+from rowlock.storage.local import LocalStore
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1))
@@ -77,3 +85,52 @@ def test_partition_directories() -> None:
 def test_keys_stay_inside(key: str) -> None:
     with pytest.raises(InvalidInput):
         paths.check_key(key)
+
+
+@pytest.mark.parametrize("root", ["/data/t", "s3://bucket/t", "abfss://c@a.dfs.core.windows.net/t"])
+@pytest.mark.parametrize("path", ["x.parquet", "p=a%3Ab/x y.parquet", "p=./x", "p=../x", ".hidden/x", "a:b/x"])
+def test_one_file_is_one_key_however_it_is_spelled(root: str, path: str) -> None:
+    """I4: steps that lead nowhere, whole places, escapes; and the writer's own spelling is kept."""
+    log, folder = paths.encode(path), root.rsplit("/", 1)[1]
+    spellings = [log, f"./{log}", f"q/../{log}", f".//{log}", f"../{folder}/{log}", f"{root}/{log}", f"{root}//{log}", f"{root}/./{log}"]
+    spellings += [f"file:{root}/{log}", f"FILE://{root}/{log}"] if root.startswith("/") else [root.replace("s3:", "S3A:").replace("abfss:", "abfs:") + f"/{log}"]
+    for spelling in spellings:
+        add = action_json.add_from({"path": spelling, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}, root)
+        assert add.path == path and (add.log_path or log) == spelling, spelling
+    assert paths.decode("../other/x", root) == root.rsplit("/", 1)[0] + "/other/x"
+
+
+def add(path: str) -> dict[str, Any]:
+    return {"add": {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}}
+
+
+def test_commits_and_checkpoints_agree_on_spellings(tmp_path: Path) -> None:
+    """I4: two adds of one file are one file, whichever way the log is read; a commit may spell a file anew."""
+    from rowlock.log.checkpoint_writer import SCHEMA, _plain
+
+    def log(name: str, *commits: list[dict[str, Any]]) -> TableLog:
+        folder = tmp_path / name / "_delta_log"
+        folder.mkdir(parents=True)
+        for version, actions in enumerate(commits):
+            (folder / f"{version:020}.json").write_bytes(b"\n".join(map(orjson.dumps, actions)))
+        return TableLog(LocalStore(tmp_path / name))
+
+    def live(of: TableLog) -> list[tuple[str, str | None]]:
+        files = of.latest().files
+        assert len(files) == len(list(files.adds()))
+        return sorted((f.path, f.log_path) for f in files.adds())
+
+    table: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": {"id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": '{"type":"struct","fields":[]}', "partitionColumns": [], "configuration": {}}},
+    ]
+    remove = {"remove": {"path": "f", "deletionTimestamp": 1_900_000_000_000, "dataChange": True}}
+    assert live(log("anew", [*table, add("f")], [remove, add("./f")])) == live(log("anew the other way round", [*table, add("f")], [add("./f"), remove])) == [("f", "./f")]
+    two = log("two", [*table, add("f")], [add("./f")])
+    assert live(two) == [("f", "./f")]
+    other = log("checkpoint", [], [])
+    rows = [*table, add("f"), add("./f"), add("g")]
+    arrays = [pa.array([_plain(r[f.name]) if f.name in r else None for r in rows], f.type) for f in SCHEMA]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), tmp_path / "checkpoint" / "_delta_log" / f"{1:020}.checkpoint.parquet")
+    (tmp_path / "checkpoint" / "_delta_log" / "_last_checkpoint").write_bytes(orjson.dumps({"version": 1, "size": len(rows)}))
+    assert live(other) == [("f", "./f"), ("g", None)]

@@ -136,7 +136,7 @@ def test_binary_that_is_no_text_is_refused(spark: SparkSession, table_path: str,
 @pytest.mark.parametrize("way", ["driver", "large"])
 def test_text_that_begins_as_our_marks_do(spark: SparkSession, table_path: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I9: whatever a string holds is kept, or refused for what it is."""
-    texts = [f"{mark}{more}" for mark in ("\ufffd no UTF-8: ", "__HIVE_DEFAULT_PARTITION__") for more in ("", "hello", "FF", "!FF", "__HIVE_DEFAULT_PARTITION__")]
+    texts = [f"{mark}{more}" for mark in ("\x01 no UTF-8: ", "__HIVE_DEFAULT_PARTITION__") for more in ("", "hello", "FF", "!FF", "__HIVE_DEFAULT_PARTITION__")]
     frame = spark.createDataFrame(list(enumerate(texts)), "id long, p string")
     make(spark, table_path, frame.where("false"), partition_by=["p"])
     turn_down(monkeypatch, **WAYS[way])

@@ -398,6 +398,31 @@ def test_a_change_inside_of_a_block_does_not_wait_for_the_blocks_own_lease() -> 
         assert Leases(ObjectRegisters(made.state.store), keep=False).acquire([TABLE], 0.0) is not None, "it is given back"
 
 
+def test_a_lease_that_is_no_more_is_none_of_the_threads() -> None:
+    """I8: one that was lost, or whose giving back was cut off, keeps nobody from standing in line."""
+    with clock.use(TestClock()) as time:
+        made = world(lock="table", lockTimeout="interval 5 seconds")
+        for how in ("lost", "interrupted"):
+            line = Line(made.state)
+            line.join(made.table.begin(), ())
+            (lease,) = line._held
+            if how == "lost":
+                lease.lost = True
+            else:
+                release, lease.release = lease.release, interrupting  # type: ignore[method-assign]
+                with pytest.raises(KeyboardInterrupt):
+                    line.leave()
+                release()
+            Leases(ObjectRegisters(made.state.store), keep=False).acquire([TABLE], 100.0)
+            before = time.monotonic_s()
+            assert creation.set_properties(made.state, {"owner": how}).version is not None and time.monotonic_s() >= before + 5
+            clock.sleep(60)
+
+
+def interrupting() -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_change_of_the_definition_that_failed_is_no_change_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Advice on locks counts the tries of those who change rows."""
     monkeypatch.setattr(outcome, "TRIES", 2)

@@ -61,7 +61,16 @@ def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_onl
         _read_file(store, file.key, state, removes_only)
     for sidecar in state.sidecars:
         _read_file(store, names.sidecar_key(sidecar), state, removes_only)
+    _make_unique(state)
     return state
+
+
+def _make_unique(state: CheckpointState) -> None:
+    """A file that others have added under two spellings is one file, as it is where their commits are read."""
+    if any(frame["log_path"].is_not_null().any() for frame in state.frames):
+        whole = pl.concat(state.frames)
+        if whole["path"].is_duplicated().any():
+            state.frames = [whole.unique("path", keep="last", maintain_order=True)]
 
 
 def _read_file(store: ObjectStore, key: str, state: CheckpointState, removes_only: bool) -> None:

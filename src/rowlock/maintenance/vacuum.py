@@ -124,22 +124,23 @@ def needed_paths(head: Snapshot, removed: Iterable[RemoveFile]) -> set[str]:
 
 def paths_of(head: Snapshot, entries: Iterable[AddFile | RemoveFile]) -> set[str]:
     """The data files and deletion vectors of entries, as keys below the root, however the log spells them."""
-    out: set[str] = set()
+    named: set[str] = set()
     for entry in entries:
-        out |= _keys(head.table, entry.path)
+        named.add(entry.path)
         vector = entry.deletion_vector
         if vector is not None and vector.path is not None:
-            out |= _keys(head.table, vector.path)
-    return out
+            named.add(vector.path)
+    keys = {paths.relative_to(head.table, path) for path in named}
+    if not head.table.startswith("/"):
+        return keys
+    folders = {folder: _where_links_lead(head.table, folder) for folder in {posixpath.dirname(key) for key in keys}}
+    return keys | {posixpath.join(folders[posixpath.dirname(key)], posixpath.basename(key)) for key in keys}
 
 
-def _keys(root: str, path: str) -> set[str]:
-    """The keys that a decoded path may stand for: as it is, without `.` and `..`, and on a disk where its links lead to."""
-    key = paths.relative_to(root, path)
-    out = {key, posixpath.normpath(key)}
-    if paths.is_absolute(key) and root.startswith("/"):
-        out.add(paths.relative_to(os.path.realpath(root), os.path.realpath(paths.strip_scheme(key))))
-    return out
+def _where_links_lead(root: str, folder: str) -> str:
+    """A folder of a table on a disk, by its key or its whole place, as a listing of the table has it."""
+    real = os.path.realpath(posixpath.join(root, folder))
+    return paths.relative_to(os.path.realpath(root), real) if real != os.path.realpath(root) else ""
 
 
 def _may_go(meta: ObjectMeta, partitions: set[str]) -> bool:

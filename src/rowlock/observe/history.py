@@ -71,11 +71,11 @@ def _commit(store: ObjectStore, version: int, key: str, size_bytes: int, modifie
         data = store.get(key) if size_bytes <= MAX_BYTES else store.get_range(key, 0, MAX_BYTES)
     except NotFound:
         return None, {}
-    info, touched, partition_of = _parsed(data, whole=len(data) >= size_bytes)
+    info, touched, partition_of = _parsed(data, store.root, whole=len(data) >= size_bytes)
     return run_of_commit(version, info, touched, modified_ms=modified_ms), partition_of
 
 
-def _parsed(data: bytes, *, whole: bool) -> tuple[Any, Touched, dict[str, str]]:
+def _parsed(data: bytes, root: str, *, whole: bool) -> tuple[Any, Touched, dict[str, str]]:
     """commitInfo, what was done to files, and the partitions of these.  A line that does not read is passed over: this is no reader of tables."""
     info: Any = None
     partition_of: dict[str, str] = {}
@@ -92,7 +92,7 @@ def _parsed(data: bytes, *, whole: bool) -> tuple[Any, Touched, dict[str, str]]:
         for name in found:
             if isinstance(action := raw.get(name), Mapping) and isinstance(path := action.get("path"), str):
                 counts[name] += not kind
-                found[name].append(paths.decode(path))
+                found[name].append(paths.decode(path, root))
                 changes_data = changes_data or action.get("dataChange") is not False
                 partition_of[found[name][-1]] = partition_text(action.get("partitionValues"))
         info = raw.get("commitInfo", info)

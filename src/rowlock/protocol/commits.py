@@ -74,7 +74,7 @@ def file_problem(adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> str 
         if remove.path in removed:
             return f"the commit removes {remove.path} twice"
         removed.add(remove.path)
-        if (again := added.get(remove.path)) is not None and again.key == remove.key:
+        if (again := added.get(remove.path)) is not None and again.key == remove.key and again.log_path == remove.log_path:
             return f"the commit adds and removes {remove.path} with the same deletion vector, which readers take differently"
     return None
 

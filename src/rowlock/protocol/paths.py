@@ -20,7 +20,7 @@ SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*"
 """Matches the scheme of a URI."""
 _SCHEME = re.compile(rf"^{SCHEME}:/")
 _PLACE = re.compile(rf"^({SCHEME}):")
-ONE_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+ONE_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "azure": "az"}
 """Schemes that name the same places as another."""
 PLAIN = r"^[A-Za-z0-9_\-!.~'()*@&=+$,;/]*$"
 """Matches paths that the log spells as they are."""
@@ -39,10 +39,19 @@ def decode(log_path: str, root: str | None = None) -> str:
 
     What lies below `root` is relative to it, however the log says so.
     """
-    if _PLAIN.match(log_path) and not _ODD.search(log_path):
+    if _is_plain(log_path):
         return log_path
     place = _without_steps(usual(unquote(log_path) if "%" in log_path else log_path))
-    return relative_to(root, place) if root is not None and is_absolute(place) else place
+    if root is None:
+        return place
+    if place.startswith("../"):
+        place = _without_steps(usual(join(root, place)))
+    return relative_to(root, place) if is_absolute(place) else place
+
+
+def _is_plain(log_path: str) -> bool:
+    """Whether a path is spelled as it is, and leads straight to a place below the root."""
+    return _PLAIN.match(log_path) is not None and log_path[:1] not in ("/", ".") and "/." not in log_path and "//" not in log_path
 
 
 def _without_steps(place: str) -> str:
@@ -59,7 +68,7 @@ def usual(place: str) -> str:
     scheme = scheme_of(place)
     if scheme == "file":
         return strip_scheme(place) if _SCHEME.match(place) else place
-    return ONE_SCHEME[scheme] + place[len(scheme) :] if scheme in ONE_SCHEME and _SCHEME.match(place) else place
+    return ONE_SCHEME.get(scheme, scheme) + place[len(scheme) :] if scheme is not None and _SCHEME.match(place) else place
 
 
 def encode(path: str) -> str:
@@ -87,7 +96,7 @@ def _encode_character(c: str) -> str:
 
 def other_spelling(log_path: str, root: str | None = None) -> str | None:
     """The log's path where another writer spells it otherwise than `encode` would; None where it is the same."""
-    return None if encode(decode(log_path, root)) == log_path else log_path
+    return None if _is_plain(log_path) or encode(decode(log_path, root)) == log_path else log_path
 
 
 def is_absolute(path: str) -> bool:

@@ -32,7 +32,7 @@ from rowlock.spark.scan import POSITION, quote
 from rowlock.storage.store import ObjectStore
 
 _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
-_NO_TEXT = "\ufffd no UTF-8: "
+_NO_TEXT = "\x01 no UTF-8: "
 """Stands in the name of a folder before the bytes, in hexadecimal, of a string that begins with it, and with `!` before the first of one that no folder can have."""
 
 

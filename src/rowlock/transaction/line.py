@@ -8,8 +8,10 @@ the leases that its lock asks for, and where the head has moved while it waited 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -36,11 +38,17 @@ _threads = threading.local()
 
 
 def _leases_of_thread() -> list[tuple[TableState, Lease]]:
-    """The leases that transactions of this thread hold, on any table."""
-    if not hasattr(_threads, "held"):
-        _threads.held = []
+    """The leases that transactions of this thread hold, on any table.  A forked child holds none of its parent's."""
+    if getattr(_threads, "process", None) != os.getpid():
+        _threads.held, _threads.process = [], os.getpid()
     held: list[tuple[TableState, Lease]] = _threads.held
     return held
+
+
+def _forget(held: list[tuple[TableState, Lease]], lease: Lease) -> None:
+    for known in [k for k in held if k[1] is lease]:
+        with suppress(ValueError):
+            held.remove(known)
 
 
 class Line:
@@ -63,13 +71,17 @@ class Line:
         """Gives the leases back."""
         while self._held:
             lease = self._held.pop()
+            _forget(self._of_thread, lease)
             lease.release()
-            self._of_thread[:] = [known for known in self._of_thread if known[1] is not lease]
 
     @property
     def scopes(self) -> frozenset[scope.Scope]:
         """What is held, by this transaction and by others of its thread: a statement inside of a `with` block does not wait for the block's own lease."""
-        return frozenset(s for lease in [*self._held, *(held for state, held in self._of_thread if state is self._state)] for s in lease.scopes)
+        return frozenset(s for lease in [*self._held, *self._beside()] for s in lease.scopes)
+
+    def _beside(self) -> list[Lease]:
+        """What other transactions of this thread hold on the table, as far as is known."""
+        return [held for state, held in self._of_thread if state is self._state and not held.lost]
 
     def join(self, txn: Committing, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
         """Waits for what `statements` (or reading the table as a whole) must wait for under the transaction's lock.
@@ -86,7 +98,8 @@ class Line:
         if not wanted:
             return False
         start = clock.monotonic_s()
-        lease = _acquire(self._state, read, wanted, 0.0 if self._waited else options.lock_timeout or 0.0)
+        patience_s = 0.0 if self._waited or self._beside() else options.lock_timeout or 0.0
+        lease = _acquire(self._state, read, wanted, patience_s)
         self._waited = True
         if lease is not None:
             self._held.append(lease)
