@@ -30,6 +30,7 @@ from rowlock.simulation.script import parse
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore, Unknown
+from rowlock.transaction.given_up import work_of
 from rowlock.transaction.phases import Observer, use_observer
 from rowlock.transaction.receipt import Reruns
 from rowlock.transaction.transaction import Options, Transaction
@@ -137,7 +138,7 @@ def test_what_lands_in_the_end_says_what_was_thrown_away() -> None:
     made = world()
     first = lose(made, "rerun")
     txn = staged(made, "UPDATE SET v = v + 1 WHERE k = 1", on_conflict="rerun")
-    txn.reruns = Reruns().after(first)
+    txn.reruns = Reruns().after(first.txn_id, work_of(first))
     version = statements.commit(txn, parse("UPDATE SET v = v + 1 WHERE k = 1")).version
     run = read_history(made.state.store).by_version[version or 0]
     assert run.rerun_of == (first.txn_id,) and run.thrown_rows == 1 and run.thrown_seconds > 0

@@ -24,6 +24,7 @@ from rowlock.simulation.script import parse
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore, PutOutcome
 from rowlock.transaction.effects import Propagated
+from rowlock.transaction.given_up import work_of
 from rowlock.transaction.receipt import Reruns
 from rowlock.transaction.transaction import Options, Transaction
 from schedules.in_memory import InMemory
@@ -115,7 +116,7 @@ def play(writers: Sequence[Writer], *, columns: str = "k long, v long", rows: in
                 writer.done, writer.reruns = writer.done + 1, Reruns()
                 world_clock.at_s += writer.rest_s
             except DeltaConcurrentModificationException:
-                writer.reruns = writer.reruns.after(txn)
+                writer.reruns = writer.reruns.after(txn.txn_id, work_of(txn))
             if writer.done < writer.commits:
                 heapq.heappush(queue, (world_clock.at_s, n, writer, None))
         assert attempts.flush()
