@@ -7,6 +7,7 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,6 +31,12 @@ PLACES = {
 
 
 def interrupted(call: Callable[[], Any], nth: int) -> bool:
+    """`_interrupted` in a thread of its own: what is raised from a trace function inside of `except` stays a thread's exception of the moment."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_interrupted, call, nth).result()
+
+
+def _interrupted(call: Callable[[], Any], nth: int) -> bool:
     """Runs a call, and raises KeyboardInterrupt in it at the nth line in PLACES; whether it got so far.
 
     Not at the lines of `with` (which are met again at its end) and `try`, whose instructions let no interrupt in.

@@ -162,7 +162,7 @@ def replace_table(
             domains=(*clustered, *marks),
         )
 
-    return commit_from_head(state, operation, _parameters(metadata, cluster_by, managed), make, removes_rows=True)
+    return commit_from_head(state, operation, _parameters(metadata, cluster_by, managed), make, removes_rows=True, replaces=True)
 
 
 def change_metadata(

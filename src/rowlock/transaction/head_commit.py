@@ -57,17 +57,19 @@ def commit_from_head(
     options: Options | None = None,
     reads_rows: bool = False,
     removes_rows: bool = False,
+    replaces: bool = False,
     observer: Observer | None = None,
 ) -> Receipt:
     """Commits `make(head)`.  The receipt has no version where that is None.
 
     reads_rows    whether it asks or takes away the rows that are there: then it waits for a lease as a statement that changes rows does
     removes_rows  whether it takes them away: then the policy `fail` judges the winners
+    replaces      whether nothing of the table's definition is left: then it may be one that this version could not write
 
     Raises what `make` raises, UnsupportedFeature, CommitUnknown, MetadataChangedException where the table was made anew
     meanwhile, and under `fail` DeltaConcurrentModificationException.
     """
-    commit = HeadCommit(state, operation, parameters, make, options, judged=removes_rows, observer=observer)
+    commit = HeadCommit(state, operation, parameters, make, options, judged=removes_rows, replaces=replaces, observer=observer)
     with Line(state) as line:
         line.join(commit, (), reads_table=reads_rows or removes_rows)
         line.account(commit)
@@ -82,12 +84,12 @@ def commit_from_head(
 class HeadCommit:
     """One such commit on its way; a proposal to the commit loop, and what an observer of its phases is shown."""
 
-    def __init__(self, state: TableState, operation: str, parameters: Mapping[str, Any], make: Make, options: Options | None, *, judged: bool, observer: Observer | None) -> None:
+    def __init__(self, state: TableState, operation: str, parameters: Mapping[str, Any], make: Make, options: Options | None, *, judged: bool, replaces: bool, observer: Observer | None) -> None:
         self.state, self.operation, self.parameters, self._make = state, operation, parameters, make
-        self._judged, self._observer = judged, observer or current_observer()
+        self._judged, self._replaces, self._observer = judged, replaces, observer or current_observer()
         self.txn_id, self.watch = clock.new_id(), Stopwatch(clock.monotonic_s)
         self.head = state.refresh()
-        check_writable(self.head.protocol, self.head.metadata, state.store.root)
+        self._check_writable(self.head)
         self.options = self._resolved(options or Options())
         self.actions: HeadActions | None = None
         self.rounds = self.attempts = 0
@@ -117,11 +119,15 @@ class HeadCommit:
         self.phase("staged")
 
     def _set(self, head: Snapshot) -> None:
-        check_writable(head.protocol, head.metadata, self.state.store.root)
+        self._check_writable(head)
         self.actions = self._make(head)
         if self.actions is not None:
             check_writable(self.actions.protocol or head.protocol, self.actions.metadata or head.metadata, self.state.store.root)
         self.head = head
+
+    def _check_writable(self, head: Snapshot) -> None:
+        if not self._replaces:
+            check_writable(head.protocol, head.metadata, self.state.store.root)
 
     def look(self) -> Snapshot:
         return self.state.refresh()
