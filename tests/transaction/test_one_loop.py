@@ -223,6 +223,16 @@ class Silent(MemoryStore):
         return super().get(key)
 
 
+class Down(Observer):
+    """Silences the store at the first put."""
+
+    def __init__(self, store: Silent) -> None:
+        self._store = store
+
+    def phase(self, name: str, txn: Any) -> None:
+        self._store.is_down |= name == "before_put"
+
+
 @every
 def test_what_could_not_be_found_out_is_kept_an_account_of(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
     """I2: the error names the transaction's id, under every kind of commit."""
@@ -230,11 +240,7 @@ def test_what_could_not_be_found_out_is_kept_an_account_of(change: Change, monke
     store = Silent()
     made = world(store)
 
-    class Down(Observer):
-        def phase(self, name: str, txn: Any) -> None:
-            store.is_down |= name == "before_put"
-
-    with use_observer(Down()), pytest.raises(CommitUnknown) as told:
+    with use_observer(Down(store)), pytest.raises(CommitUnknown) as told:
         change(made)
     store.is_down = False
     assert attempts.flush()
@@ -429,11 +435,7 @@ def test_a_change_of_the_definition_that_failed_is_no_change_of_rows(monkeypatch
     store = Silent()
     made = world(store)
 
-    class Down(Observer):
-        def phase(self, name: str, txn: Any) -> None:
-            store.is_down |= name == "before_put"
-
-    with use_observer(Down()), pytest.raises(CommitUnknown):
+    with use_observer(Down(store)), pytest.raises(CommitUnknown):
         set_property(made)
     store.is_down = False
     assert attempts.flush()

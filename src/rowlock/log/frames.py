@@ -124,9 +124,7 @@ def from_checkpoint(adds: pa.StructArray, root: str) -> pl.DataFrame:
     frame = frame.with_columns(missing).select([pl.col(name).cast(type_) for name, type_ in SCHEMA.items()])
     odd = ~frame["path"].str.contains(paths.PLAIN) | frame["path"].str.contains(paths.ODD)
     if odd.any():
-        spelled = frame["path"].to_list()
-        decoded = [paths.decode(p, root) if o else p for p, o in zip(spelled, odd, strict=True)]
-        others = [paths.other_spelling(p, root) if o else None for p, o in zip(spelled, odd, strict=True)]
+        decoded, others = zip(*(paths.read(p, root) if o else (p, None) for p, o in zip(frame["path"], odd, strict=True)), strict=True)
         frame = frame.with_columns(pl.Series("path", decoded, dtype=pl.String), pl.Series("log_path", others, dtype=pl.String))
     return frame
 

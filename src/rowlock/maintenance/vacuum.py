@@ -133,14 +133,15 @@ def paths_of(head: Snapshot, entries: Iterable[AddFile | RemoveFile]) -> set[str
     keys = {paths.relative_to(head.table, path) for path in named}
     if not head.table.startswith("/"):
         return keys
-    folders = {folder: _where_links_lead(head.table, folder) for folder in {posixpath.dirname(key) for key in keys}}
+    root = os.path.realpath(head.table)
+    folders = {folder: _where_links_lead(root, folder) for folder in {posixpath.dirname(key) for key in keys}}
     return keys | {posixpath.join(folders[posixpath.dirname(key)], posixpath.basename(key)) for key in keys}
 
 
 def _where_links_lead(root: str, folder: str) -> str:
-    """A folder of a table on a disk, by its key or its whole place, as a listing of the table has it."""
+    """A folder of a table at a `root` without links, by its key or its whole place, as a listing of the table has it."""
     real = os.path.realpath(posixpath.join(root, folder))
-    return paths.relative_to(os.path.realpath(root), real) if real != os.path.realpath(root) else ""
+    return paths.relative_to(root, real) if real != root else ""
 
 
 def _may_go(meta: ObjectMeta, partitions: set[str]) -> bool:

@@ -41,8 +41,9 @@ def vector_json(vector: DeletionVectorDescriptor) -> Json:
 def add_from(raw: Json, root: str | None = None) -> AddFile:
     """A file of the table at `root`."""
     stats = raw.get("stats")
+    path, log_path = paths.read(raw["path"], root)
     return AddFile(
-        paths.decode(raw["path"], root),
+        path,
         raw.get("partitionValues") or {},
         int(raw["size"]),
         int(raw.get("modificationTime") or 0),
@@ -53,7 +54,7 @@ def add_from(raw: Json, root: str | None = None) -> AddFile:
         raw.get("baseRowId"),
         raw.get("defaultRowCommitVersion"),
         raw.get("clusteringProvider"),
-        paths.other_spelling(raw["path"], root),
+        log_path,
     )
 
 
@@ -76,8 +77,9 @@ def add_json(add: AddFile) -> Json:
 def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
     """A file that the table at `root` had."""
     stats, size, at = raw.get("stats"), raw.get("size"), raw.get("deletionTimestamp")
+    path, log_path = paths.read(raw["path"], root)
     return RemoveFile(
-        path=paths.decode(raw["path"], root),
+        path=path,
         deletion_timestamp_ms=None if at is None else int(at),
         data_change=bool(raw.get("dataChange", True)),
         extended_file_metadata=raw.get("extendedFileMetadata"),
@@ -88,7 +90,7 @@ def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
         tags=raw.get("tags"),
         base_row_id=raw.get("baseRowId"),
         default_row_commit_version=raw.get("defaultRowCommitVersion"),
-        log_path=paths.other_spelling(raw["path"], root),
+        log_path=log_path,
     )
 
 

@@ -50,7 +50,7 @@ def decode(log_path: str, root: str | None = None) -> str:
 
 
 def _is_plain(log_path: str) -> bool:
-    """Whether a path is spelled as it is, and leads straight to a place below the root."""
+    """Whether a path is spelled as it is, and leads straight to a place below the root.  Asked of every path of a log: without a search of ODD, which costs more."""
     return _PLAIN.match(log_path) is not None and log_path[:1] not in ("/", ".") and "/." not in log_path and "//" not in log_path
 
 
@@ -94,9 +94,12 @@ def _encode_character(c: str) -> str:
     return "".join(f"%{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
 
 
-def other_spelling(log_path: str, root: str | None = None) -> str | None:
-    """The log's path where another writer spells it otherwise than `encode` would; None where it is the same."""
-    return None if _is_plain(log_path) or encode(decode(log_path, root)) == log_path else log_path
+def read(log_path: str, root: str | None = None) -> tuple[str, str | None]:
+    """(what `decode` gives, the log's path where another writer spells it otherwise than `encode` would)."""
+    if _is_plain(log_path):
+        return log_path, None
+    path = decode(log_path, root)
+    return path, None if encode(path) == log_path else log_path
 
 
 def is_absolute(path: str) -> bool:

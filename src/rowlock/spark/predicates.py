@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from rowlock.protocol import skipping as ir
+from rowlock.protocol.bounds import NO_TEXT
 from rowlock.spark.catalyst import Catalyst, JavaObject
 
 _COMPARISONS: dict[str, ir.Operator] = {"EqualTo": "=", "EqualNullSafe": "<=>", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
@@ -126,7 +127,7 @@ def literal(node: Node) -> Any:
         number = float(text)
         return number if kind == "double" and math.isfinite(number) else None
     if kind == "string":
-        return None if "\ufffd" in text else str(text)  # which stands for bytes that are no UTF-8, too
+        return None if NO_TEXT in text else str(text)  # which stands for bytes that are no UTF-8, too
     if kind == "boolean":
         return str(text) == "true"
     if kind == "date":

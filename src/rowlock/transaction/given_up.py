@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowlock import clock
 from rowlock.conflict.value import Work
@@ -18,10 +18,9 @@ from rowlock.observe import attempts
 from rowlock.transaction.attempt import Attempt
 from rowlock.transaction.metrics import operation_parameters
 from rowlock.transaction.pending import Pending
+from rowlock.transaction.proposal import Committing
 from rowlock.version import ENGINE_INFO
 
-if TYPE_CHECKING:
-    from rowlock.transaction.proposal import Committing
 
 def work_of(txn: Pending) -> Work:
     """What a transaction has done so far: rows staged, their bytes, seconds."""
@@ -49,19 +48,14 @@ def keep(txn: Pending, error: BaseException, operation: str, parameters: Mapping
     if txn.given_up or alone:
         return
     txn.given_up = True
-    with _never_in_the_way(txn.table.path):
+    with never_in_the_way(txn.table.path):
         account = attempt.receipt(txn, None, {}).record() if attempt is not None else {"seconds": dict(txn.watch.seconds)}
         does = {"appends": txn.is_blind, "moves": not txn.data_change, "staged": asdict(work_of(txn))}
-        _hand_over(txn, txn.base.version, error, operation, parameters, account, does)
+        hand_over(txn, txn.base.version, error, operation, parameters, account, does)
 
 
 def hand_over(of: Committing, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]) -> None:
-    """Keeps the account of a failed try beside the table.  Never raises."""
-    with _never_in_the_way(of.state.store.root):
-        _hand_over(of, head_version, error, operation, parameters, account, does)
-
-
-def _hand_over(of: Committing, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]) -> None:
+    """Keeps the account of a failed try beside the table (see `never_in_the_way`)."""
     conflict = getattr(error, "conflict", None)
     if conflict is not None:
         account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
@@ -88,7 +82,8 @@ def _hand_over(of: Committing, head_version: int, error: BaseException, operatio
 
 
 @contextmanager
-def _never_in_the_way(table: str) -> Iterator[None]:
+def never_in_the_way(table: str) -> Iterator[None]:
+    """Whatever the block raises is logged and goes no further."""
     try:
         yield
     except Exception as e:  # noqa: BLE001 - the error that is on its way matters more

@@ -71,10 +71,10 @@ def commit_from_head(
     """
     commit = HeadCommit(state, operation, parameters, make, options, judged=removes_rows, replaces=replaces, observer=observer)
     with Line(state) as line:
-        line.join(commit, (), reads_table=reads_rows or removes_rows)
+        moved = line.join(commit, (), reads_table=reads_rows or removes_rows)
         line.account(commit)
         try:
-            commit.begin()
+            commit.begin(state.refresh() if moved else commit.head)
         except RowlockError as error:
             commit.failed(error)
             raise
@@ -109,9 +109,8 @@ class HeadCommit:
         """The head that the actions were made from."""
         return self.head
 
-    def begin(self) -> None:
-        """Makes the actions from the newest head."""
-        head = self.state.refresh()
+    def begin(self, head: Snapshot) -> None:
+        """Makes the actions from a head, the one that it has read or a newer one."""
         chain.check_same(self.head, head)
         with self.watch.time("stage"):
             self._set(head)
@@ -198,4 +197,5 @@ class HeadCommit:
     def failed(self, error: RowlockError) -> None:
         """Keeps an account where others had a part in it; that what was asked cannot be done is none of the table's."""
         if isinstance(error, (CommitUnknown, DeltaConcurrentModificationException)):
-            given_up.hand_over(self, self.head.version, error, self.operation, self.parameters, self.receipt(None).record(), {"definition": not self._judged})
+            with given_up.never_in_the_way(self.state.store.root):
+                given_up.hand_over(self, self.head.version, error, self.operation, self.parameters, self.receipt(None).record(), {"definition": not self._judged})

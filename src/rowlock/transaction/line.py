@@ -13,19 +13,16 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from rowlock import clock
 from rowlock.locks import scope
 from rowlock.locks.lease import Lease, Leases, logger
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.advised import advised_lock
+from rowlock.transaction.proposal import Committing
 from rowlock.transaction.statements import Statement
 from rowlock.transaction.table_state import TableState
 from rowlock.transaction.turn import registers_of
-
-if TYPE_CHECKING:
-    from rowlock.transaction.proposal import Committing
 
 Advisor = Callable[[TableState, Sequence[Statement]], str]
 """What `lock = auto` means for these statements on this table: none, writes, table or partition."""

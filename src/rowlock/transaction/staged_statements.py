@@ -39,14 +39,8 @@ def commit(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Recei
 
 def _in_company(what: StagedStatements) -> Receipt:
     """Blind appends share their versions (see `appends`)."""
-    try:
+    with given_up.kept(what.txn, what.attempt.operation, what.parameters, what.attempt):
         receipt, led = commit_append(what.txn, what.attempt, what.parameters)
-    except RowlockError as error:
-        what.failed(error)
-        raise
-    except AlreadyCommitted:
-        what.txn.already_committed = True
-        return what.receipt(None)
     if led:
         loop.after_commit(what)
     return receipt

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rowlock.locks.turns import Bid, Turns
 from rowlock.log.snapshot import Snapshot
 from rowlock.storage.registers import Registers, open_registers
+from rowlock.transaction.proposal import Committing
 from rowlock.transaction.table_state import TableState
-
-if TYPE_CHECKING:
-    from rowlock.transaction.proposal import Committing
 
 
 def registers_of(state: TableState, snapshot: Snapshot) -> Registers:
