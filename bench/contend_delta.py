@@ -13,8 +13,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from rowlock.cli.contend import Engine, main
-from rowlock.spark.java import ensure_java
-from rowlock.spark.session import local_settings
+from rowlock.engines.spark.session.java import ensure_java
+from rowlock.engines.spark.session.session import local_settings
 
 
 def session(*, cores: int, memory_mb: int) -> SparkSession:

@@ -19,9 +19,9 @@ from typing import Any
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.arrow.rows import Rows
-from rowlock.spark.scan import Scanner
-from rowlock.transaction.phases import Observer, use_observer
+from rowlock.engines.spark.read.scan import Scanner
+from rowlock.parquet.rows import Rows
+from rowlock.transaction.state.phases import Observer, use_observer
 
 
 class Reads:

@@ -16,8 +16,8 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:Reserved
 
 def delta_session(name: str) -> SparkSession:
     """One local session with delta-spark in it: two cores, UTC, a small heap.  It is named `name`."""
-    from rowlock.spark.java import ensure_java
-    from rowlock.spark.session import local_settings
+    from rowlock.engines.spark.session.java import ensure_java
+    from rowlock.engines.spark.session.session import local_settings
 
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

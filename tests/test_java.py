@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rowlock.engines.spark.session import java
 from rowlock.exceptions import RowlockError
-from rowlock.spark import java
 
 LAUNCH = "--add-modules=jdk.incubator.vector"
 
@@ -90,7 +90,7 @@ def test_spark_runs_on_the_packaged_java_alone(tmp_path: Path) -> None:
             if Path(folder, name).exists() and not (tools / name).exists():
                 (tools / name).symlink_to(Path(folder, name))
     program = (
-        "from rowlock.spark.session import spark\n"
+        "from rowlock.engines.spark.session.session import spark\n"
         "s = spark(cores=1, memory_mb=600)\n"
         "home = s.sparkContext._jvm.java.lang.System.getProperty('java.home')\n"
         "print('FOUND', home, s.range(10).selectExpr('sum(id)').first()[0], spark() is not None)\n"

@@ -1,8 +1,9 @@
 """The shape of src/rowlock, checked on its syntax trees; nothing is imported.
 
 - Layers are one-way: each package imports only from those before it in LAYERS, wherever the import stands.
-- Only spark/ imports pyspark and py4j; only storage/ imports object-store clients.
-- protocol/ and conflict/ do no I/O and know no clock.
+- Engines stand side by side: none imports another.
+- Only engines/spark/ imports pyspark and py4j; only storage/ imports object-store clients.
+- protocol/, conflict/ and what advice/ computes do no I/O and know no clock.
 - Modules and functions stay small.  TOO_LONG may list what is over the limit today; an entry that is no longer
   needed fails, so the list only shrinks.
 
@@ -27,24 +28,25 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage",),
     ("log",),
     ("conflict",),
-    ("observe",),
     ("locks",),
+    ("boundary",),
+    ("advice",),
+    ("parquet",),
     ("transaction",),
-    ("arrow",),
-    ("spark",),
+    ("engines",),
     ("maintenance",),
+    ("api",),
     ("tables",),
     ("rowlock",),  # the package's own __init__: the face
-    ("cli", "ui"),
-    ("simulation",),
+    ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 ONLY_IN = {
-    "spark": {"pyspark", "py4j"},
+    "engines/spark": {"pyspark", "py4j"},
     "storage": {"obstore", "boto3", "botocore", "psycopg", "s3fs", "gcsfs", "adlfs", "fsspec", "google", "azure", "deltalake", "pyarrow.fs"},
 }
-PURE = ("protocol", "conflict")
+PURE = ("protocol", "conflict", *(f"advice/{name}.py" for name in ("advice", "costs", "history", "keys", "timeline")))
 NO_IO_MODULES = {
     "os", "shutil", "tempfile", "glob", "socket", "subprocess", "time", "random", "secrets", "threading", "multiprocessing", "asyncio",
     "urllib.request", "http", "requests", "sqlite3", "rowlock.clock", "rowlock.limits", "rowlock.caches", "rowlock.storage", "rowlock.log.table_log", "pyarrow.fs", "pyarrow.dataset",
@@ -95,16 +97,27 @@ def wrong_layers(path: Path, root: Path, tree: ast.AST) -> Iterator[str]:
             yield f"{path.relative_to(root)}:{line}: {mine} must not import {name}: it is not above it"
 
 
+def is_in(path: Path, root: Path, place: str) -> bool:
+    """Whether a file is `place`, or lies in it."""
+    return f"{path.relative_to(root).as_posix()}/".startswith(f"{place}/")
+
+
+def wrong_neighbours(path: Path, root: Path, tree: ast.AST) -> Iterator[str]:
+    parts = path.relative_to(root).parts
+    if parts[0] == "engines" and len(parts) > 2:
+        others = {f"rowlock.engines.{p.name}" for p in (root / "engines").iterdir() if p.is_dir()} - {f"rowlock.engines.{parts[1]}"}
+        yield from (f"{path.relative_to(root)}:{line}: an engine must not import another, {name}" for line, name in imports_of(tree) if within(name, others))
+
+
 def wrong_outsiders(path: Path, root: Path, tree: ast.AST) -> Iterator[str]:
-    mine = layer_of(path, root)
     for owner, modules in ONLY_IN.items():
-        if mine != owner:
+        if not is_in(path, root, owner):
             yield from (f"{path.relative_to(root)}:{line}: only {owner}/ may import {name}" for line, name in imports_of(tree) if within(name, modules))
 
 
 def impure(path: Path, root: Path, tree: ast.AST) -> Iterator[str]:
-    mine = layer_of(path, root)
-    if mine not in PURE:
+    mine = next((place for place in PURE if is_in(path, root, place)), None)
+    if mine is None:
         return
     for line, name in imports_of(tree):
         if within(name, NO_IO_MODULES) or name in NO_IO_NAMES:
@@ -139,7 +152,7 @@ def undocumented(path: Path, root: Path, tree: ast.AST) -> Iterator[str]:
         yield f"{path.relative_to(root)} does not say what it owns: it has no docstring"
 
 
-RULES = (wrong_layers, wrong_outsiders, impure, too_long, undocumented)
+RULES = (wrong_layers, wrong_neighbours, wrong_outsiders, impure, too_long, undocumented)
 
 
 def violations(root: Path, rule) -> list[str]:
@@ -166,10 +179,15 @@ BAD: dict[str, dict[str, str]] = {
         "transaction/c.py": "import rowlock",
         "helpers/d.py": "x = 1",
     },
+    "wrong_neighbours": {
+        "engines/appends/a.py": "from rowlock.engines.spark.evaluator import Evaluator",
+        "engines/spark/read/b.py": "from rowlock.engines import appends",
+    },
     "wrong_outsiders": {
         "cli/a.py": "def f():\n    from pyspark.sql import SparkSession",
         "log/b.py": "import obstore.store",
-        "spark/c.py": "import pyarrow.fs",
+        "engines/appends/e.py": "import pyspark",
+        "engines/spark/c.py": "import pyarrow.fs",
         "protocol/d.py": "from pyarrow import fs",
     },
     "impure": {
@@ -178,6 +196,7 @@ BAD: dict[str, dict[str, str]] = {
         "conflict/c.py": "from pathlib import Path",
         "conflict/d.py": "from rowlock import clock",
         "conflict/e.py": "import datetime\nx = datetime.datetime.now()",
+        "advice/costs.py": "import os",
     },
     "too_long": {
         "log/a.py": "x = 1\n" * (MAX_MODULE_LINES + 1),
@@ -189,10 +208,11 @@ GOOD = {
     "clock.py": '"""."""\nimport time',
     "protocol/a.py": '"""."""\nfrom pathlib import PurePosixPath\nimport uuid\nfrom rowlock.exceptions import InvalidInput',
     "storage/a.py": '"""."""\nimport obstore, os\nfrom rowlock import clock, exceptions\nfrom rowlock.protocol.a import X',
-    "spark/a.py": '"""."""\nimport pyspark\nfrom rowlock.spark.b import Y',
+    "engines/spark/a.py": '"""."""\nimport pyspark\nfrom rowlock.engines.spark.read.b import Y',
+    "advice/attempts.py": '"""."""\nimport threading\nfrom rowlock import clock',
     "cli/a.py": '"""."""\nimport rowlock\nfrom rowlock import DeltaTable',
     "log/__init__.py": "",
-    "__init__.py": '"""."""\nfrom rowlock.tables import DeltaTable\nfrom rowlock.spark.session import spark',
+    "__init__.py": '"""."""\nfrom rowlock.tables import DeltaTable\nfrom rowlock.engines.spark.session.session import spark',
 }
 
 

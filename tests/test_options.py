@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from rowlock.engines.memory.sql.script import Append
+from rowlock.engines.memory.statements import run
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.properties import KNOBS
-from rowlock.simulation.script import Append
-from rowlock.simulation.statements import run
-from rowlock.transaction import creation
-from rowlock.transaction.options import Options
+from rowlock.transaction.definition import creation
+from rowlock.transaction.state.options import Options
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.structure import circles, heights, main, modules, upward
+from tools.structure import circles, circles_of_rooms, heights, main, modules, upward
 
 SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 
@@ -19,6 +19,10 @@ def house():
 def test_no_imports_go_round(house) -> None:
     """Imports under TYPE_CHECKING and inside of functions count: what only types can tell apart is one thing."""
     assert circles(house) == []
+
+
+def test_no_folder_imports_itself_through_its_neighbours(house) -> None:
+    assert circles_of_rooms(house) == []
 
 
 def test_no_imports_go_up(house) -> None:
@@ -38,6 +42,11 @@ def test_what_goes_round_or_up_is_found(tmp_path: Path) -> None:
     made = modules(tmp_path)
     assert circles(made) == [["log.a", "log.b", "log.c"]]
     assert upward(made) == [("protocol.d", "log.a")]
+    (tmp_path / "log" / "deep").mkdir()
+    (tmp_path / "log" / "deep" / "g.py").write_text("from rowlock.log.f import F\n")
+    (tmp_path / "log" / "f.py").write_text("from rowlock.log.deep.h import H\n")
+    (tmp_path / "log" / "deep" / "h.py").write_text("")
+    assert circles_of_rooms(modules(tmp_path)) == [["log", "protocol"], ["log.a", "log.b", "log.c"], ["log.deep", "log.f"]]
     assert heights(made)["log.e"] > heights(made)["protocol.d"]
 
 

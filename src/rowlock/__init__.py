@@ -16,23 +16,24 @@ from typing import TYPE_CHECKING, Any
 from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from rowlock.arrow.append import append
-    from rowlock.arrow.to_arrow import to_arrow
+    from rowlock.api.append import append
+    from rowlock.api.to_arrow import to_arrow
+    from rowlock.engines.spark.session.session import spark
     from rowlock.limits import Limits, set_limits
-    from rowlock.spark.session import spark
     from rowlock.storage.registers import create_lock_table
     from rowlock.tables import DeltaTable, read, run, write
-    from rowlock.transaction.receipt import Conflict, Receipt
+    from rowlock.transaction.state.receipt import Conflict, Receipt
 
 __all__ = ["Conflict", "DeltaTable", "Limits", "Receipt", "__version__", "append", "create_lock_table", "read", "run", "set_limits", "spark", "to_arrow", "write"]
 
 _LAZY = {
     **dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables"),
-    **dict.fromkeys(("Conflict", "Receipt"), "rowlock.transaction.receipt"),
+    **dict.fromkeys(("Conflict", "Receipt"), "rowlock.transaction.state.receipt"),
     **dict.fromkeys(("Limits", "set_limits"), "rowlock.limits"),
-    "append": "rowlock.arrow.append",
+    "append": "rowlock.api.append",
     "create_lock_table": "rowlock.storage.registers",
-    "to_arrow": "rowlock.arrow.to_arrow",
+    "spark": "rowlock.engines.spark.session.session",
+    "to_arrow": "rowlock.api.to_arrow",
 }
 
 
@@ -40,8 +41,6 @@ def __getattr__(name: str) -> Any:
     """pyspark is imported when it is first needed: Java can be found before its JVM starts, and appends need neither."""
     import importlib
 
-    if name == "spark":
-        return importlib.import_module("rowlock.spark")
     if name not in _LAZY:
         raise AttributeError(f"module 'rowlock' has no attribute {name!r}")
     value = getattr(importlib.import_module(_LAZY[name]), name)

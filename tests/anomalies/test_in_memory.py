@@ -8,8 +8,8 @@ import pytest
 
 from anomalies.anomaly import Anomaly, Outcome, Rows, cases, name_of, play, tuples
 from rowlock.conflict.delta import minus, whole
-from rowlock.simulation.script import Append, Script
-from rowlock.simulation.statements import operation, parameters, statements_of
+from rowlock.engines.memory.sql.script import Append, Script
+from rowlock.engines.memory.statements import operation, parameters, statements_of
 from rowlock.transaction.transaction import Options, Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from anomalies.anomaly import Anomaly, Outcome, Rows, cases, name_of, play, tuples
-from rowlock.simulation.script import Script
+from rowlock.engines.memory.sql.script import Script
 from schedules.on_spark import change
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("the same writes as those of the schedules, whose tables the peers read")]

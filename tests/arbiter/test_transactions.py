@@ -19,11 +19,11 @@ import rowlock
 from arbiter.delta_side import Stopped
 from arbiter.world import World
 from concurrency.faulty import GIVE_UP_S
+from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import CommitUnknown
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.run import check
 from rowlock.protocol.names import commit_key
-from rowlock.simulation.script import parse
 from rowlock.storage import Committed, open_store
 from rowlock.storage.dynamodb import ArbitratedStore
 from schedules.in_memory import InMemory

@@ -9,14 +9,14 @@ import orjson
 import pyarrow as pa
 
 import rowlock
-from rowlock.arrow.append import opened
+from rowlock.api.append import opened
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.schema import StructField, StructType, schema_json
-from rowlock.transaction import creation
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction.definition import creation
+from rowlock.transaction.state.shared import SharedState
 
 
-def create(path: str, *fields: StructField, partition_by: tuple[str, ...] = (), properties: dict[str, str] | None = None) -> TableState:
+def create(path: str, *fields: StructField, partition_by: tuple[str, ...] = (), properties: dict[str, str] | None = None) -> SharedState:
     """An empty table with these columns."""
     state = opened(path)
     creation.create(state, schema_json(StructType(fields)), partition_by, properties or {})

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import rowlock
-import rowlock.arrow.staging as staging
+import rowlock.engines.appends.staging as staging
 from arrow.support import commit, create, data_files, info, numbers, rows
-from rowlock.arrow.append import opened
-from rowlock.arrow.engine import ArrowEngine
+from rowlock.api.append import opened
+from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import CommitInfo, Protocol
@@ -23,8 +23,8 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import DecimalType, PrimitiveType, StructField
 from rowlock.storage.open import open_store
 from rowlock.storage.store import Unknown
-from rowlock.transaction import alteration, creation
-from rowlock.transaction.phases import Observer, use_observer
+from rowlock.transaction.definition import alteration, creation
+from rowlock.transaction.state.phases import Observer, use_observer
 from turning_down import turn_down
 
 ID = StructField("id", PrimitiveType("long"))
@@ -329,7 +329,7 @@ def test_two_that_make_the_table(path: str, monkeypatch: pytest.MonkeyPatch) -> 
         rowlock.append(path, numbers(1))
         return real(*arguments)
 
-    monkeypatch.setattr("rowlock.arrow.append.stage_rows", beaten)
+    monkeypatch.setattr("rowlock.api.append.stage_rows", beaten)
     assert rowlock.append(path, reader(2)).version == 1
     assert rows(path) == [(1,), (2,)]
 

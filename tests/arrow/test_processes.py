@@ -16,7 +16,7 @@ import pytest
 
 import rowlock
 from arrow.support import commit
-from rowlock.arrow.append import opened
+from rowlock.api.append import opened
 
 WRITER = Path(__file__).with_name("writer.py")
 SOURCES = Path(__file__).resolve().parents[2] / "src"

@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import rowlock
-from rowlock.arrow import constraints
-from rowlock.arrow.rows import Rows
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.table_log import TableLog
+from rowlock.parquet import not_null
+from rowlock.parquet.rows import Rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.parquet_columns import leaves_of
 from rowlock.protocol.partition_values import parse
 from rowlock.protocol.schema import DecimalType, parse_schema
 from rowlock.storage.local import LocalStore
-from rowlock.transaction.creation import draft_snapshot, new_metadata
+from rowlock.transaction.definition.creation import draft_snapshot, new_metadata
 from schedules.play import schema_string
 
 NAMES = ["k", "v"]
@@ -95,9 +95,9 @@ def test_a_null_is_found_in_a_file_whose_columns_arrow_counts_otherwise(tmp_path
     assert not snapshot.schema.fields[0].nullable
     pq.write_table(pa.table({"k": pa.array([1, None], pa.int64()), "v": [1, 2]}), tmp_path / "part-0.parquet")
     file = AddFile("part-0.parquet", {}, (tmp_path / "part-0.parquet").stat().st_size, 1, True, '{"numRecords":2}')
-    monkeypatch.setattr(constraints, "leaves_of", lambda metadata: None)
+    monkeypatch.setattr(not_null, "leaves_of", lambda metadata: None)
     with pytest.raises(ConstraintViolated, match="k is NOT NULL"):
-        constraints.check_not_null([file], snapshot, LocalStore(tmp_path))
+        not_null.check_not_null([file], snapshot, LocalStore(tmp_path))
 
 
 @pytest.mark.parametrize("made", [pa.list_view, pa.large_list_view], ids=["list_view", "large_list_view"])

@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType as SparkStruct
 
 import rowlock
 from arrow.support import create, data_files, rows
+from rowlock.engines.spark.statements import append as spark_rules
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.protocol import widening
 from rowlock.protocol.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType, schema_json, type_name
-from rowlock.spark import append as spark_rules
 from turning_down import turn_down
 
 P = PrimitiveType

@@ -18,10 +18,10 @@ from arrow.support import commit, create, numbers, rows
 from interop.corpus import GOLDEN, VECTORS, golden_tables, needs_corpus
 from interop.readers import assert_same_rows, rows_of
 from interop.test_golden import NOT_READ, expected_rows
-from rowlock.arrow.append import opened
-from rowlock.arrow.files import open_parquet
+from rowlock.api.append import opened
 from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, UnsupportedFeature, VersionNotFound, WrongType
 from rowlock.limits import limits
+from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile, CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
@@ -188,7 +188,7 @@ def test_a_file_that_is_gone_is_named(path: str) -> None:
 
 
 class Counting(MemoryStore):
-    """Notes what is asked of it."""
+    """LostMatches what is asked of it."""
 
     def __init__(self) -> None:
         super().__init__("memory://counting")

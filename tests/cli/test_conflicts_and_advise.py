@@ -11,12 +11,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from observe import histories
+from rowlock.advice import attempts
+from rowlock.advice.advice import advise
+from rowlock.advice.history import History, run_of_commit
 from rowlock.cli.advise import say
 from rowlock.cli.conflicts import picture, summary
 from rowlock.cli.main import app
-from rowlock.conflict.advice import advise
-from rowlock.conflict.history import History, run_of_commit
-from rowlock.observe import attempts
 from rowlock.storage.local import LocalStore
 
 WIDTH = 100
@@ -58,7 +58,7 @@ def test_conflicts_of_hot_rows(hot_table: Path) -> None:
 
 
 def test_appends_that_share_a_version_are_told_so(tmp_path: Path) -> None:
-    """One commit with three members, as `transaction/group.py` writes it."""
+    """One commit with three members, as `transaction/group_commit/group.py` writes it."""
     members = [{"txn_id": t, "operation": "WRITE", "read_version": 0, "files": 1, "rows": 10} for t in "abc"]
     grouped = run_of_commit(1, {"operation": "WRITE", "isBlindAppend": True, "txnId": "a", "readVersion": 0, "rowlock": {"members": members, "attempts": 1}})
     alone = run_of_commit(2, {"operation": "WRITE", "isBlindAppend": True, "txnId": "d", "readVersion": 1, "rowlock": {"members": "rubbish"}})

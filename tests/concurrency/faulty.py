@@ -7,11 +7,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import CommitUnknown
 from rowlock.log.table_log import TableLog
-from rowlock.simulation.script import parse
 from rowlock.storage import open_store
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.state.receipt import Receipt
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 from servers.faults import Faults

@@ -17,9 +17,9 @@ def test_every_increment_counts_once(minio: Minio) -> None:
 def test_it_would_be_seen(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that takes the store's word runs its statement again after a put that landed."""
     from rowlock.storage import Committed
-    from rowlock.transaction import outcome as outcomes
+    from rowlock.transaction.publish import outcome as outcomes
 
     monkeypatch.setattr(outcomes, "landed", lambda log, version, data, txn_id, outcome, head=None: isinstance(outcome, Committed))
-    monkeypatch.setattr("rowlock.transaction.catch_up.Commit.txn_id", property(lambda self: ""))
+    monkeypatch.setattr("rowlock.transaction.rebase.onto_head.Commit.txn_id", property(lambda self: ""))
     done = contest(minio, writers=3, each=6, seed=7)
     assert done.problems

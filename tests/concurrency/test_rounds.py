@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowlock.simulation.engine import MemoryEngine
-from rowlock.simulation.script import Append, Script, parse
-from rowlock.simulation.statements import stage
-from rowlock.transaction.effects import Propagated
-from rowlock.transaction.phases import Observer, use_observer
+from rowlock.boundary.effects import Propagated
+from rowlock.engines.memory.engine import MemoryEngine
+from rowlock.engines.memory.sql.script import Append, Script, parse
+from rowlock.engines.memory.statements import stage
+from rowlock.transaction.state.phases import Observer, use_observer
 from schedules.in_memory import NO_LANE, InMemory
 from schedules.play import schema_string
 
@@ -16,7 +16,7 @@ ROWS, WINNERS = 400, 50
 
 
 class Counting(MemoryEngine):
-    """Notes how many rows each rebase reads."""
+    """LostMatches how many rows each rebase reads."""
 
     reads: list[int]
 

@@ -17,7 +17,7 @@ import sys
 def main(path: str, job: str, first: int, count: int) -> None:
     import rowlock
     from rowlock import DeltaTable
-    from rowlock.spark.session import spark as make
+    from rowlock.engines.spark.session.session import spark as make
 
     session = make(cores=1, memory_mb=640)
     session.sparkContext.setLogLevel("OFF")

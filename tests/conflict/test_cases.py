@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from interop.corpus import CORPUS
-from rowlock.conflict import cases
 from schedules.schedule import FOLDER as SCHEDULES
+from support import conflict_cases as cases
 from tools import conflict_cases
 
 ROOT = Path(__file__).resolve().parents[2]

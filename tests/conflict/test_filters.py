@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from rowlock.conflict.filters import read_filter
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.schema import DecimalType, PrimitiveType, StructField, StructType
+from support.conflict_filters import read_filter
 
 TYPES = {"part": "string", "p": "integer", "day": "date", "s": "string", "i": "integer", "d": "double", "at": "timestamp", "b": "boolean"}
 SCHEMA = StructType((*(StructField(n, PrimitiveType(t)) for n, t in TYPES.items()), StructField("n", StructType((StructField("x", PrimitiveType("long")),))), StructField("m", DecimalType(10, 2))))

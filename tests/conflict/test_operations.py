@@ -10,15 +10,15 @@ from textwrap import dedent
 import orjson
 import pytest
 
+from rowlock.engines.memory.sql.script import Append, parse
 from rowlock.exceptions import InvalidInput, TableExists
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.protocol.actions import CommitInfo, SetTransaction
 from rowlock.protocol.commits import serialize_commit
-from rowlock.simulation.script import Append, parse
 from rowlock.storage import Committed, MemoryStore, Unknown
-from rowlock.transaction import creation
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction.definition import creation
+from rowlock.transaction.state.shared import SharedState
 from schedules.in_memory import InMemory
 from schedules.play import Play, schema_string
 from schedules.schedule import parse_schedule
@@ -99,7 +99,7 @@ def test_of_five_creators_one_wins() -> None:
     store, together = MemoryStore(), threading.Barrier(5)
 
     def create(n: int) -> int | None:
-        state = TableState(TableLog(store), store)
+        state = SharedState(TableLog(store), store)
         together.wait()
         try:
             return creation.create(state, SCHEMA).version
@@ -115,7 +115,7 @@ def test_of_five_creators_one_wins() -> None:
 def test_an_append_over_many_appends(appends: int) -> None:
     made = world()
     stage = made.table.begin()
-    from rowlock.simulation.statements import commit, statements_of
+    from rowlock.engines.memory.statements import commit, statements_of
 
     mine = Append(((0, 0),))
     stage.execute(*statements_of(mine, stage.base))

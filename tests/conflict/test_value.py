@@ -10,10 +10,10 @@ import pytest
 from rowlock import Conflict, exceptions
 from rowlock.conflict import rules
 from rowlock.conflict.value import ERRORS, REMEDIES, WHAT, Work, conflict_with
+from rowlock.engines.memory.sql.script import Append, parse
+from rowlock.engines.memory.statements import commit, stage
 from rowlock.protocol.actions import Commit, CommitInfo
-from rowlock.simulation.script import Append, parse
-from rowlock.simulation.statements import commit, stage
-from rowlock.transaction.fail_policy import columns_changed, sampled
+from rowlock.transaction.rebase.fail_policy import columns_changed, sampled
 from schedules.in_memory import NO_LANE, InMemory
 from schedules.play import schema_string
 
@@ -164,7 +164,7 @@ def test_table_rules_carry_the_work_too() -> None:
     made = InMemory()
     made.create(schema_string([("k", "long", True)]), (), {})
     txn = stage(made.table, Append(((1,),)), NO_LANE)
-    from rowlock.transaction import creation
+    from rowlock.transaction.definition import creation
 
     creation.set_properties(made.state, {"delta.enableChangeDataFeed": "true"})
     with pytest.raises(exceptions.MetadataChangedException) as caught:

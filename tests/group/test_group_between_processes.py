@@ -18,23 +18,24 @@ from typing import Any
 import pytest
 
 from rowlock import clock
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, MetadataChangedException
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run, statements_of
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import Committed, PutOutcome
-from rowlock.transaction import alteration, appends, group, handover
-from rowlock.transaction.abort_marker import ABORT
-from rowlock.transaction.attempt import Attempt
-from rowlock.transaction.group import Member, queue_of
-from rowlock.transaction.handover import FOLDER, Post, hand_over
-from rowlock.transaction.head_commit import HeadActions, commit_from_head
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.definition import alteration
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.group_commit import between_processes, group, lead
+from rowlock.transaction.group_commit.between_processes import FOLDER, Post, hand_over
+from rowlock.transaction.group_commit.group import Member, queue_of
+from rowlock.transaction.publish.abort_marker import ABORT
+from rowlock.transaction.state.attempt import Attempt
+from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
@@ -122,7 +123,7 @@ def test_what_was_given_up_is_never_committed() -> None:
     gone.error = RuntimeError("the user pressed Ctrl-C")
     path = posts(a)[0]
     body = a.state.store.get(path)
-    handover.give_up(gone)
+    between_processes.give_up(gone)
     assert isinstance(gone.error, RuntimeError) and gone.receipt is None
     a.state.store.put(path, body)  # a leader that has read the post before it was taken away
     b.lead(b.post(2))
@@ -136,7 +137,7 @@ def test_who_gives_up_after_it_was_committed_has_committed() -> None:
     late = a.post(1)
     b.lead(b.post(2))
     late.error = RuntimeError("too late")
-    handover.give_up(late)
+    between_processes.give_up(late)
     assert late.error is None and late.receipt is not None and late.receipt.version == 1
 
 
@@ -149,7 +150,7 @@ def test_who_cannot_find_out_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         raise CommitUnknown("down", txn_id="x")
 
     monkeypatch.setattr(a.state, "refresh", down)
-    handover.give_up(member)
+    between_processes.give_up(member)
     assert isinstance(member.error, CommitUnknown) and member.error.txn_id == member.txn.txn_id
 
 
@@ -186,7 +187,7 @@ def test_a_dropped_column_is_its_owners_error() -> None:
     before = b.state.refresh().version
     a.lead(member)
     assert isinstance(member.error, MetadataChangedException)
-    handover.give_up(member)
+    between_processes.give_up(member)
     assert isinstance(member.error, MetadataChangedException)
     assert b.state.refresh().version == before, "nobody commits it, so there is nothing to mark"
 
@@ -258,7 +259,7 @@ def test_what_no_version_takes_in_is_first_in_line_once(monkeypatch: pytest.Monk
 
 def test_appends_that_lose_slow_puts_hand_themselves_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three processes with threads: all rows are there once, in fewer versions than commits, and no post stays."""
-    monkeypatch.setattr(appends, "SLOW_PUT_S", 0.002)
+    monkeypatch.setattr(lead, "SLOW_PUT_S", 0.002)
 
     class Slow(MemoryStore):
         def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
@@ -285,12 +286,12 @@ import json, sys, time
 sys.path.insert(0, sys.argv[2])
 from rowlock.storage.lane import Lane
 from rowlock.storage.local import LocalStore
-from rowlock.transaction import appends
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run
+from rowlock.transaction.group_commit import lead
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run
 from schedules.in_memory import InMemory
 # each on a machine of its own: the lane of one disk does not order them
-appends.SLOW_PUT_S, appends.HAND_OVER_AFTER = 0.0, 0
+lead.SLOW_PUT_S, lead.HAND_OVER_AFTER = 0.0, 0
 class Slow(LocalStore):
     def put_if_absent(self, key, data):
         time.sleep(0.01)
@@ -387,7 +388,7 @@ def test_a_dead_post_before_mine_and_others_that_go_on_committing(monkeypatch: p
     monkeypatch.setattr(clock, "sleep", sleep)
     monkeypatch.setattr(clock, "monotonic_s", lambda: now_s[0])
     b.lead(leader)
-    assert leader.receipt is not None and now_s[0] < 2 * handover.PATIENCE * handover.LONGEST_PUT_S
+    assert leader.receipt is not None and now_s[0] < 2 * between_processes.PATIENCE * between_processes.LONGEST_PUT_S
 
 
 def test_a_post_from_before_what_the_log_still_holds_stops_nobody() -> None:
@@ -414,7 +415,7 @@ def test_who_gives_up_where_the_log_was_cleaned_up_says_that_nothing_is_known() 
     b.state.log.write_checkpoint(b.state.refresh())
     for version in range(3):
         b.state.store.delete(names.commit_key(version))
-    handover.give_up(member)
+    between_processes.give_up(member)
     assert isinstance(member.error, CommitUnknown) and member.error.txn_id == member.txn.txn_id
 
 
@@ -442,7 +443,7 @@ def test_who_gives_up_leaves_no_marker_in_a_table_that_was_made_anew() -> None:
     for meta in list(a.state.store.list("_delta_log")):
         a.state.store.delete(meta.key)
     b.create(schema_string([("another", "string", True)]), (), {})
-    handover.give_up(member)
+    between_processes.give_up(member)
     assert member.error is failure and a.state.refresh().version == 0
 
 
@@ -472,14 +473,14 @@ def test_a_group_put_where_the_log_was_cleaned_up_is_told_to_every_member() -> N
     leader, follower, guest = member_of(a, 1), member_of(a, 2), b.post(3)
     slept = a.state.refresh()
     assert guest.post is not None
-    posted = handover.Board(a.state.store)._load(guest.post.key)
+    posted = between_processes.Board(a.state.store)._load(guest.post.key)
     cleaned_up_behind(2, a, moved_by_ms=60_000)
     with pytest.raises(ConcurrentWriteException, match="Nothing of it can be seen"):
         group.put([leader, follower], slept, posted)
     assert not follower.follow(a.state.refresh())
     assert isinstance(follower.error, ConcurrentWriteException) and follower.receipt is None
     assert not guest.follow(b.state.refresh()) and isinstance(guest.error, ConcurrentWriteException)
-    handover.give_up(guest)
+    between_processes.give_up(guest)
     assert isinstance(guest.error, CommitUnknown) and guest.receipt is None, "who has posted cannot be sure"
     assert {1, 2, 3}.isdisjoint(keys(Process(store=a.state.store)))
 

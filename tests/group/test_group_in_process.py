@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import CommitUnknown, CorruptLog, MetadataChangedException
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run, statements_of
 from rowlock.storage.lane import Lane
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
-from rowlock.transaction import alteration
-from rowlock.transaction.appends import lead
-from rowlock.transaction.attempt import Attempt
-from rowlock.transaction.group import Member, queue_of
-from rowlock.transaction.handover import hand_over
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.definition import alteration
+from rowlock.transaction.group_commit.between_processes import hand_over
+from rowlock.transaction.group_commit.group import Member, queue_of
+from rowlock.transaction.group_commit.lead import lead
+from rowlock.transaction.state.attempt import Attempt
+from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string

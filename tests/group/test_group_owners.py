@@ -17,16 +17,16 @@ import pytest
 
 from group.test_group_between_processes import Process, keys, posts, world
 from rowlock import clock
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run, statements_of
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import SetTransaction
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run, statements_of
 from rowlock.storage import ObjectStore, open_store
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import Unknown
-from rowlock.transaction import handover
-from rowlock.transaction.group import Member, queue_of
-from rowlock.transaction.handover import Post
+from rowlock.transaction.group_commit import between_processes
+from rowlock.transaction.group_commit.between_processes import Post
+from rowlock.transaction.group_commit.group import Member, queue_of
 from schedules.play import schema_string
 
 STOPPED_S = float(os.environ.get("ROWLOCK_STOPPED_S", "0"))
@@ -73,7 +73,7 @@ def test_the_post_of_an_owner_that_died_is_adopted_within_the_window_and_not_aft
     a, b = world(store=store)
     a.post(1)
     store.ahead_ms += dead_for_ms
-    if dead_for_ms > handover.LIVE_MS:
+    if dead_for_ms > between_processes.LIVE_MS:
         run(Process(store=store).table, parse("APPEND (1)"))  # the rerun
     b.lead(b.post(2))
     assert keys(b) == [1, 2] and posts(b) == []
@@ -127,7 +127,7 @@ def test_a_leader_that_was_stopped_before_its_put_puts_without_guests(seconds: f
     with stopping_before_put(leader, seconds):
         leader.post.renewed_s = 0.0  # type: ignore[union-attr]
         b.lead(leader)
-    assert keys(b) == ([1, 2] if seconds < handover.PRESENT_S else [2])
+    assert keys(b) == ([1, 2] if seconds < between_processes.PRESENT_S else [2])
     assert leader.receipt is not None and leader.receipt.group_size == members_of(b)[0]
     a.lead(guest)
     assert keys(b) == [1, 2]
@@ -171,7 +171,7 @@ def test_an_owner_that_waits_renews_its_post() -> None:
         store.ahead_ms = ahead_ms
         guest.post.renew()
         assert store.modified_ms(guest.post.key) == first, "it is not due"
-    guest.post.renewed_s -= handover.RENEW_S
+    guest.post.renewed_s -= between_processes.RENEW_S
     guest.post.renew()
     b.lead(b.post(2))
     assert keys(b) == [1, 2] and members_of(b) == [2]
@@ -189,7 +189,7 @@ def test_who_waits_in_line_renews_what_it_posted(monkeypatch: pytest.MonkeyPatch
         assert isinstance(standing, Standing) and waiting.post is not None
         waiting.post.renewed_s = 0.0
         b.lead(waiting)
-        assert puts.count(waiting.post.key) >= int(standing.at_s / (handover.RENEW_S + handover.LONGEST_PUT_S)) > 0
+        assert puts.count(waiting.post.key) >= int(standing.at_s / (between_processes.RENEW_S + between_processes.LONGEST_PUT_S)) > 0
 
 
 @pytest.mark.parametrize("first", ["rerun", "leader"])
@@ -217,20 +217,20 @@ def test_with_an_application_id_a_rerun_counts_once_within_the_window_too(first:
 OWNER = """
 import json, os, signal, sys
 sys.path.insert(0, sys.argv[2])
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run
 from rowlock.storage import open_store
 from rowlock.storage.lane import Lane
-from rowlock.transaction import appends, handover
+from rowlock.transaction.group_commit import between_processes, lead
 from schedules.in_memory import InMemory
-appends.SLOW_PUT_S, appends.HAND_OVER_AFTER = -1.0, 0
-looks, line = [], handover.Board.line
+lead.SLOW_PUT_S, lead.HAND_OVER_AFTER = -1.0, 0
+looks, line = [], between_processes.Board.line
 def stopping(board, own):
     looks.append(1)
     if len(looks) == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGSTOP)
     return line(board, own)
-handover.Board.line = stopping
+between_processes.Board.line = stopping
 world = InMemory(store=open_store(sys.argv[1], json.loads(sys.argv[3])))
 world.state.lane = Lane()  # as on a machine of its own
 receipt = run(world.table, parse("APPEND (1)"))
@@ -268,7 +268,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str
 def window(monkeypatch: pytest.MonkeyPatch) -> float:
     """For how long the owner is stopped; the window is the default one, or short."""
     if not STOPPED_S:  # S3 tells the time of one object in whole seconds
-        monkeypatch.setattr(handover, "LIVE_MS", 600)
+        monkeypatch.setattr(between_processes, "LIVE_MS", 600)
     return STOPPED_S or 2.0
 
 
@@ -288,7 +288,7 @@ def test_an_owner_that_was_stopped_is_told_the_truth(place: tuple[str, dict[str,
     if fate != "adopted":
         time.sleep(window)
     elif not STOPPED_S:
-        handover.LIVE_MS = 6_000
+        between_processes.LIVE_MS = 6_000
     if fate == "killed":
         owner.process.kill()
         owner.process.wait()

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock.storage.open import open_store
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.shared import state_of
 
 READERS = ("rowlock", "delta-spark", "deltalake", "duckdb")
 _MANY_ROWS = 20_000

@@ -16,7 +16,7 @@ from rowlock import DeltaTable
 from rowlock.exceptions import ConstraintViolated, InvalidInput
 from rowlock.protocol.schema import parse_schema
 from rowlock.storage.open import open_store
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.shared import state_of
 from spark.support import take_route, unchanged
 
 pytestmark = pytest.mark.spark

@@ -18,7 +18,7 @@ from interop.peer_tables import sql
 from interop.readers import rows_by_all
 from rowlock import DeltaTable
 from rowlock.exceptions import MetadataChangedException, SchemaMismatch
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.state.receipt import Receipt
 from spark.support import read, take_route, winner
 
 pytestmark = pytest.mark.spark

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 import rowlock
 from interop.corpus import GOLDEN, VECTORS, golden_tables, needs_corpus
 from interop.readers import Row, assert_same_rows, rows_by_all, rows_of
-from rowlock.arrow.rows import Rows
 from rowlock.exceptions import CorruptLog
 from rowlock.log.table_log import TableLog
+from rowlock.parquet.rows import Rows
 from rowlock.storage import open_store
 
 pytestmark = [pytest.mark.spark, needs_corpus]

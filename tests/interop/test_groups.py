@@ -11,10 +11,10 @@ import pytest
 
 import rowlock
 from rowlock import clock
-from rowlock.arrow.append import opened
-from rowlock.transaction.abort_marker import ABORT, AbortMarker
+from rowlock.api.append import opened
 from rowlock.transaction.commit import commit
-from rowlock.transaction.group import queue_of
+from rowlock.transaction.group_commit.group import queue_of
+from rowlock.transaction.publish.abort_marker import ABORT, AbortMarker
 
 pytestmark = pytest.mark.spark
 

@@ -10,17 +10,17 @@ import random
 import time
 from typing import Any, Protocol
 
+from rowlock.boundary.engine import Engine
+from rowlock.engines.memory.sql.script import Script, parse
+from rowlock.engines.memory.statements import operation, parameters, run, statements_of
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.schema import PrimitiveType, StructField
-from rowlock.simulation.script import Script, parse
-from rowlock.simulation.statements import operation, parameters, run, statements_of
 from rowlock.storage.store import ObjectStore
-from rowlock.transaction import alteration
-from rowlock.transaction.engine import Engine
-from rowlock.transaction.phases import Observer, use_observer
-from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction.definition import alteration
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Options, Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
@@ -132,7 +132,7 @@ class MemoryHost:
         return mixed(self, writer, commits, compacting, seed)
 
 
-def alter(state: TableState, engine: Engine, change: str) -> int:
+def alter(state: SharedState, engine: Engine, change: str) -> int:
     verb, *words = change.split()
     if verb == "drop":
         receipt = alteration.drop_columns(state, engine, words)

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import rowlock
 from lockless.host import Rows, Told, _Pause, alter, appends, mixed, told
-from rowlock.simulation.script import parse
-from rowlock.transaction.phases import use_observer
+from rowlock.engines.memory.sql.script import parse
+from rowlock.transaction.state.phases import use_observer
 from schedules.on_spark import OnSpark, change
 from schedules.play import schema_string
 

@@ -104,11 +104,11 @@ class forgetting_ids:
     """Commits say that they did not keep row ids, as those of a writer that knows nothing of them do."""
 
     def __enter__(self) -> None:
-        from rowlock.transaction import row_ids
+        from rowlock.boundary import row_identity
 
-        self._tags, row_ids.tags = row_ids.tags, lambda head, rewrites: {}
+        self._tags, row_identity.tags = row_identity.tags, lambda head, rewrites: {}
 
     def __exit__(self, *_: object) -> None:
-        from rowlock.transaction import row_ids
+        from rowlock.boundary import row_identity
 
-        row_ids.tags = self._tags
+        row_identity.tags = self._tags

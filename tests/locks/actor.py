@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run
 from rowlock.locks.turns import AFTER, PATIENCE_S
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run
 from rowlock.storage import LocalStore
-from rowlock.transaction.options import Options
-from rowlock.transaction.phases import Observer, use_observer
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.phases import Observer, use_observer
 from schedules.in_memory import InMemory
 
 REBASE_S = 0.7

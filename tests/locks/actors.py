@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rowlock.simulation.script import Append
+from rowlock.engines.memory.sql.script import Append
 from rowlock.storage import LocalStore
 from schedules.in_memory import InMemory
 from schedules.play import schema_string

@@ -11,19 +11,19 @@ import pytest
 import rowlock
 from locks.clocks import TestClock
 from rowlock import clock
+from rowlock.boundary.statements import Statement
+from rowlock.engines.memory.sql.script import Append, Delete, Optimize, Overwrite, Script, parse
+from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import InvalidInput
 from rowlock.locks.lease import Lease, Leases
 from rowlock.locks.scope import TABLE, Scope
-from rowlock.simulation.script import Append, Delete, Optimize, Overwrite, Script, parse
-from rowlock.simulation.statements import run, statements_of
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters
-from rowlock.transaction import line
-from rowlock.transaction.head_commit import HeadActions, commit_from_head
-from rowlock.transaction.line import Line, scopes_under
-from rowlock.transaction.options import Options
-from rowlock.transaction.statements import Statement
-from rowlock.transaction.table_state import TableState, state_of
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.shared import SharedState, state_of
+from rowlock.transaction.waiting import lease_line
+from rowlock.transaction.waiting.lease_line import LeaseLine, scopes_under
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 
@@ -75,7 +75,7 @@ WAITS: list[tuple[str, Script, set[Scope]]] = [
 def test_what_each_lock_waits_for(lock: str, script: Script, scopes: set[Scope]) -> None:
     snapshot = world().state.refresh()
     statements = statements_of(script, snapshot)
-    assert scopes_under(lock, statements, snapshot, False, lambda: line.advisor(world().state, statements)) == scopes
+    assert scopes_under(lock, statements, snapshot, False, lambda: lease_line.advisor(world().state, statements)) == scopes
     whole = set() if lock in ("none", "auto") else {TABLE}
     assert scopes_under(lock, (), snapshot, True, lambda: "none") == whole, "what reads the table as a whole"
 
@@ -142,7 +142,7 @@ def test_a_statement_that_comes_later_waits_for_nobody(time: TestClock) -> None:
     """A transaction that holds a lease takes further ones only where they are free: two that cross do not block each other."""
     made = world()
     theirs = held(made, P2)
-    with Line(made.state) as mine:
+    with LeaseLine(made.state) as mine:
         txn = made.table.begin(Options(lock="partition", lock_timeout=60.0))
         assert not mine.join(txn, statements_of(UPDATE, txn.base)) and mine.scopes == {P1}
         second = statements_of(parse("UPDATE SET v = 1 WHERE p = 2"), txn.base)
@@ -159,13 +159,13 @@ def test_a_statement_that_comes_later_waits_for_nobody(time: TestClock) -> None:
 @pytest.mark.parametrize("advice", ["none", "writes", "table", "partition"])
 def test_auto_does_as_it_is_advised(advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = world(lock="auto")
-    asked: list[tuple[TableState, list[str]]] = []
+    asked: list[tuple[SharedState, list[str]]] = []
 
-    def advise(state: TableState, statements: list[Statement]) -> str:
+    def advise(state: SharedState, statements: list[Statement]) -> str:
         asked.append((state, [s.kind for s in statements]))
         return advice
 
-    monkeypatch.setattr(line, "advisor", advise)
+    monkeypatch.setattr(lease_line, "advisor", advise)
     receipt = run(made.table, UPDATE)
     assert asked[0] == (made.state, ["update"]) and ("lock" in receipt.seconds) == (advice != "none")
 

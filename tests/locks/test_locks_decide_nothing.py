@@ -20,16 +20,16 @@ from locks.registers import Unreliable
 from properties.contest import Contest
 from properties.histories import COLUMNS, History, histories
 from rowlock import clock
+from rowlock.engines.memory.sql.script import Script
+from rowlock.engines.memory.statements import operation, parameters, run, statements_of
 from rowlock.locks import turns
 from rowlock.locks.lease import Leases
 from rowlock.protocol.properties import KNOBS
-from rowlock.simulation.script import Script
-from rowlock.simulation.statements import operation, parameters, run, statements_of
 from rowlock.storage.registers import ObjectRegisters
-from rowlock.transaction import line
-from rowlock.transaction.line import Line
-from rowlock.transaction.options import Options
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.waiting import lease_line
+from rowlock.transaction.waiting.lease_line import LeaseLine
 from schedules.in_memory import InMemory
 from schedules.serial import SerialTable
 
@@ -55,7 +55,7 @@ class Locking(InMemory):
         return run(self.table, script, self.options)
 
     def run_program(self, scripts: Sequence[Script]) -> Receipt:
-        with Line(self.state) as place:
+        with LeaseLine(self.state) as place:
             while True:
                 txn = self.table.begin(self.options)
                 programs = [statements_of(script, txn.base) for script in scripts]
@@ -72,7 +72,7 @@ def test_rebase_equals_serial_execution_whatever_the_locks_do(history: History, 
     with pytest.MonkeyPatch.context() as patch, clock.use(TestClock()):
         patch.setattr(turns, "AFTER", 1)
         patch.setattr(turns, "PATIENCE_S", 0.0)
-        patch.setattr(line, "advisor", lambda state, statements: "partition")
+        patch.setattr(lease_line, "advisor", lambda state, statements: "partition")
         world = Locking(seed, locks)
         Contest(history, world, SerialTable(COLUMNS, history.not_null), world.run_program, steps=len(history.program)).run()
         SEEN["histories"] += 1

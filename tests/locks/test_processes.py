@@ -8,12 +8,12 @@ from typing import Any
 
 from locks.actor import UPDATE
 from locks.actors import Actor, long_among_short, make, values
+from rowlock.engines.memory.statements import run
 from rowlock.locks.lease import Leases
 from rowlock.locks.turns import AFTER, CELL, parse
-from rowlock.simulation.statements import run
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters
-from rowlock.transaction.options import Options
+from rowlock.transaction.state.options import Options
 from schedules.in_memory import InMemory
 
 

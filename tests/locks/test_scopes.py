@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.locks.scope import TABLE, Scope, exclude, scopes_of
+from rowlock.locks.scope import TABLE, Scope, overlap, scopes_of
 from rowlock.protocol.skipping import And, Compare, In, IsNull, Not, Or, Predicate, Unknown
 
 
@@ -25,7 +25,7 @@ def pins(**values: str) -> Scope:
     ],
 )
 def test_scopes_exclude_each_other_unless_a_column_tells_them_apart(a: Scope, b: Scope, both: bool) -> None:
-    assert exclude(a, b) == exclude(b, a) == both
+    assert overlap(a, b) == overlap(b, a) == both
 
 
 def eq(column: str, value: object) -> Predicate:
@@ -69,4 +69,4 @@ def test_a_key_is_pinned_by_its_bucket() -> None:
     assert [c for s in one | other for c, _ in s] == ["k/16", "k/16"] and one != other
     both = scopes_of([And((eq("p", 1), eq("k", "a")))], ("p",), "k")
     assert {c for s in both for c, _ in s} == {"p", "k/16"}
-    assert exclude(next(iter(both)), next(iter(one))) and not exclude(next(iter(both)), next(iter(other)))
+    assert overlap(next(iter(both)), next(iter(one))) and not overlap(next(iter(both)), next(iter(other)))

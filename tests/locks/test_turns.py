@@ -10,15 +10,15 @@ import pytest
 from locks.clocks import Stage, TestClock
 from locks.registers import Unreliable, in_memory
 from rowlock import clock
-from rowlock.locks.turns import AFTER, CELL, LONGEST_TERM_S, LOOK_S, PATIENCE_S, Bid, Turn, Turns, parse
-from rowlock.simulation.script import Append
-from rowlock.simulation.script import parse as script
-from rowlock.simulation.statements import run
+from rowlock.engines.memory.sql.script import Append
+from rowlock.engines.memory.sql.script import parse as script
+from rowlock.engines.memory.statements import run
+from rowlock.locks.turns import AFTER, CELL, LONGEST_TERM_S, LOOK_S, PATIENCE_S, Turn, TurnRequest, Turns, parse
 from rowlock.storage import MemoryStore
 from rowlock.storage.registers import Cell, Registers
-from rowlock.transaction.options import Options
-from rowlock.transaction.phases import Observer, use_observer
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.receipt import Receipt
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 
@@ -51,14 +51,14 @@ def in_cell(registers: Registers) -> Turn:
     return Turn() if cell is None else parse(cell.value)
 
 
-def announced(registers: Registers) -> tuple[Turns, Bid]:
+def announced(registers: Registers) -> tuple[Turns, TurnRequest]:
     turns = process(registers)
     bid = lost(turns.bid("long"))
     assert bid.announced
     return turns, bid
 
 
-def lost(bid: Bid, puts: int = AFTER, seconds: float = PATIENCE_S) -> Bid:
+def lost(bid: TurnRequest, puts: int = AFTER, seconds: float = PATIENCE_S) -> TurnRequest:
     """A writer that lost so many puts, and so much time with them, right before its next one."""
     for n in range(puts):
         bid.before_put(n)

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rowlock.arrow.blocks import driver_block
+from rowlock.boundary.effects import Provenance, StagedFile
+from rowlock.engines.spark.statements.ordering import interleaved, local_order
 from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins
+from rowlock.parquet.blocks import driver_block
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import marked
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
-from rowlock.spark.ordering import interleaved, local_order
-from rowlock.transaction.effects import Provenance, StagedFile
-from rowlock.transaction.following import placements
+from rowlock.transaction.publish.placement_tags import placements
 
 X = (("x",),)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restoration
 from rowlock.protocol import row_tracking
-from rowlock.simulation.script import parse
 from schedules.in_memory import InMemory
 from schedules.play import audit, schema_string
 

@@ -11,16 +11,16 @@ import pytest
 
 import rowlock
 from rowlock import clock
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run
 from rowlock.exceptions import InvalidInput
 from rowlock.log.segment import newest_checkpoint
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import Vacuumed, vacuum
 from rowlock.protocol import names
 from rowlock.protocol.properties import validate_properties
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run
 from rowlock.storage.local import LocalStore
-from rowlock.transaction import creation
+from rowlock.transaction.definition import creation
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 

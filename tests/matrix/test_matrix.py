@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from matrix.cells import LEVELS, POLICIES, Cell, actions, cells, read
+from rowlock.engines.memory.sql.script import Append
+from rowlock.engines.memory.statements import commit, statements_of
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.protocol.actions import SetTransaction
-from rowlock.simulation.script import Append
-from rowlock.simulation.statements import commit, statements_of
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
 from schedules.play import Play, schema_string

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from observe.world import Writer, play
-from rowlock.conflict.history import History
+from rowlock.advice.history import History
 from rowlock.storage.store import ObjectStore
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import orjson
 
-from rowlock.conflict.history import Met, Overwrote, Run, run_of_commit
-from rowlock.transaction.receipt import Conflict, Overwritten, Receipt
+from rowlock.advice.history import Met, Overwrote, Run, run_of_commit
+from rowlock.transaction.state.receipt import Conflict, Receipt, SupersededRow
 
 SHARED = ("version", "read_version", "txn_id", "operation", "attempts", "rounds", "rows_rebased", "bytes_rebased", "seconds")
 
@@ -13,7 +13,7 @@ SHARED = ("version", "read_version", "txn_id", "operation", "attempts", "rounds"
 def test_what_is_recorded_is_what_is_read() -> None:
     receipt = Receipt(
         version=5, read_version=3, txn_id="t", operation="UPDATE", attempts=3, rounds=2, rows_rebased=7, bytes_rebased=70, seconds={"stage": 1.5, "put": 0.25},
-        conflicts=(Conflict(4, "DELETE", files=("f",), rows_gone=2, rows_born=1, columns=("x",)),), overwritten=(Overwritten(9, "cells", ("x",), 4), Overwritten(10, "cells", ("y",), 4)),
+        conflicts=(Conflict(4, "DELETE", files=("f",), rows_gone=2, rows_born=1, columns=("x",)),), overwritten=(SupersededRow(9, "cells", ("x",), 4), SupersededRow(10, "cells", ("y",), 4)),
     )  # fmt: skip
     info = {"operation": receipt.operation, "txnId": receipt.txn_id, "readVersion": 4, "rowlock": {**receipt.record(), "read_version": receipt.read_version}}
     run = run_of_commit(5, orjson.loads(orjson.dumps(info)))

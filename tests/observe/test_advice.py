@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from observe import histories
-from rowlock.conflict.advice import ENOUGH, MARGIN, advise, lock_for
-from rowlock.conflict.costs import Costs, costs, pairs
-from rowlock.conflict.history import History, Run, Touched, in_order, run_of_attempt, run_of_commit
-from rowlock.conflict.keys import comparisons, hot_keys
-from rowlock.conflict.timeline import overwritings, timeline
+from rowlock.advice.advice import ENOUGH, MARGIN, advise, lock_for
+from rowlock.advice.costs import Costs, costs, pairs
+from rowlock.advice.history import History, Run, Touched, in_order, run_of_attempt, run_of_commit
+from rowlock.advice.keys import comparisons, hot_keys
+from rowlock.advice.timeline import overwritings, timeline
 
 RANK = {"none": 0, "partition": 1, "writes": 2, "table": 3}
 
@@ -114,7 +114,7 @@ def costs_of(lost_s: float, *, wait_s: float = 1.0, partition_s: float | None = 
 
 
 def test_a_choice_is_left_only_for_one_that_is_cheaper_by_a_margin() -> None:
-    from rowlock.conflict.advice import _chosen
+    from rowlock.advice.advice import _chosen
 
     between = 0.5 * (1 + 1 / MARGIN) / 2  # none costs 1.21 s, writes 1 s
     assert _chosen(costs_of(between), "none") == "none" and _chosen(costs_of(between), "writes") == "writes"
@@ -122,7 +122,7 @@ def test_a_choice_is_left_only_for_one_that_is_cheaper_by_a_margin() -> None:
 
 
 def test_a_lock_is_kept_while_writers_queue_for_it() -> None:
-    from rowlock.conflict.advice import _chosen
+    from rowlock.advice.advice import _chosen
 
     assert _chosen(costs_of(0.0, queued_s=0.5), "writes") == "writes", "the conflicts that it prevents cannot be seen"
     assert _chosen(costs_of(0.0, queued_s=0.01), "writes") == "none", "nobody queues any more"
@@ -137,7 +137,7 @@ amounts = st.floats(0, 100, allow_nan=False)
 )
 @settings(max_examples=400)
 def test_the_lock_only_grows_with_what_conflicts_cost(losses: tuple[float, float], wait: float, partition: float | None, appends: float, queued: float, current: Any) -> None:
-    from rowlock.conflict.advice import _chosen
+    from rowlock.advice.advice import _chosen
 
     less, more = sorted(losses)
     narrow = None if partition is None else min(partition, wait)

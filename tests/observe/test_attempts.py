@@ -17,22 +17,22 @@ from deltalake import DeltaTable, write_deltalake
 from observe import histories
 from observe.world import Writer, play
 from rowlock import clock
-from rowlock.conflict.history import run_of_attempt
+from rowlock.advice import attempts
+from rowlock.advice.attempts import FOLDER
+from rowlock.advice.history import run_of_attempt
+from rowlock.advice.read_history import read_history
+from rowlock.engines.memory import statements
+from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, MultipleMatches
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
-from rowlock.observe import attempts
-from rowlock.observe.attempts import FOLDER
-from rowlock.observe.history import read_history
-from rowlock.simulation import statements
-from rowlock.simulation.script import parse
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore, Unknown
-from rowlock.transaction.given_up import work_of
-from rowlock.transaction.phases import Observer, use_observer
-from rowlock.transaction.receipt import Reruns
+from rowlock.transaction.failed_attempt import work_of
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.receipt import Reruns
 from rowlock.transaction.transaction import Options, Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
@@ -126,11 +126,11 @@ def test_an_unknown_outcome_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_transaction_is_kept_once() -> None:
-    from rowlock.transaction import given_up
+    from rowlock.transaction import failed_attempt
 
     made = world()
     txn = lose(made)
-    given_up.keep(txn, RuntimeError("again"), "UPDATE", {})
+    failed_attempt.record(txn, RuntimeError("again"), "UPDATE", {})
     assert len(kept(made)) == 1
 
 
@@ -147,7 +147,7 @@ def test_what_lands_in_the_end_says_what_was_thrown_away() -> None:
 
 
 def test_tries_with_an_account_are_not_counted_twice() -> None:
-    from rowlock.conflict.costs import costs
+    from rowlock.advice.costs import costs
 
     history = histories.hot_rows()
     own = sum(r.thrown_seconds for r in history.failed)
@@ -304,7 +304,7 @@ def test_a_compaction_that_failed_would_have_waited_for_nobody() -> None:
 
 SCRIPT = """
 import sys, threading
-from rowlock.observe import attempts
+from rowlock.advice import attempts
 from rowlock.storage.local import LocalStore
 
 class Store(LocalStore):

@@ -9,15 +9,15 @@ import pytest
 from observe import histories
 from observe.world import SlowStore, VirtualClock
 from rowlock import clock
-from rowlock.conflict.advice import advise, lock_for
-from rowlock.conflict.history import History, Run
+from rowlock.advice.advice import advise, lock_for
+from rowlock.advice.history import History, Run
+from rowlock.engines.memory.engine import MemoryEngine
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run
 from rowlock.log.table_log import TableLog
-from rowlock.simulation.engine import MemoryEngine
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run
-from rowlock.transaction.advised import AGAIN_COMMITS, AGAIN_S, advised_lock
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Options, Table
+from rowlock.transaction.waiting.advised_lock import AGAIN_COMMITS, AGAIN_S, advised_lock
 
 
 class Counting(SlowStore):
@@ -42,8 +42,8 @@ def hot() -> Counting:
     return store
 
 
-def state_of(store: SlowStore) -> TableState:
-    return TableState(TableLog(store), store)
+def state_of(store: SlowStore) -> SharedState:
+    return SharedState(TableLog(store), store)
 
 
 def test_a_writer_is_told_what_the_history_says(hot: Counting) -> None:
@@ -70,7 +70,7 @@ def test_after_enough_commits_the_answer_is_made_anew(monkeypatch: pytest.Monkey
     histories.appends_only(store=store)
     state = state_of(store)
     table = Table(state.log, MemoryEngine(store), state=state)
-    monkeypatch.setattr("rowlock.conflict.advice.lock_for", lambda history, current: asked.append((len(history.commits), current)) or "partition")
+    monkeypatch.setattr("rowlock.advice.advice.lock_for", lambda history, current: asked.append((len(history.commits), current)) or "partition")
     with clock.use(time):
         for n in range(AGAIN_COMMITS + 1):
             assert advised_lock(state) == "partition"

@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from rowlock.conflict.advice import advise, lock_for
-from rowlock.conflict.costs import pairs
-from rowlock.conflict.history import History
-from rowlock.observe.history import MAX_ACTIONS, partition_text, read_history
+from rowlock.advice.advice import advise, lock_for
+from rowlock.advice.costs import pairs
+from rowlock.advice.history import History
+from rowlock.advice.read_history import MAX_ACTIONS, partition_text, read_history
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 

@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock import clock
-from rowlock.conflict.history import History
+from rowlock.advice import attempts
+from rowlock.advice.history import History
+from rowlock.advice.read_history import read_history
+from rowlock.boundary.effects import Propagated
+from rowlock.engines.memory import statements
+from rowlock.engines.memory.engine import MemoryEngine
+from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import DeltaConcurrentModificationException
-from rowlock.observe import attempts
-from rowlock.observe.history import read_history
-from rowlock.simulation import statements
-from rowlock.simulation.engine import MemoryEngine
-from rowlock.simulation.script import parse
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore, PutOutcome
-from rowlock.transaction.effects import Propagated
-from rowlock.transaction.given_up import work_of
-from rowlock.transaction.receipt import Reruns
+from rowlock.transaction.failed_attempt import work_of
+from rowlock.transaction.state.receipt import Reruns
 from rowlock.transaction.transaction import Options, Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string

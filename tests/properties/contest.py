@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from properties import identities
 from properties.histories import COLUMNS, History
+from rowlock.engines.memory.sql.script import Append, Optimize, Script
 from rowlock.exceptions import ConstraintViolated, RowlockError
-from rowlock.simulation.script import Append, Optimize, Script
-from rowlock.transaction.phases import Observer, use_observer
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.receipt import Receipt
 from schedules.play import audit, schema_string
 from schedules.serial import bag
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 
 from properties.histories import COLUMNS, History, histories
+from rowlock.engines.memory.sql.script import Append, Optimize, Overwrite, Script
+from rowlock.engines.memory.statements import commit, stage
 from rowlock.exceptions import ConstraintViolated, DeltaConcurrentModificationException
-from rowlock.simulation.script import Append, Optimize, Overwrite, Script
-from rowlock.simulation.statements import commit, stage
 from schedules.in_memory import NO_LANE, InMemory
 from schedules.play import audit, schema_string
 from schedules.serial import SerialTable, bag

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 
 from properties.duckdb_serial import DuckdbTable, types_of
 from properties.histories import COLUMNS, History, histories
+from rowlock.engines.memory.sql.script import Append, Script
 from rowlock.exceptions import ConstraintViolated
-from rowlock.simulation.script import Append, Script
 from schedules.serial import SerialTable, bag
 
 CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "2000")) // 10

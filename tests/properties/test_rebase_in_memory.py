@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from properties.contest import Contest
 from properties.histories import COLUMNS, History, histories
-from rowlock.simulation.script import Script
-from rowlock.simulation.statements import operation, parameters, statements_of
-from rowlock.transaction.receipt import Receipt
+from rowlock.engines.memory.sql.script import Script
+from rowlock.engines.memory.statements import operation, parameters, statements_of
+from rowlock.transaction.state.receipt import Receipt
 from schedules.in_memory import NO_LANE, InMemory
 from schedules.serial import SerialTable
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from properties.contest import Contest
 from properties.duckdb_serial import DuckdbTable, types_of
 from properties.histories import COLUMNS, History, histories
-from rowlock.simulation.script import Script
-from rowlock.transaction.receipt import Receipt
+from rowlock.engines.memory.sql.script import Script
+from rowlock.transaction.state.receipt import Receipt
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 CASES = int(os.environ.get("ROWLOCK_SPARK_CASES", "12"))

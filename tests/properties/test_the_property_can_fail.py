@@ -14,11 +14,12 @@ from pyroaring import BitMap64
 
 from properties.histories import History, histories
 from properties.test_rebase_in_memory import contest
+from rowlock.boundary import row_identity
+from rowlock.engines.memory import data_files
+from rowlock.engines.memory.engine import MemoryEngine
 from rowlock.protocol.actions import AddFile
-from rowlock.simulation import data_files
-from rowlock.simulation.engine import MemoryEngine
-from rowlock.transaction import publish, row_ids
-from rowlock.transaction.vectors import Vectors
+from rowlock.transaction.publish import file_actions
+from rowlock.transaction.state.vectors import Vectors
 from schedules.in_memory import InMemory
 
 SETTINGS = settings(max_examples=1000, deadline=None, database=None, phases=[Phase.generate], derandomize=True, suppress_health_check=list(HealthCheck))
@@ -145,7 +146,7 @@ TRACKING: dict[str, Callable[[pytest.MonkeyPatch], InMemory]] = {engine.__name__
 
 def _stale_mark(monkeypatch: pytest.MonkeyPatch) -> InMemory:
     """Ids are given from the mark that was there when the table was made."""
-    monkeypatch.setattr(row_ids.row_tracking, "high_water_mark", lambda domains, table=None: -1)
+    monkeypatch.setattr(row_identity.row_tracking, "high_water_mark", lambda domains, table=None: -1)
     return InMemory()
 
 
@@ -154,7 +155,7 @@ TRACKING["StaleMark"] = _stale_mark
 
 def _everything_told_by_files(monkeypatch: pytest.MonkeyPatch) -> InMemory:
     """Adds and removes are left to speak for themselves."""
-    monkeypatch.setattr(publish, "is_told_by_files", lambda *given, **more: True)
+    monkeypatch.setattr(file_actions, "is_told_by_files", lambda *given, **more: True)
     return InMemory()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import commit, stage
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.in_commit import enabled, stamped
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import commit, stage
-from rowlock.transaction import creation
+from rowlock.transaction.definition import creation
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 

@@ -13,16 +13,16 @@ from typing import Any
 import orjson
 import pytest
 
+from rowlock.engines.memory.engine import MemoryEngine
+from rowlock.engines.memory.sql.script import Append, parse
+from rowlock.engines.memory.statements import commit, run, stage
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol import names
-from rowlock.simulation.engine import MemoryEngine
-from rowlock.simulation.script import Append, parse
-from rowlock.simulation.statements import commit, run, stage
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, Unknown
 from rowlock.storage.store import ObjectMeta, PutOutcome
-from rowlock.transaction.options import Options
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Table
 from schedules.in_memory import NO_LANE, InMemory
 from schedules.play import Play, audit, schema_string
@@ -46,7 +46,7 @@ def world(*rows: tuple[int, int], **properties: str) -> InMemory:
 def another(made: InMemory) -> Table:
     """A handle of another process on the same table."""
     store = made.state.store
-    return Table(TableLog(store), MemoryEngine(store), state=TableState(TableLog(store), store))
+    return Table(TableLog(store), MemoryEngine(store), state=SharedState(TableLog(store), store))
 
 
 def found(made: InMemory) -> list[tuple[Any, ...]]:

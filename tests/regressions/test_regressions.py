@@ -45,7 +45,7 @@ def test_an_edit_that_does_not_fit_is_loud(tmp_path: Path) -> None:
 
 
 def test_a_mutant_that_survives_is_told() -> None:
-    harmless = {"edits": [{"file": "transaction/outcome.py", "old": "TRIES = 10", "new": "TRIES = 9"}], "tests": ["test_dropped_payload"]}
+    harmless = {"edits": [{"file": "transaction/publish/outcome.py", "old": "TRIES = 10", "new": "TRIES = 9"}], "tests": ["test_dropped_payload"]}
     assert mutants.verdict(harmless) == ("SURVIVED", "test_dropped_payload passes without the check")
     elsewhere = "tests/test_layers.py::test_no_allowance_outlives_its_need"
     assert mutants.verdict({**harmless, "tests": [elsewhere]}) == ("SURVIVED", f"{elsewhere} passes without the check")

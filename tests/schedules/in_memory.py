@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowlock import clock
+from rowlock.boundary.engine import Engine
 from rowlock.conflict.delta import Slice, whole
+from rowlock.engines.memory.engine import MemoryEngine
+from rowlock.engines.memory.sql.script import Script
+from rowlock.engines.memory.statements import run
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restore
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
-from rowlock.simulation.engine import MemoryEngine
-from rowlock.simulation.script import Script
-from rowlock.simulation.statements import run
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore
-from rowlock.transaction.engine import Engine
-from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Options, Table
 
 NO_LANE = Options(lane=False)
@@ -31,7 +31,7 @@ class InMemory:
     def __init__(self, *, override: Mapping[str, str] | None = None, engine: type[MemoryEngine] = MemoryEngine, store: ObjectStore | None = None, **options: Any) -> None:
         store = store or MemoryStore(f"memory://{clock.new_id()}")
         log = TableLog(store)
-        self.state = TableState(log, store)
+        self.state = SharedState(log, store)
         self.table = Table(log, engine(store, **options), state=self.state)
         self._override = dict(override or {})
 

@@ -10,14 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 import rowlock
+from rowlock.api.handle import Handle
+from rowlock.boundary.engine import Engine
+from rowlock.engines.memory.sql.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.schema import PrimitiveType
-from rowlock.simulation.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 from rowlock.storage.open import open_store
-from rowlock.tables.handle import Handle
-from rowlock.transaction.engine import Engine
-from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import state_of
 from rowlock.transaction.transaction import Table
 
 _TYPES: dict[str, DataType] = {"long": LongType(), "integer": IntegerType(), "string": StringType(), "boolean": BooleanType()}

@@ -14,19 +14,19 @@ from typing import Any, Protocol
 import orjson
 
 from rowlock import clock
+from rowlock.boundary.engine import Engine
+from rowlock.engines.memory.sql.script import Append, Script
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.actions import Protocol as Protocol_
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import PrimitiveType, StructField
-from rowlock.simulation.script import Append, Script
 from rowlock.storage.store import Committed
-from rowlock.transaction import alteration, creation
-from rowlock.transaction.engine import Engine
-from rowlock.transaction.phases import Observer, use_observer
-from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction.definition import alteration, creation
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
 from schedules.schedule import Action, AddCheck, AddColumn, AddFeature, DropColumn, Restore, Schedule, SetProperty, Step
 from schedules.serial import SerialTable, bag
 
@@ -34,7 +34,7 @@ from schedules.serial import SerialTable, bag
 class World(Protocol):
     """A table on some engine."""
 
-    state: TableState
+    state: SharedState
 
     @property
     def engine(self) -> Engine: ...
@@ -217,7 +217,7 @@ def restored(old: Snapshot, head: Snapshot) -> dict[str, Any]:
     }
 
 
-def _put(state: TableState, operation: str, actions: Any) -> Receipt:
+def _put(state: SharedState, operation: str, actions: Any) -> Receipt:
     """A commit made by hand, as another engine would make it."""
     head = state.refresh()
     txn_id = clock.new_id()

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rowlock.engines.memory.sql.expressions import Relation, compile_expression
+from rowlock.engines.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update
 from rowlock.exceptions import ConstraintViolated, MultipleMatches
-from rowlock.simulation.expressions import Relation, compile_expression
-from rowlock.simulation.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update
 
 Row = dict[str, Any]
 State = tuple[list[Row], tuple[str, ...], tuple[str, ...]]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rowlock.engines.memory.sql.expressions import Relation, compile_expression
 from rowlock.exceptions import InvalidInput, StatementRefused
-from rowlock.simulation.expressions import Relation, compile_expression
 
 SCOPE = (Relation("t", ("k", "v", "name", "flag")),)
 ROW: dict[str, Any] = {"k": 1, "v": None, "name": "ann", "flag": True}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from properties.histories import scripts
+from rowlock.engines.memory.sql.script import Append, Delete, Merge, Overwrite, Script, Update, parse, render
 from rowlock.exceptions import InvalidInput
-from rowlock.simulation.script import Append, Delete, Merge, Overwrite, Script, Update, parse, render
 
 
 @given(script=scripts())

@@ -50,10 +50,10 @@ def main(root: str, options: dict[str, str]) -> dict[str, Any]:
 
 def _sees_itself(rowlock: Any, spark: Any, table: Any, root: str, options: dict[str, str]) -> bool:
     """A source that reads the target is known as such, under Spark's name for the folder."""
-    from rowlock.spark.lineage import versions_read
+    from rowlock.engines.spark.statements.lineage import versions_read
 
-    plane = table._handle.plane
-    return versions_read(plane, rowlock.read(spark, root, storage_options=options), 99) != ()
+    evaluator = table._handle.evaluator
+    return versions_read(evaluator, rowlock.read(spark, root, storage_options=options), 99) != ()
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
-from rowlock.transaction.phases import Observer, use_observer
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.shared import state_of
 from turning_down import turn_down
 
 Row = tuple[Any, ...]

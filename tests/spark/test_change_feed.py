@@ -15,7 +15,7 @@ from rowlock import DeltaTable
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.protocol.actions import Commit
 from rowlock.storage.open import open_store
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.shared import state_of
 from spark.support import make, take_route, winner
 
 pytestmark = pytest.mark.spark

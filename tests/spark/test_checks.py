@@ -8,7 +8,7 @@ import rowlock
 from interop.peer_tables import sql
 from rowlock import DeltaTable
 from rowlock.exceptions import ConstraintViolated, MetadataChangedException
-from rowlock.transaction.phases import use_observer
+from rowlock.transaction.state.phases import use_observer
 from spark.support import Interloper, make, read, take_route, unchanged, winner
 
 pytestmark = pytest.mark.spark

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.api.handle import Handle
+from rowlock.engines.spark.statements import comparing
 from rowlock.exceptions import ConcurrentDeleteReadException
-from rowlock.spark import comparing
-from rowlock.tables.handle import Handle
 from spark.support import set_limits
 from turning_down import turn_down
 
@@ -68,7 +68,7 @@ def test_every_type_on_both_ways(spark: SparkSession, table_path: str, monkeypat
     found = {}
     for way, local in (("driver", 20_000), ("spark", -1)):
         set_limits(monkeypatch, small=0, local=local)
-        assert (comparing._held(handle.plane, (sides[0], before)) is not None) == (way == "driver")
+        assert (comparing._held(handle.evaluator, (sides[0], before)) is not None) == (way == "driver")
         found[way] = engine.differ(sides[0], before, sides[1], after, 1000)
         assert engine.differ(sides[0], before, sides[0], before, 1000) == []
         assert sorted(r["id"] for r in found[way]) == sorted([*range(len(CELLS))] * 2)

@@ -6,11 +6,11 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.conflict.history import History
-from rowlock.conflict.keys import hot_keys
+from rowlock.advice import attempts
+from rowlock.advice.history import History
+from rowlock.advice.keys import hot_keys
+from rowlock.advice.read_history import read_history
 from rowlock.exceptions import DeltaConcurrentModificationException
-from rowlock.observe import attempts
-from rowlock.observe.history import read_history
 from rowlock.storage.open import open_store
 
 pytestmark = pytest.mark.spark
@@ -30,7 +30,7 @@ def history(path: str) -> History:
 def test_a_function_that_runs_again_says_what_it_threw_away(spark, t: DeltaTable, table_path: str) -> None:
     rival, tries = DeltaTable.forPath(spark, table_path), []
 
-    def work(txn: rowlock.tables.transaction.DeltaTransaction) -> None:
+    def work(txn: rowlock.api.transaction.DeltaTransaction) -> None:
         total = txn.toDF().agg({"v": "sum"}).first()[0]
         if not tries:
             rival.update("id = 3", {"v": "5L"})
@@ -49,7 +49,7 @@ def test_a_function_that_runs_again_says_what_it_threw_away(spark, t: DeltaTable
 def test_a_statement_that_runs_again_says_so(spark, t: DeltaTable, table_path: str) -> None:
     t.setProperties({"rowlock.onConflict": "rerun"})
     rival = DeltaTable.forPath(spark, table_path)
-    from rowlock.transaction.phases import Observer, use_observer
+    from rowlock.transaction.state.phases import Observer, use_observer
 
     class Once(Observer):
         done = False

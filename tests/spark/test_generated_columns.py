@@ -17,8 +17,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 import rowlock
 from interop.readers import commit_files
 from rowlock import DeltaTable
+from rowlock.engines.spark.read.scan import Scanner
 from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChangedException, SchemaMismatch, StatementRefused, UnsupportedFeature
-from rowlock.spark.scan import Scanner
 from spark.support import delta_rows, read, take_route, unchanged, winner
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.spark.lineage import versions_read
+from rowlock.engines.spark.statements.lineage import versions_read
 from spark.support import make
 
 pytestmark = pytest.mark.spark
@@ -49,9 +49,9 @@ def test_what_is_seen_of_a_source_and_what_is_not(spark: SparkSession, table_pat
         "rows that were collected": spark.createDataFrame(frame.collect(), schema),
         "a checkpoint": frame.localCheckpoint(),
     }
-    for plane in (table._handle.plane, DeltaTable.forPath(spark, str(tmp_path / "link"))._handle.plane):
-        assert {name for name, source in seen.items() if not versions_read(plane, source, 1)} == set()
-        assert {name for name, source in unseen.items() if versions_read(plane, source, 1)} == set()
+    for evaluator in (table._handle.evaluator, DeltaTable.forPath(spark, str(tmp_path / "link"))._handle.evaluator):
+        assert {name for name, source in seen.items() if not versions_read(evaluator, source, 1)} == set()
+        assert {name for name, source in unseen.items() if versions_read(evaluator, source, 1)} == set()
 
 
 def test_rows_by_an_rdd_are_validated(spark: SparkSession, table_path: str) -> None:

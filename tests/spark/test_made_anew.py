@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.engines.spark.read.row_ids import MaterializedIds
 from rowlock.exceptions import MetadataChangedException
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
-from rowlock.spark.row_ids import MaterializedIds
 from rowlock.storage.local import LocalStore
 from spark.support import read, take_route
 

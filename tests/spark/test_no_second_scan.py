@@ -8,11 +8,11 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.arrow.rows import Rows
-from rowlock.spark.scan import Scanner
+from rowlock.engines.spark.read.scan import Scanner
+from rowlock.parquet.rows import Rows
 from rowlock.storage.open import open_store
-from rowlock.transaction.phases import Observer, use_observer
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.shared import state_of
 from spark.support import delta_rows, make, read, set_limits
 
 pytestmark = pytest.mark.spark
@@ -58,7 +58,7 @@ class Account(Observer):
             self.work()
             self.busy = False
             self.brought = live(self.path) - before
-            txn.table.engine.plane.rows.cache.clear()  # as if another process had won
+            txn.table.engine.evaluator.rows.cache.clear()  # as if another process had won
             self.reads.opened.clear()
             self.jobs = -jobs(self.spark)
         elif name == "before_put":

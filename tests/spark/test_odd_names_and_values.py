@@ -8,8 +8,8 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.engines.spark.catalyst.analysis import split_name
 from rowlock.exceptions import ConstraintViolated
-from rowlock.spark.analysis import split_name
 
 pytestmark = pytest.mark.spark
 

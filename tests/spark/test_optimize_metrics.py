@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 import rowlock
 from rowlock import DeltaTable
 from rowlock.storage.open import open_store
-from rowlock.transaction.phases import Observer, use_observer
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.shared import state_of
 from spark.support import make, read, take_route, version, winner
 
 pytestmark = pytest.mark.spark

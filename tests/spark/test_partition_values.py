@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import rowlock
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.open import open_store
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.shared import state_of
 from spark.support import make, unchanged
 from turning_down import turn_down
 

@@ -20,7 +20,7 @@ from rowlock import DeltaTable
 from rowlock.exceptions import ConcurrentAppendException, InvalidInput, StatementRefused, VersionNotFound, WrongType
 from rowlock.protocol import row_tracking
 from rowlock.storage.open import open_store
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.shared import state_of
 from spark.support import delta_rows, make, read, rows, take_route, unchanged, version, winner
 
 pytestmark = pytest.mark.spark

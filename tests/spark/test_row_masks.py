@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.spark.row_masks import RowMask
+from rowlock.engines.spark.catalyst.row_masks import RowMask
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("what it writes, other tests write too")]
 
@@ -31,9 +31,9 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
 
 
 def _mask(table: DeltaTable, condition: str) -> RowMask | None:
-    from rowlock.spark.row_statements import delete_statement
+    from rowlock.engines.spark.statements.row_statements import delete_statement
 
-    mask: Any = delete_statement(table._handle.plane, table._handle.state.refresh(), condition, None).payload.mask
+    mask: Any = delete_statement(table._handle.evaluator, table._handle.state.refresh(), condition, None).payload.mask
     return mask
 
 

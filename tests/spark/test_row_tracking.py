@@ -14,7 +14,7 @@ from rowlock import DeltaTable
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.row_tracking import high_water_mark
 from rowlock.storage.open import open_store
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.shared import state_of
 from spark.support import make, take_route, winner
 
 pytestmark = pytest.mark.spark

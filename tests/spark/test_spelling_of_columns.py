@@ -16,7 +16,7 @@ from rowlock import DeltaTable
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.protocol.names import commit_key
 from rowlock.storage.open import open_store
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.shared import state_of
 from spark.support import read, rows
 from turning_down import turn_down
 

@@ -9,7 +9,7 @@ import pytest
 import rowlock
 from rowlock import DeltaTable
 from rowlock.storage.open import open_store
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.shared import state_of
 from turning_down import turn_down
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake refuses text that is no UTF-8")]

@@ -322,7 +322,7 @@ def test_two_writers_of_one_application(spark: SparkSession, table: DeltaTable, 
 
 
 def test_under_rerun_a_statement_runs_again(spark: SparkSession, table: DeltaTable) -> None:
-    from rowlock.transaction.phases import Observer, use_observer
+    from rowlock.transaction.state.phases import Observer, use_observer
 
     table.setProperties({"rowlock.onConflict": "rerun"})
     staged = []

@@ -15,7 +15,7 @@ from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.skipping import And, Compare, Predicate
 from rowlock.storage.open import open_store
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.shared import state_of
 from spark.support import delta_rows, make, read, take_route, unchanged, version, winner
 
 pytestmark = pytest.mark.spark

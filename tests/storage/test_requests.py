@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 import rowlock
+from rowlock.engines.memory.sql.script import parse
 from rowlock.locks import turns
-from rowlock.simulation.script import parse
 from rowlock.storage import open_store
-from rowlock.transaction import group
+from rowlock.transaction.group_commit import group
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 from servers.minio import Minio, options
@@ -52,7 +52,7 @@ def test_requests_of_a_steady_append_without_spark(minio: Minio, monkeypatch: py
     """
     monkeypatch.setattr(turns, "LOOK_S", 1e9)
     monkeypatch.setattr(group, "LOOK_S", 1e9)
-    monkeypatch.setattr("rowlock.transaction.table_state._A_MOMENT_S", 1e9)
+    monkeypatch.setattr("rowlock.transaction.state.shared._A_MOMENT_S", 1e9)
     proxy, root, rows = Proxy(minio.endpoint), minio.fresh_root(), pa.table({"k": [1]})
     try:
         rowlock.append(root, rows, storage_options=minio.storage_options)

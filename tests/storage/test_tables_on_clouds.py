@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import rowlock
-from rowlock.arrow.append import opened
+from rowlock.api.append import opened
 from rowlock.cli.main import app
-from rowlock.simulation.script import parse
+from rowlock.engines.memory.sql.script import parse
 from rowlock.storage import open_store
-from rowlock.transaction import table_state
+from rowlock.transaction.state import shared
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 from servers.minio import SECRET_KEY, Minio
@@ -55,7 +55,7 @@ def test_writers_that_change_one_row(server: str, request: pytest.FixtureRequest
 @pytest.mark.parametrize("server", ["minio", "gcs", "azurite"])
 def test_a_table_made_anew_with_commits_of_the_same_size(server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """I9: the next append is under the new table's names of the columns, and reads as what it was."""
-    monkeypatch.setattr(table_state, "_A_MOMENT_S", 0.0)
+    monkeypatch.setattr(shared, "_A_MOMENT_S", 0.0)
     there = request.getfixturevalue(server)
     root, options = there.fresh_root(), there.storage_options
     store, columns = open_store(root, options), schema_string([("n", "long", True)])

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rowlock.arrow.blocks import FileRows
+from rowlock.parquet.blocks import FileRows
 
 Taken = Callable[[Any, tuple[Any, ...]], bool]
 
@@ -26,33 +26,33 @@ def _in_files(wanted: bool) -> Taken:
 
 
 PATHS: tuple[tuple[str, str, str, Taken], ...] = (
-    ("statement on the driver", "rowlock.spark.plane", "Plane.evaluate", _always),
-    ("statement by a scan", "rowlock.spark.plane", "Plane.scan", lambda r, _: r.num_rows > 0),
-    ("scan again without dead rows", "rowlock.spark.plane", "Plane.live_frame", _always),
-    ("rows found by a mask or key", "rowlock.spark.plane", "Plane.matching", lambda r, _: bool(r[0])),
-    ("columns read beside a scan", "rowlock.spark.plane", "Plane.completed", lambda r, _: r is not None),
-    ("mask of a condition", "rowlock.spark.row_statements", "row_mask", lambda r, _: r is not None),
-    ("DELETE by a bitmap job", "rowlock.spark.row_statements", "_matching_positions", _always),
-    ("UPDATE written by Spark", "rowlock.spark.row_statements", "_write_changed", _always),
-    ("append on the driver", "rowlock.spark.append", "append_blocks", _in_files(False)),
-    ("append written by Spark", "rowlock.spark.append", "append_blocks", _in_files(True)),
-    ("MERGE pairs on the driver", "rowlock.spark.merge", "MergeRun._driver_pairs", _always),
-    ("MERGE pairs by a join of driver rows", "rowlock.spark.merge", "MergeRun._joined_pairs", _always),
-    ("MERGE pairs by a scan", "rowlock.spark.merge", "MergeRun._scan_pairs", _always),
-    ("MERGE written by Spark", "rowlock.spark.merge", "MergeRun._write", _always),
-    ("MERGE inserts", "rowlock.spark.merge", "MergeRun.inserts", lambda r, _: bool(r)),
-    ("OPTIMIZE on the driver", "rowlock.spark.compaction", "_read", lambda r, _: r is not None and r.num_rows > 0),
-    ("OPTIMIZE written by Spark", "rowlock.spark.compaction", "_written", _always),
-    ("copy on write on the driver", "rowlock.spark.copying", "_with_ids", _always),
-    ("copy on write by Spark", "rowlock.spark.copying", "_copy_large", _always),
-    ("changes on the driver", "rowlock.spark.change_feed", "_on_driver", lambda r, _: r is not None),
-    ("changes by Spark", "rowlock.spark.change_feed", "_on_driver", lambda r, _: r is None),
-    ("a rebase", "rowlock.transaction.catch_up", "rebase", _always),
-    ("rows followed through a compaction", "rowlock.transaction.catch_up", "follow", lambda r, _: r is not None and r.rows > 0),
-    ("vector inline", "rowlock.transaction.vectors", "Vectors.store_all", lambda r, _: any(d.is_inline for d in r)),
-    ("vector in a file", "rowlock.transaction.vectors", "Vectors.store_all", lambda r, _: any(not d.is_inline for d in r)),
-    ("file checked by a scan", "rowlock.spark.checks", "check_files", _always),
-    ("rows checked on the driver", "rowlock.spark.checks", "check_table", _always),
+    ("statement on the driver", "rowlock.engines.spark.evaluator", "Evaluator.evaluate", _always),
+    ("statement by a scan", "rowlock.engines.spark.evaluator", "Evaluator.scan", lambda r, _: r.num_rows > 0),
+    ("scan again without dead rows", "rowlock.engines.spark.evaluator", "Evaluator.live_frame", _always),
+    ("rows found by a mask or key", "rowlock.engines.spark.evaluator", "Evaluator.matching", lambda r, _: bool(r[0])),
+    ("columns read beside a scan", "rowlock.engines.spark.evaluator", "Evaluator.completed", lambda r, _: r is not None),
+    ("mask of a condition", "rowlock.engines.spark.statements.row_statements", "row_mask", lambda r, _: r is not None),
+    ("DELETE by a bitmap job", "rowlock.engines.spark.statements.row_statements", "_matching_positions", _always),
+    ("UPDATE written by Spark", "rowlock.engines.spark.statements.row_statements", "_write_changed", _always),
+    ("append on the driver", "rowlock.engines.spark.statements.append", "append_blocks", _in_files(False)),
+    ("append written by Spark", "rowlock.engines.spark.statements.append", "append_blocks", _in_files(True)),
+    ("MERGE pairs on the driver", "rowlock.engines.spark.statements.merge", "MergeRun._driver_pairs", _always),
+    ("MERGE pairs by a join of driver rows", "rowlock.engines.spark.statements.merge", "MergeRun._joined_pairs", _always),
+    ("MERGE pairs by a scan", "rowlock.engines.spark.statements.merge", "MergeRun._scan_pairs", _always),
+    ("MERGE written by Spark", "rowlock.engines.spark.statements.merge", "MergeRun._write", _always),
+    ("MERGE inserts", "rowlock.engines.spark.statements.merge", "MergeRun.inserts", lambda r, _: bool(r)),
+    ("OPTIMIZE on the driver", "rowlock.engines.spark.statements.compaction", "_read", lambda r, _: r is not None and r.num_rows > 0),
+    ("OPTIMIZE written by Spark", "rowlock.engines.spark.statements.compaction", "_written", _always),
+    ("copy on write on the driver", "rowlock.engines.spark.write.copying", "_with_ids", _always),
+    ("copy on write by Spark", "rowlock.engines.spark.write.copying", "_copy_large", _always),
+    ("changes on the driver", "rowlock.engines.spark.write.change_feed", "_on_driver", lambda r, _: r is not None),
+    ("changes by Spark", "rowlock.engines.spark.write.change_feed", "_on_driver", lambda r, _: r is None),
+    ("a rebase", "rowlock.transaction.rebase.onto_head", "rebase", _always),
+    ("rows followed through a compaction", "rowlock.transaction.rebase.onto_head", "follow", lambda r, _: r is not None and r.rows > 0),
+    ("vector inline", "rowlock.transaction.state.vectors", "Vectors.store_all", lambda r, _: any(d.is_inline for d in r)),
+    ("vector in a file", "rowlock.transaction.state.vectors", "Vectors.store_all", lambda r, _: any(not d.is_inline for d in r)),
+    ("file checked by a scan", "rowlock.engines.spark.statements.checks", "check_files", _always),
+    ("rows checked on the driver", "rowlock.engines.spark.statements.checks", "check_table", _always),
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import rowlock
 from rowlock.exceptions import SchemaMismatch, StatementRefused, UnsupportedFeature
-from rowlock.transaction.phases import Observer, use_observer
+from rowlock.transaction.state.phases import Observer, use_observer
 from swarm import checks
 from swarm.bags import bag, difference
 from swarm.history import Case, Contest, case_of

@@ -21,8 +21,8 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import ConstraintViolated, DeltaConcurrentModificationException
 from rowlock.storage.open import open_store
-from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.table_state import state_of
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import state_of
 from swarm.history import Table
 from swarm.names import quoted
 from swarm.oracles import constraint

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / folder) for folder in ("src", "tests")]
 
-from rowlock.conflict import cases
-from rowlock.exceptions import RowlockError
+from rowlock.exceptions import RowlockError  # noqa: E402
+from support import conflict_cases as cases  # noqa: E402
 
 MAP = Path(__file__).resolve().parents[1] / "conflict" / "cases_map.toml"
 

@@ -24,7 +24,7 @@ def main() -> int:
     from rich.console import Console
     from rich.progress import track
 
-    from rowlock.spark.session import spark
+    from rowlock.engines.spark.session.session import spark
 
     session, console, bad = spark(cores=1, memory_mb=1024), Console(), 0
     session.sparkContext.setLogLevel("OFF")

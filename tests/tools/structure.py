@@ -94,6 +94,24 @@ def circles(found: dict[str, Module]) -> list[list[str]]:
     return sorted(out, key=len, reverse=True)
 
 
+def circles_of_rooms(found: dict[str, Module]) -> list[list[str]]:
+    """The sets of neighbours (the files and folders of one folder, each folder taken as a whole) that import each other, directly or through others."""
+    out: list[list[str]] = []
+    for package in sorted({m.name.rsplit(".", n)[0] for m in found.values() for n in range(1, m.name.count(".") + 1)} | {""}):
+        inside = f"{package}." if package else ""
+
+        def neighbour(name: str, inside: str = inside) -> str | None:
+            return inside + name.removeprefix(inside).split(".")[0] if name.startswith(inside) and name != "rowlock" else None
+
+        rooms: dict[str, Module] = {}
+        for module in found.values():
+            if (room := neighbour(module.name)) is not None:
+                whole = rooms.setdefault(room, Module(room, module.path, module.tree))
+                whole.imports |= {other for o in module.imports if (other := neighbour(o)) is not None and other != room}
+        out += circles(rooms)
+    return out
+
+
 def upward(found: dict[str, Module]) -> list[tuple[str, str]]:
     """Imports of a module that stands in a higher layer."""
     return [(m.name, other) for m in found.values() for other in sorted(m.imports) if found[other].layer > m.layer]
@@ -116,8 +134,8 @@ def heights(found: dict[str, Module]) -> dict[str, tuple[int, int]]:
 
 def way_of_a_commit(package: Path, found: dict[str, Module]) -> tuple[Counter[str], int, int]:
     """(functions entered with how often, calls of a function that stands above its caller, returns) while an UPDATE that lost once commits."""
-    from rowlock.simulation.script import parse
-    from rowlock.simulation.statements import stage
+    from rowlock.engines.memory.sql.script import parse
+    from rowlock.engines.memory.statements import stage
     from schedules.in_memory import NO_LANE, InMemory
     from schedules.play import schema_string
 
@@ -166,6 +184,9 @@ def main(say: Callable[[str], object] = print) -> None:
     round_ = circles(found)
     say(f"circles of imports: {len(round_)}")
     for names in round_:
+        say(f"  {len(names)}: {', '.join(names)}")
+    say(f"circles of neighbouring files and folders: {len(circles_of_rooms(found))}")
+    for names in circles_of_rooms(found):
         say(f"  {len(names)}: {', '.join(names)}")
     say(f"imports of a higher layer: {len(upward(found))}")
     say("\nroom                          files  lines  imports inside  of others")

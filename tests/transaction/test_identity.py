@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import (
     ConcurrentTransactionException,
     ConcurrentWriteException,
@@ -22,15 +24,14 @@ from rowlock.exceptions import (
 from rowlock.maintenance.restore import restore
 from rowlock.protocol import names
 from rowlock.protocol.actions import SetTransaction
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run, statements_of
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore
-from rowlock.transaction import alteration, creation, table_state
-from rowlock.transaction.options import Options
-from rowlock.transaction.phases import Observer, use_observer
-from rowlock.transaction.table_state import CommitOverwrittenWarning
+from rowlock.transaction.definition import alteration, creation
+from rowlock.transaction.state import shared
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.shared import CommitOverwrittenWarning
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
@@ -126,7 +127,7 @@ def values(world: InMemory) -> list[tuple[Any, ...]]:
 @pytest.fixture(autouse=True)
 def no_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at the log is a new one, as it is two seconds later."""
-    monkeypatch.setattr(table_state, "_A_MOMENT_S", 0.0)
+    monkeypatch.setattr(shared, "_A_MOMENT_S", 0.0)
 
 
 @pytest.mark.parametrize("options", POLICIES, ids=policy)
@@ -211,7 +212,7 @@ def test_a_commit_of_the_same_size_is_another_commit() -> None:
 
 def test_a_put_after_another_table_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     """I2, I9: between the last look at the log and the put nothing can be asked; what it was put on is looked at afterwards."""
-    monkeypatch.setattr(table_state, "_A_MOMENT_S", 100.0)
+    monkeypatch.setattr(shared, "_A_MOMENT_S", 100.0)
     store = Far()
     ours = world(store)
     txn = staged(ours, "APPEND (1, 2)", Options())

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run
 from rowlock.storage.lane import Lane
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
@@ -24,9 +24,8 @@ PLACES = {
     ("lane.py", "__enter__"),
     ("lane.py", "_queued"),
     ("commit.py", "_rounds"),
-    ("appends.py", "commit_append"),
-    ("options.py", "add"),
-    ("watch.py", "add"),
+    ("lead.py", "commit_append"),
+    ("receipt.py", "add"),
 }
 
 

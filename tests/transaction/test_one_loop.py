@@ -12,6 +12,11 @@ import pytest
 
 from locks.clocks import TestClock
 from rowlock import clock
+from rowlock.advice import attempts
+from rowlock.advice.read_history import read_history
+from rowlock.engines.memory.engine import MemoryEngine
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run
 from rowlock.exceptions import CommitUnknown, ConcurrentAppendException, ConstraintViolated, InvalidInput, TableExists
 from rowlock.locks.lease import Leases
 from rowlock.locks.scope import TABLE
@@ -19,22 +24,18 @@ from rowlock.locks.turns import AFTER, Turns
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restore
-from rowlock.observe import attempts
-from rowlock.observe.history import read_history
 from rowlock.protocol import names
 from rowlock.protocol.schema import PrimitiveType, StructField
-from rowlock.simulation.engine import MemoryEngine
-from rowlock.simulation.script import parse
-from rowlock.simulation.statements import run
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
-from rowlock.transaction import alteration, backfill, creation, outcome, upgrade
-from rowlock.transaction.head_commit import HeadActions, commit_from_head
-from rowlock.transaction.line import Line
-from rowlock.transaction.options import Options
-from rowlock.transaction.phases import PHASES, Observer, use_observer
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.definition import alteration, backfill, creation, protocol
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.publish import outcome
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.phases import PHASES, Observer, use_observer
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.waiting.lease_line import LeaseLine
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
 
@@ -71,7 +72,7 @@ def unset_property(made: InMemory) -> Receipt:
 
 
 def add_feature(made: InMemory) -> Receipt:
-    return upgrade.add_feature(made.state, "domainMetadata")
+    return protocol.add_feature(made.state, "domainMetadata")
 
 
 def track(made: InMemory) -> Receipt:
@@ -397,7 +398,7 @@ def test_a_change_inside_of_a_block_does_not_wait_for_the_blocks_own_lease() -> 
     with clock.use(TestClock()) as time:
         made = world(lock="table", lockTimeout="interval 60 seconds")
         txn = made.table.begin()
-        with Line(made.state) as line:
+        with LeaseLine(made.state) as line:
             line.join(txn, ())
             before = time.monotonic_s()
             assert set_property(made).version is not None and time.monotonic_s() == before
@@ -409,7 +410,7 @@ def test_a_lease_that_is_no_more_is_none_of_the_threads() -> None:
     with clock.use(TestClock()) as time:
         made = world(lock="table", lockTimeout="interval 5 seconds")
         for how in ("lost", "interrupted"):
-            line = Line(made.state)
+            line = LeaseLine(made.state)
             line.join(made.table.begin(), ())
             (lease,) = line._held
             if how == "lost":

@@ -14,7 +14,7 @@ from rowlock.protocol import names
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.storage import Committed, Lost, MemoryStore, PutOutcome, StorageError, Unknown
-from rowlock.transaction.outcome import TRIES, landed
+from rowlock.transaction.publish.outcome import TRIES, landed
 
 OURS, THEIRS = "ours", "theirs"
 

@@ -10,10 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rowlock.advice.advice import Advice, Reason, advise
+from rowlock.advice.history import History
+from rowlock.advice.read_history import read_history
 from rowlock.cli.conflicts import plain
-from rowlock.conflict.advice import Advice, Reason, advise
-from rowlock.conflict.history import History
-from rowlock.observe.history import read_history
 from rowlock.storage.open import open_store
 
 

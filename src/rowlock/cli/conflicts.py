@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rowlock.conflict.costs import Hot, Pair, hot_columns, hot_files, hot_partitions, pairs
-from rowlock.conflict.history import History, Run
-from rowlock.conflict.keys import Keys, hot_keys
-from rowlock.conflict.timeline import Overwriting, Span, overwritings, timeline
-from rowlock.observe.history import read_history
+from rowlock.advice.costs import Hot, Pair, hot_columns, hot_files, hot_partitions, pairs
+from rowlock.advice.history import History, Run
+from rowlock.advice.keys import Keys, hot_keys
+from rowlock.advice.read_history import read_history
+from rowlock.advice.timeline import Overwriting, Span, overwritings, timeline
 from rowlock.storage.open import open_store
 
 BAR = 40

@@ -110,7 +110,7 @@ def bench(
 def history(path: TablePath, limit: Commits = 20, storage_option: StorageOption = None) -> None:
     """The commits of a table, newest first."""
     with plain_errors():
-        from rowlock.cli.look import history_of
+        from rowlock.cli.inspect import history_of
 
         history_of(path, limit, _console(), _storage(storage_option))
 
@@ -124,7 +124,7 @@ def show(
 ) -> None:
     """What a table is, and some of its rows."""
     with plain_errors():
-        from rowlock.cli.look import show_table
+        from rowlock.cli.inspect import show_table
 
         show_table(path, limit, version, _console(), _storage(storage_option))
 
@@ -139,7 +139,7 @@ def vacuum(
 ) -> None:
     """Deletes the files in a table's folder that no version within the retention names."""
     with plain_errors():
-        from rowlock.cli.look import vacuum_table
+        from rowlock.cli.inspect import vacuum_table
 
         vacuum_table(path, retention_hours, dry_run, unsafe, _console(), _storage(storage_option))
 

@@ -79,7 +79,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Overwritten:
+class SupersededRow:
     """One row in which a lockless commit and a winner met, as the later of the two tells it.
 
     outcome   `cells`: our cells stand where the winner had set the same; `row`: we deleted a row that the winner

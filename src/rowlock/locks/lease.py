@@ -14,9 +14,9 @@ import threading
 from collections.abc import Callable, Iterable
 
 from rowlock import clock
-from rowlock.locks.book import LONGEST_TERM_S, Book, parse
+from rowlock.locks.lease_table import LONGEST_TERM_S, LeaseTable, parse
 from rowlock.locks.scope import Scope
-from rowlock.locks.watch import Watch
+from rowlock.locks.stale_clock import StaleClock
 from rowlock.storage.registers.register import Cell, Registers
 from rowlock.storage.store import Committed
 
@@ -70,7 +70,7 @@ class Leases:
         self._registers, self._keep, self._rest_s = registers, keep, rest_s
         self._rests_until = -math.inf
         self.term_s = min(term_s, LONGEST_TERM_S)
-        self._watch = Watch()
+        self._watch = StaleClock()
 
     def acquire(self, scopes: Iterable[Scope], timeout_s: float) -> Lease | None:
         """Waits until nobody holds a lease that excludes one of `scopes`, and takes them all at once.
@@ -101,28 +101,28 @@ class Leases:
             clock.sleep(min(wait_s * (0.5 + clock.jitter()), max(0.0, deadline - clock.monotonic_s())))
             wait_s = max(_LAST_WAIT_S, wait_s * 0.8)  # who has waited longer looks more often, and so comes first
 
-    def holders(self) -> Book:
+    def holders(self) -> LeaseTable:
         """Who holds what, as the cell says now.  Raises what the provider raises."""
         return self._read()[0]
 
     # ---- one step ----------------------------------------------------------------------------
 
-    def _read(self) -> tuple[Book, Cell | None]:
+    def _read(self) -> tuple[LeaseTable, Cell | None]:
         cell = self._registers.read(CELL)
         if cell is None:
-            return Book(), None
+            return LeaseTable(), None
         try:
             return parse(cell.value), cell
         except ValueError as e:
             logger.debug("the cell of the leases holds something else, and is written anew by who takes the next one: %s", e)
-            return Book(), cell
+            return LeaseTable(), cell
 
-    def _write(self, book: Book, cell: Cell | None) -> bool:
+    def _write(self, book: LeaseTable, cell: Cell | None) -> bool:
         data = book.to_bytes()
         outcome = self._registers.create(CELL, data) if cell is None else self._registers.swap(CELL, data, cell.tag)
         return isinstance(outcome, Committed)
 
-    def _over(self, book: Book) -> set[str]:
+    def _over(self, book: LeaseTable) -> set[str]:
         """The grants that nobody has renewed for a whole term, by the clock of this process."""
         ages = self._watch.ages({g.id: (g.epoch, g.renewals) for g in book.grants})
         return {g.id for g in book.grants if ages[g.id] >= g.term_s}
@@ -149,7 +149,7 @@ class Leases:
         if not self._change(lease, lambda book: book.without({lease.id})):
             logger.debug("the lease of epoch %d could not be given back; it ends after its term", lease.epoch)
 
-    def _change(self, lease: Lease, change: Callable[[Book], Book]) -> bool:
+    def _change(self, lease: Lease, change: Callable[[LeaseTable], LeaseTable]) -> bool:
         """Changes the lease's own entry.  A few tries, for the others change theirs in the same cell."""
         failures = 0
         for n in range(_SWAPS):

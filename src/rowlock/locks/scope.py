@@ -24,14 +24,14 @@ _MOST = 64
 """Scopes of one statement; with more it takes the table."""
 
 
-def exclude(a: Scope, b: Scope) -> bool:
+def overlap(a: Scope, b: Scope) -> bool:
     """Whether rows may lie in both."""
     others = dict(b)
     return not any(column in others and others[column] != value for column, value in a)
 
 
-def any_exclude(mine: Iterable[Scope], theirs: Collection[Scope]) -> bool:
-    return any(exclude(a, b) for a in mine for b in theirs)
+def any_overlap(mine: Iterable[Scope], theirs: Collection[Scope]) -> bool:
+    return any(overlap(a, b) for a in mine for b in theirs)
 
 
 def scopes_of(predicates: Sequence[Predicate | None], partition_columns: Sequence[str], key: str | None = None) -> frozenset[Scope]:
@@ -50,7 +50,7 @@ def _scopes(p: Predicate, columns: frozenset[str], key: str | None) -> set[Scope
         out: set[Scope] = {TABLE}
         for part in p.parts:
             also = _scopes(part, columns, key)
-            out = {a | b for a in out for b in also if exclude(a, b)} if len(out) * len(also) <= _MOST * _MOST else out
+            out = {a | b for a in out for b in also if overlap(a, b)} if len(out) * len(also) <= _MOST * _MOST else out
         return out
     if isinstance(p, Or):
         return set(_simplified(set().union(*(_scopes(part, columns, key) for part in p.parts))))

@@ -72,9 +72,9 @@ class Turns:
         self._next_look: float | None = None
         self._rests_until = -math.inf
 
-    def bid(self, holder: str) -> Bid:
+    def bid(self, holder: str) -> TurnRequest:
         """A transaction's part in it; nothing is asked of the provider yet."""
-        return Bid(self, holder)
+        return TurnRequest(self, holder)
 
     def in_force(self) -> Turn | None:
         """The turn that this process honours now, as far as it knows."""
@@ -161,7 +161,7 @@ class Turns:
             return None
 
 
-class Bid:
+class TurnRequest:
     """One transaction's part: it honours the turns of others, and announces its own when it has lost often enough."""
 
     def __init__(self, turns: Turns, holder: str) -> None:

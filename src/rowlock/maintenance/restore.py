@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import clock
+from rowlock.boundary import row_identity
+from rowlock.boundary.row_changes import Change
 from rowlock.conflict.delta import delta_between
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
@@ -21,12 +23,10 @@ from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, Metada
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
 from rowlock.storage.open import locate
 from rowlock.storage.store import ObjectStore
-from rowlock.transaction import row_ids
-from rowlock.transaction.change_feed import Change
-from rowlock.transaction.creation import widest
-from rowlock.transaction.head_commit import HeadActions, commit_from_head
-from rowlock.transaction.options import Options
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.definition.creation import widest
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Table
 
 _NAMED = 10
@@ -47,7 +47,7 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
         if not ignore_missing:
             _check_files(table.state.store, [a for a in found.adds if a.path not in seen], target)
             seen.update(a.path for a in found.adds)
-        adds, domains = row_ids.assigned_under(
+        adds, domains = row_identity.assigned_under(
             found.protocol or head.protocol,
             found.metadata or head.metadata,
             found.adds,

@@ -12,13 +12,13 @@ from contextlib import nullcontext
 
 from rowlock import clock
 from rowlock.exceptions import RowlockError
-from rowlock.locks.turns import Bid
+from rowlock.locks.turns import TurnRequest
 from rowlock.log.snapshot import Snapshot
-from rowlock.transaction import outcome
-from rowlock.transaction.proposal import Proposal
-from rowlock.transaction.receipt import Receipt
-from rowlock.transaction.table_state import logger
-from rowlock.transaction.turn import turn_of
+from rowlock.transaction.publish import outcome
+from rowlock.transaction.state.proposal import Proposal
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import logger
+from rowlock.transaction.waiting.turns import turn_of
 
 
 def commit(what: Proposal) -> Receipt:
@@ -28,8 +28,8 @@ def commit(what: Proposal) -> Receipt:
     CommitUnknown where the log cannot be read back, and StorageError where the store refused the first put.
     """
     try:
-        with turn_of(what) as bid:
-            version = _rounds(what, bid)
+        with turn_of(what) as turn:
+            version = _rounds(what, turn)
     except RowlockError as error:
         what.failed(error)
         raise
@@ -39,14 +39,14 @@ def commit(what: Proposal) -> Receipt:
     return receipt
 
 
-def _rounds(what: Proposal, bid: Bid | None) -> int | None:
+def _rounds(what: Proposal, turn: TurnRequest | None) -> int | None:
     """The version that was committed; None where there was nothing to commit."""
     while True:
         version = _moved(what, what.look())
         if version is None and not what.is_void:
             start = clock.monotonic_s()
-            if bid is not None:
-                bid.before_put(what.attempts)
+            if turn is not None:
+                turn.before_put(what.attempts)
             with what.state.lane if what.options.lane else nullcontext():  # nothing between: an interrupt there would keep the lane for good
                 what.watch.add("wait", clock.monotonic_s() - start)
                 version = _moved(what, what.state.newest() if what.head is not None else None)

@@ -8,17 +8,17 @@ from typing import Any
 from rowlock.exceptions import RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction import commit as loop
-from rowlock.transaction import given_up
-from rowlock.transaction.appends import commit_append, may_join
-from rowlock.transaction.attempt import AlreadyCommitted, Attempt
-from rowlock.transaction.catch_up import catch_up, refuse_removal
-from rowlock.transaction.commit_file import commit_bytes
-from rowlock.transaction.metrics import operation_metrics, rewritten_by
-from rowlock.transaction.options import Options
-from rowlock.transaction.pending import Pending
-from rowlock.transaction.publish import FileActions, file_actions
-from rowlock.transaction.receipt import Receipt, Stopwatch
-from rowlock.transaction.table_state import TableState
+from rowlock.transaction import failed_attempt
+from rowlock.transaction.group_commit.lead import commit_append, may_join
+from rowlock.transaction.publish.commit_bytes import commit_bytes
+from rowlock.transaction.publish.file_actions import FileActions, file_actions
+from rowlock.transaction.publish.metrics import operation_metrics, rewritten_by
+from rowlock.transaction.rebase.onto_head import rebase_onto_head, refuse_removal
+from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.receipt import Receipt, Stopwatch
+from rowlock.transaction.state.shared import SharedState
 
 _NOTHING = FileActions((), ())
 
@@ -39,7 +39,7 @@ def commit(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Recei
 
 def _in_company(what: StagedStatements) -> Receipt:
     """Blind appends share their versions (see `appends`)."""
-    with given_up.kept(what.txn, what.attempt.operation, what.parameters, what.attempt):
+    with failed_attempt.recorded(what.txn, what.attempt.operation, what.parameters, what.attempt):
         receipt, led = commit_append(what.txn, what.attempt, what.parameters)
     if led:
         loop.after_commit(what)
@@ -54,7 +54,7 @@ class StagedStatements:
         self._files = _NOTHING
 
     @property
-    def state(self) -> TableState:
+    def state(self) -> SharedState:
         return self.txn.state
 
     @property
@@ -94,9 +94,9 @@ class StagedStatements:
         return self.state.newest() if self.attempts == 0 and not self.txn.touches else self.state.refresh()
 
     def move_to(self, head: Snapshot) -> int | None:
-        """A rebase over those who committed since.  Raises as `catch_up` does."""
+        """A rebase over those who committed since.  Raises as `rebase_onto_head` does."""
         try:
-            return catch_up(self.txn, self.attempt, head)
+            return rebase_onto_head(self.txn, self.attempt, head)
         except AlreadyCommitted:
             self.txn.already_committed = True
             return None
@@ -126,4 +126,4 @@ class StagedStatements:
         self.txn.phase(name)
 
     def failed(self, error: RowlockError) -> None:
-        given_up.keep(self.txn, error, self.attempt.operation, self.parameters, self.attempt)
+        failed_attempt.record(self.txn, error, self.attempt.operation, self.parameters, self.attempt)

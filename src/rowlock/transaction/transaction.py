@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rowlock.boundary.statements import Statement
 from rowlock.conflict.delta import Slice
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
-from rowlock.transaction import creation
-from rowlock.transaction.catch_up import check_source
-from rowlock.transaction.given_up import kept
-from rowlock.transaction.options import Options
-from rowlock.transaction.pending import OpenTable, Pending
-from rowlock.transaction.rebase import stage
-from rowlock.transaction.receipt import Receipt
+from rowlock.transaction.definition import creation
+from rowlock.transaction.failed_attempt import recorded
+from rowlock.transaction.rebase.onto_head import check_source
+from rowlock.transaction.rebase.propagate import stage
 from rowlock.transaction.staged_statements import commit
-from rowlock.transaction.statements import Statement
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.pending import OpenTable, Pending
+from rowlock.transaction.state.receipt import Receipt
 
 __all__ = ["Options", "Table", "Transaction"]
 
@@ -70,7 +70,7 @@ class Transaction(Pending):
         """
         self.reads_table = True
         if version is not None and version != self.base.version and self.options.on_conflict != "lockless":
-            with kept(self, "WRITE" if not self.program else self.program[-1].kind.upper(), {}):
+            with recorded(self, "WRITE" if not self.program else self.program[-1].kind.upper(), {}):
                 check_source(self, version)
 
     def _untouched(self, piece: Slice) -> Slice | None:

@@ -19,7 +19,7 @@ from rowlock.maintenance.check.finding import Finding
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.storage.store import NotFound, ObjectStore
-from rowlock.transaction.vectors import Vectors
+from rowlock.transaction.state.vectors import Vectors
 
 _TAIL_BYTES = 64 << 10
 _THREADS = 16

@@ -1,0 +1,288 @@
+"""From a table's history to what to set, each with its reason and the figures behind it.
+
+`lock_for` is what `rowlock.lock=auto` follows; `advise` says the same to people, and more.  The choice of
+a lock is the cheapest of three lines (see `costs`):
+
+    none       the work that is done in vain, counted twice
+    partition  what meetings with appends and compactions still cost, and waiting for writers of the same partition
+    writes     the same, and waiting for every other change
+
+As losses grow the choice only ever moves down this list.  The scope `table` is never advised: it makes appends
+wait, which lose nothing.  A choice is only left for one that is cheaper by a margin; and a lock hides the
+conflicts that it prevents, so it is kept for as long as writers queue for it.  Advice decides no commit (I7).  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from rowlock.advice.costs import Costs, Pair, costs, hot_files, hot_partitions, pairs
+from rowlock.advice.history import History, Run
+from rowlock.advice.keys import hot_keys
+from rowlock.protocol.properties import KNOBS
+
+Lock = Literal["none", "writes", "table", "partition"]
+
+ENOUGH = 20
+"""Changing commits and failed tries below which nothing is said about locks."""
+MARGIN = 0.7
+"""Another lock is chosen only if it costs less than this share of what the present one does."""
+WORTH_IT = 0.05
+"""Losses below this share of a statement's own time are let be."""
+HOT = 0.2
+"""A file or a partition is called hot from this share of all meetings on."""
+QUEUE = 0.1
+"""Waiting below this share of a statement's own time is no queue."""
+_REPAIRABLE = ("added files", "removed files", "removed by both", "rows added", "rows changed by both")
+_COPIED_PER_CHANGED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why: a topic (a property, or a word), one sentence for people, and its figures by name."""
+
+    topic: str
+    text: str
+    figures: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to set on a table.
+
+    lock         the lock that costs least
+    on_conflict  another policy that would lose less; None where the present one is fine
+    granularity  the same
+    settings     these as table properties, as far as they differ from what is set: ready for setProperties
+    options      other settings that the figures speak for, but that ask for a decision (other readers, a new layout)
+    reasons      with their figures, the weightiest first
+    thin         what cannot be said, and why; empty where there is evidence enough
+    """
+
+    lock: Lock
+    on_conflict: str | None
+    granularity: str | None
+    settings: Mapping[str, str]
+    options: Mapping[str, str]
+    reasons: tuple[Reason, ...]
+    thin: str
+    costs: Costs
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for `--json`."""
+        return asdict(self) | {"expected_s": self.costs.expected()}
+
+
+def lock_for(history: History, *, current: str | None = None) -> Lock:
+    """The lock that this history speaks for.  `current`: what is in force; by default what its newest commits did.
+
+    Where the evidence is too thin, and where writers queue for the present lock, that is kept.
+    """
+    found = costs(history)
+    return _chosen(found, _held(history, found) if current is None else _sane(current))
+
+
+def _held(history: History, found: Costs) -> Lock:
+    """The lock that most of the newest changes took, as far as their accounts tell."""
+    newest = [r for r in history.commits if r.changes and r.by_rowlock][-ENOUGH:]
+    if 2 * sum("lock" in r.seconds for r in newest) <= len(newest):
+        return "none"
+    return "writes" if found.partition_s is None or found.partition_s >= found.wait_s else "partition"
+
+
+def _sane(current: str | None) -> Lock:
+    return "writes" if current in ("writes", "table") else "partition" if current == "partition" else "none"
+
+
+def _chosen(found: Costs, current: Lock) -> Lock:
+    if found.changes + found.failed < ENOUGH:
+        return current
+    service = found.service_s or 0.0
+    if current != "none" and found.queued_s > QUEUE * service:
+        return current
+    floor = WORTH_IT * service * (MARGIN if current != "none" else 1.0)
+    if found.lost_s <= floor:
+        return "none"
+    expected = found.expected()
+    expected[current] = MARGIN * expected.get(current, expected["writes"])
+    scopes: tuple[Lock, ...] = ("none", "partition", "writes")
+    return min((s for s in scopes if s in expected), key=lambda s: expected[s])
+
+
+def advise(history: History) -> Advice:
+    """What to set, and why.  Never raises, whatever the history says."""
+    found, ranked = costs(history), pairs(history)
+    named = history.properties.get("rowlock.lock", "none")
+    current = _held(history, found) if named == "auto" else _sane(named)
+    policy, granularity = _policy(history), _granularity(history)
+    lock = _chosen(found if policy is None else _under_repair(found, policy), current)
+    settings: dict[str, str] = {}
+    if lock != (named if named in KNOBS["rowlock.lock"] else "none") and named != "auto":
+        settings["rowlock.lock"] = lock
+    if policy is not None:
+        settings["rowlock.onConflict"] = "repair"
+    if granularity is not None:
+        settings["rowlock.granularity"] = "row"
+    options = list(_options(history, found))
+    reasons = [_why_lock(found, lock, current, ranked), *(r for r in (policy, granularity) if r is not None), *_met(history, ranked), *_overwritten(history), *_others(history), *(r for _, _, r in options)]
+    return Advice(
+        lock=lock,
+        on_conflict=settings.get("rowlock.onConflict"),
+        granularity=settings.get("rowlock.granularity"),
+        settings=settings,
+        options={name: value for name, value, _ in options if name},
+        reasons=tuple(reasons),
+        thin=_thin(history, found),
+        costs=found,
+    )
+
+
+def _why_lock(found: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
+    figures: dict[str, float | int | str] = {"changes": found.changes, "appends": found.appends, "failed": found.failed, "rounds": found.rounds}
+    figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in found.expected().items()} | {"lost_s": round(found.lost_s, 4), "wait_s": round(found.wait_s, 4), "beside": round(found.beside, 2)}
+    if not found.changes and not found.failed:
+        text = f"All {_n(found.appends, 'commit')} only add rows: appends never conflict, and need no lock." if found.appends else "No commit changed a row yet."
+        return Reason("lock", text, figures)
+    if found.changes + found.failed < ENOUGH:
+        return Reason("lock", "", figures)
+    lost, wait = _s(found.lost_s), _s(found.wait_s)
+    if lock == "none" and found.lost_s <= WORTH_IT * (found.service_s or 0):
+        return Reason("lock", f"A change loses {lost} to others and takes {_s(found.service_s or 0)}: nothing that a lock could save. Waiting in line would cost {wait} each.", figures)
+    vain = f"A change loses {lost} to others ({_s(found.repair_s)} in repairs, {_s(found.thrown_s)} thrown away)"
+    counted = "counted twice, for its writer waits and its machines work"
+    if lock == "none":
+        return Reason("lock", f"{vain}, {counted}; waiting for the {found.beside:.1f} changes beside it would cost {wait}.", figures)
+    if found.queued_s > QUEUE * (found.service_s or 0) and lock == current:
+        return Reason("lock", f"Writers queue for the lock, {_s(found.queued_s)} each: it is kept, for it hides the conflicts that it prevents.", figures | {"queued_s": round(found.queued_s, 4)})
+    if lock == "partition":
+        return Reason("lock", f"{vain}, {counted}; waiting for writers of the same partition would cost {_s(found.partition_s or 0)}, for all writers {wait}.", figures)
+    worst = next((p for p in ranked if p.met), None)
+    pair = f" Most of it: {worst.loser} beside {worst.winner}, {worst.met} of {worst.overlaps} times." if worst else ""
+    return Reason("lock", f"{vain}, {counted}; waiting in line would cost {wait}.{pair}", figures)
+
+
+def _policy(history: History) -> Reason | None:
+    """`repair` where tries were thrown away for what a repair settles."""
+    wasted = [r for r in history.failed if r.outcome == "conflict" and r.policy in ("fail", "rerun") and r.met and r.met[-1].rule in _REPAIRABLE]
+    present = history.properties.get("rowlock.onConflict", "repair")
+    if wasted and present in ("fail", "rerun"):
+        seconds, rows = sum(r.thrown_seconds for r in wasted), sum(r.thrown_rows for r in wasted)
+        repaired = [r for r in history.commits if r.rounds and r.rows_rebased]
+        figures: dict[str, float | int | str] = {"to": "repair", "from": present, "tries": len(wasted), "seconds": round(seconds, 3), "rows": rows}
+        price = "its price here is not known yet: ask again after some commits"
+        if repaired:
+            figures["repair_s"] = each = sum(r.repair_s for r in repaired) / len(repaired)
+            price = f"{_n(len(repaired), 'repair')} here took {_s(each)} each"
+        text = f"{_n(len(wasted), 'try', 'tries')} under {present} threw away {_s(seconds)} and {_n(rows, 'row')}; a repair redoes only what the other commit changed ({price})."
+        return Reason("rowlock.onConflict", text, figures)
+    return None
+
+
+def _under_repair(found: Costs, policy: Reason) -> Costs:
+    """The costs with each thrown-away try repaired instead, where a repair's price was measured on this table."""
+    price = policy.figures.get("repair_s")
+    if not isinstance(price, float):
+        return found
+    repaired = float(policy.figures["tries"]) * price / max(1, found.changes)
+    return replace(found, thrown_s=max(0.0, found.thrown_s - float(policy.figures["seconds"]) / max(1, found.changes)) + repaired)
+
+
+def _granularity(history: History) -> Reason | None:
+    by_file = _by_file(history)
+    if not by_file or history.properties.get("rowlock.granularity") != "file":
+        return None
+    return Reason("rowlock.granularity", f"{_n(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.", {"tries": len(by_file), "to": "row"})
+
+
+def _by_file(history: History) -> list[Run]:
+    return [r for r in history.failed if r.met and r.met[-1].rule in ("added files", "removed files", "removed by both")]
+
+
+def _met(history: History, ranked: list[Pair]) -> Iterator[Reason]:
+    met = [p for p in ranked if p.met]
+    if met:
+        total, over = sum(p.met for p in ranked), sum(p.overlaps for p in ranked)
+        text = f"Of {over:,} times that another commit landed meanwhile, {total:,} mattered: "
+        text += "; ".join(f"{p.loser} beside {p.winner} {p.met:,} of {p.overlaps:,} ({100 * p.rate:.0f} %)" for p in met[:3]) + "."
+        yield Reason("conflicts", text, {"met": total, "overlaps": over})
+    places = hot_partitions(history) or hot_files(history)
+    if places and places[0].meetings > HOT * sum(h.meetings for h in places):
+        total, top = sum(h.meetings for h in places), places[0]
+        kind = "partition" if hot_partitions(history) else "file"
+        yield Reason("hot", f"{_n(len(places), kind)} met: {top.name} in {top.meetings:,} of {total:,}.", {"places": len(places), "top": top.name, "meetings": top.meetings, "of": total})
+    keys = hot_keys(history, 1)
+    if keys:
+        k = keys[0]
+        named = ", ".join(f"{v} ({n})" for v, n in k.values[:3])
+        span = "" if k.low is None or k.high is None else f", from {k.low:g} to {k.high:g}"
+        yield Reason("keys", f"Statements that met ask for {k.column}{span}{': ' if named else ''}{named}.", {"column": k.column, "runs": k.runs})
+
+
+def _overwritten(history: History) -> Iterator[Reason]:
+    rows = sum(o.rows for r in history.commits for o in r.overwrote if o.outcome != "dropped")
+    if rows:
+        commits = sum(bool(r.overwrote) for r in history.commits)
+        text = f"{_n(commits, 'lockless commit')} overwrote what others had set in {_n(rows, 'row')}; where each of these must count, rowlock.onConflict=repair keeps them all."
+        yield Reason("overwritten", text, {"rows": rows, "commits": commits})
+
+
+def _others(history: History) -> Iterator[Reason]:
+    """What other engines' commits tell, and what they keep to themselves."""
+    theirs = [r for r in history.commits if not r.by_rowlock]
+    if not theirs:
+        return
+    overlapped = sum(bool(history.passed(r)) for r in theirs)
+    text = f"{_n(len(theirs), 'commit')} of {len(history.commits):,} are by other engines, {overlapped:,} of them while another landed. Their failed tries leave no trace, so what they lost is not in these figures; rowlock.* settings hold for writers through Rowlock."
+    yield Reason("other engines", text, {"commits": len(theirs), "overlapped": overlapped})
+    silent = sum(r.read_version is None for r in theirs if r.changes)
+    if silent:
+        yield Reason("other engines", f"{_n(silent, 'change')} of theirs do not say which version they read.", {"silent": silent})
+
+
+def _options(history: History, found: Costs) -> Iterator[tuple[str, str, Reason]]:
+    changed, copied = (sum(getattr(r, name) for r in history.commits) for name in ("rows_changed", "rows_copied"))
+    if copied > _COPIED_PER_CHANGED * max(1, changed) and history.properties.get("delta.enableDeletionVectors", "").lower() != "true":
+        text = f"{copied:,} rows were copied to change {changed:,}: deletion vectors mark rows instead. Readers must know them (Delta 2.3 and later)."
+        yield "delta.enableDeletionVectors", "true", Reason("deletion vectors", text, {"copied": copied, "changed": changed})
+    compacted = [r for r in history.runs if any(m.operation.upper().startswith(("OPTIMIZE", "COMPACT")) for m in r.met)]
+    if len(compacted) >= 3 and history.properties.get("delta.enableRowTracking", "").lower() != "true":
+        text = f"{_n(len(compacted), 'run')} met a compaction; rows that keep their ids are followed to where it put them. delta-rs does not write such tables."
+        yield "delta.enableRowTracking", "true", Reason("row tracking", text, {"runs": len(compacted)})
+    lost_appends = sum(r.attempts - 1 for r in history.commits if r.appends)
+    appends = max(1, found.appends)
+    if lost_appends > appends / 2:
+        text = f"Appends lost {lost_appends:,} rounds in {found.appends:,} commits to the race for the next version; writers that find a queue commit as a group by themselves."
+        yield "", "", Reason("group commit", text, {"rounds": lost_appends, "appends": found.appends})
+    keys, by_file = hot_keys(history, 1), _by_file(history)
+    if len(by_file) >= ENOUGH and keys and len(keys[0].values) > 1 and not history.partition_columns:
+        text = f"Statements that met over files name values of {keys[0].column}: clustered by it, writers of different values would touch different files."
+        yield "", "", Reason("layout", text, {"column": keys[0].column, "tries": len(by_file)})
+
+
+def _thin(history: History, found: Costs) -> str:
+    seen = found.changes + found.failed
+    parts = []
+    if not history.commits:
+        parts.append("no commits: nothing to say")
+    elif seen and seen < ENOUGH:
+        parts.append(f"{_n(seen, 'change')}: too few to say (from {ENOUGH} on)")
+    elif seen and found.service_s is None:
+        parts.append("no commit says how long it took: what waiting would cost is not known")
+    if history.unrecorded:
+        parts.append(f"{_n(history.unrecorded, 'failed try', 'failed tries')} came too fast to be recorded: what was lost is more than this")
+    return "; ".join(parts)
+
+
+def _n(n: int, one: str, many: str | None = None) -> str:
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def _s(seconds: float) -> str:
+    """Seconds for people: 0 s, 3 ms, 0.25 s, 12 s, 4 min."""
+    if seconds <= 0:
+        return "0 s"
+    if seconds < 0.1:
+        return f"{1000 * seconds:.2g} ms"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,132 @@
+"""From a table's folder to its `History`: the newest commits and the failed attempts, and no data file.
+
+Bounded in every direction: so many commits, so many file actions of each, so many bytes of a commit file.
+A history that was read before is carried on by what came since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+
+from rowlock.advice import attempts
+from rowlock.advice.history import History, Run, Touched, in_order, run_of_attempt, run_of_commit
+from rowlock.exceptions import TableNotFound
+from rowlock.log.segment import list_log
+from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.protocol import paths
+from rowlock.storage.store import NotFound, ObjectStore
+
+COMMITS = 1000
+MAX_ACTIONS = 200
+"""File actions of one commit that are looked at; the others are counted."""
+MAX_BYTES = 8 << 20
+"""Of a commit file; commitInfo is its first line."""
+_READERS = 16
+
+
+def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History | None = None, snapshot: Snapshot | None = None) -> History:
+    """The newest `limit` commits and the failed attempts of their time.  Raises TableNotFound.
+
+    With `previous` only what came since is read.  Properties and partitioning are those of `snapshot`, by default the newest.
+    """
+    files = [f for f in list_log(store) if f.kind == "commit"]
+    if not files:
+        raise TableNotFound("there is no Delta table here", table=store.root)
+    wanted = files[-limit:] if limit > 0 else []
+    before = previous if previous is not None and previous.table == store.root else History(store.root)
+    known, partition_of = dict(before.by_version), dict(before.partition_of)
+    missing = [f for f in wanted if f.version not in known]
+    if missing:
+        with ThreadPoolExecutor(min(_READERS, len(missing)), thread_name_prefix="rowlock-history") as pool:
+            for run, more in pool.map(lambda f: _commit(store, f.version, f.key, f.size_bytes, f.modified_ms), missing):
+                if run is not None and run.version is not None:
+                    known[run.version] = run
+                    partition_of |= more
+    commits = [known[f.version] for f in wanted if f.version in known]
+    kept, newest = attempts.read(store, after=before.newest_attempt)
+    failed = [*before.failed, *(run for raw in kept if (run := run_of_attempt(raw)) is not None)]
+    if wanted and wanted[0].version > 0:
+        failed = [run for run in failed if run.ended_at >= wanted[0].version]
+    snapshot = snapshot or TableLog(store).latest()
+    live = {path for run in (*commits, *failed) for path in (*run.touched.added, *run.touched.removed, *(f for m in run.met for f in m.files))}
+    return History(
+        table=store.root,
+        runs=in_order([*commits, *failed]),
+        properties=dict(snapshot.metadata.configuration),
+        partition_columns=snapshot.partition_columns,
+        partition_of={path: partition for path, partition in partition_of.items() if path in live},
+        whole=bool(wanted) and wanted[0].version == 0,
+        unrecorded=before.unrecorded + sum(n for raw in kept if isinstance(n := raw.get("unrecorded"), int)),
+        newest_attempt=newest,
+    )
+
+
+def _commit(store: ObjectStore, version: int, key: str, size_bytes: int, modified_ms: int) -> tuple[Run | None, dict[str, str]]:
+    try:
+        data = store.get(key) if size_bytes <= MAX_BYTES else store.get_range(key, 0, MAX_BYTES)
+    except NotFound:
+        return None, {}
+    info, touched, partition_of = _parsed(data, store.root, whole=len(data) >= size_bytes)
+    return run_of_commit(version, info, touched, modified_ms=modified_ms), partition_of
+
+
+def _parsed(data: bytes, root: str, *, whole: bool) -> tuple[Any, Touched, dict[str, str]]:
+    """commitInfo, what was done to files, and the partitions of these.  A line that does not read is passed over: this is no reader of tables."""
+    info: Any = None
+    partition_of: dict[str, str] = {}
+    found: dict[str, list[str]] = {"add": [], "remove": []}
+    counts = {"add": 0, "remove": 0}
+    changes_data = changes_definition = False
+    for line in data.split(b"\n"):
+        kind = "add" if line.startswith(b'{"add"') else "remove" if line.startswith(b'{"remove"') else ""
+        if kind:
+            counts[kind] += 1
+            if len(found[kind]) >= MAX_ACTIONS:
+                continue
+        raw = _json(line)
+        for name in found:
+            if isinstance(action := raw.get(name), Mapping) and isinstance(path := action.get("path"), str):
+                counts[name] += not kind
+                found[name].append(paths.decode(path, root))
+                changes_data = changes_data or action.get("dataChange") is not False
+                partition_of[found[name][-1]] = partition_text(action.get("partitionValues"))
+        info = raw.get("commitInfo", info)
+        changes_definition = changes_definition or "metaData" in raw or "protocol" in raw
+    complete = whole and all(counts[name] <= MAX_ACTIONS for name in found)
+    files = not (found["add"] or found["remove"])
+    touched = Touched(
+        removed=tuple(found["remove"]),
+        added=tuple(found["add"]),
+        partitions=frozenset(partition_of.values()),
+        num_removed=counts["remove"],
+        num_added=counts["add"],
+        changes_data=changes_data,
+        changes_definition=changes_definition and files,
+        complete=complete,
+    )
+    return info, touched, partition_of
+
+
+def partition_text(values: Any) -> str:
+    """`column=value/...`; empty for a file of an unpartitioned table."""
+    return "/".join(f"{k}={'null' if v is None else v}" for k, v in sorted(_items(values)))
+
+
+def _items(values: Any) -> Iterable[tuple[str, Any]]:
+    return [(str(k), v) for k, v in values.items()] if isinstance(values, Mapping) else []
+
+
+def _json(line: bytes) -> Mapping[str, Any]:
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+__all__ = ["COMMITS", "read_history"]

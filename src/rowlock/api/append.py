@@ -1,0 +1,144 @@
+"""`rowlock.append`: rows into a table with no Spark and no JVM; one call, one commit.
+
+What all appends to one table in this process share is kept for some tables, so that a steady writer
+asks the store for little more than what is new.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rowlock.boundary.statements import Statement
+from rowlock.engines.appends.conforming import Fitting, check_new_columns, merged_schema, schema_of_rows
+from rowlock.engines.appends.engine import ArrowEngine
+from rowlock.engines.appends.source import Rows, rows_of
+from rowlock.engines.appends.staging import stage_rows
+from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound, UnsupportedFeature
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import file_block
+from rowlock.protocol.actions import Metadata, SetTransaction
+from rowlock.protocol.schema import StructType, schema_json
+from rowlock.storage.open import open_store
+from rowlock.transaction import run
+from rowlock.transaction.definition import creation
+from rowlock.transaction.state.options import application
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState, state_of
+from rowlock.transaction.transaction import Table
+
+_kept: OrderedDict[SharedState, None] = OrderedDict()
+_lock = threading.Lock()
+
+
+def append(
+    path: str | os.PathLike[str],
+    data: Any,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    partition_by: str | Sequence[str] | None = None,
+    merge_schema: bool = False,
+    properties: Mapping[str, str] | None = None,
+    app_id: str | None = None,
+    app_version: int | None = None,
+) -> Receipt:
+    """Adds rows to the table at `path`, which is made where there is none; one commit, safe beside any other writer.
+
+    data: a pyarrow Table, RecordBatch or RecordBatchReader (which is read piece by piece and may be larger
+    than memory), a pandas or polars DataFrame, or anything else with `__arrow_c_stream__`.  Columns are matched
+    by name without regard to case; absent ones are null; a type fits where no value of it can be lost.
+    `merge_schema` adds columns that the table lacks.  `partition_by` and `properties` count for a table that is made.
+    With `app_id` and `app_version` the same step of an application is added once, however often it is given.
+
+    May be called from any number of threads and processes.  Raises SchemaMismatch, ConstraintViolated and
+    InvalidInput with nothing committed, UnsupportedFeature for a table that this version or a writer without Spark
+    cannot write (CHECK constraints, generated columns), CommitUnknown where the log cannot be read back after the commit.
+    """
+    app = application(app_id, app_version)
+    columns = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
+    state, rows = opened(path, storage_options), rows_of(data)
+    writer = _Writer(state, rows, app)
+    try:
+        head = state.newest()
+    except TableNotFound:
+        try:
+            return writer.create(columns, properties or {})
+        except TableExists:  # another writer was first: now it is an append like any other
+            head = state.refresh()
+    try:
+        creation.check_layout(head, columns)
+        return writer.append(head, merge_schema)
+    except (SchemaMismatch, InvalidInput, UnsupportedFeature):  # by what was known of the table: it may have been altered a moment ago
+        now = state.refresh()
+        if (now.metadata, now.protocol) == (head.metadata, head.protocol):
+            raise
+        creation.check_layout(now, columns)
+        return writer.append(now, merge_schema)
+
+
+def opened(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> SharedState:
+    """What this process knows of a table; kept for the tables that were asked for last."""
+    state = state_of(open_store(path, storage_options))
+    with _lock:
+        _kept[state] = None
+        _kept.move_to_end(state)
+        while len(_kept) > limits().open_tables:
+            _kept.popitem(last=False)
+    return state
+
+
+def _fresh() -> None:
+    """A forked child begins with states of its own (see `transaction.state.shared`)."""
+    global _kept, _lock
+    _kept, _lock = OrderedDict(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh)
+
+
+class _Writer:
+    """One append on its way."""
+
+    def __init__(self, state: SharedState, rows: Rows, app: SetTransaction | None) -> None:
+        self._state, self._rows, self._app = state, rows, app
+        self._engine: ArrowEngine = state.shared("arrow engine", lambda: ArrowEngine(state.store))
+
+    @property
+    def _path(self) -> str:
+        return self._state.store.root
+
+    def append(self, head: Snapshot, merge_schema: bool) -> Receipt:
+        table = Table(self._state.log, self._engine, state=self._state)
+        return run.run(table, "WRITE", self._plan, metadata=self._wider if merge_schema else None, app=self._app, snapshot=head)
+
+    def _plan(self, snapshot: Snapshot) -> run.Planned:
+        self._engine.check_appendable(snapshot)
+        fitting = Fitting(self._rows.schema, snapshot.schema, self._path)
+        files = stage_rows(self._state.store, snapshot, self._rows.tables(), fitting)
+        blocks = [file_block("appended", 0, files)] if files else []
+        return [Statement("append", blocks, sets=fitting.columns)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
+
+    def _wider(self, snapshot: Snapshot) -> Metadata:
+        merged = merged_schema(snapshot.schema, schema_of_rows(self._rows.schema, self._path))
+        added = merged.fields[len(snapshot.schema.fields) :]
+        check_new_columns(StructType(added), self._path)
+        return snapshot.metadata if not added else creation.widened(snapshot.metadata, schema_json(merged), self._path)
+
+    def create(self, partition_columns: Sequence[str], properties: Mapping[str, str]) -> Receipt:
+        """Version 0 with the rows in it.  Raises TableExists where another writer made the table first."""
+        schema = schema_of_rows(self._rows.schema, self._path)
+        if missing := [c for c in partition_columns if schema.find(c) is None]:
+            raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(schema.names)}", table=self._path)
+        check_new_columns(schema, self._path)
+        metadata = creation.new_metadata(schema_json(schema), partition_columns, properties, table=self._path)
+        creation.check_new_table(metadata, self._path)
+        draft = creation.draft_snapshot(metadata, self._path)
+        self._engine.check_appendable(draft)
+        files = stage_rows(self._state.store, draft, self._rows.tables(), Fitting(self._rows.schema, draft.schema, self._path))
+        parameters = {"mode": "Append", "partitionBy": list(metadata.partition_columns)}
+        return creation.create_from(self._state, metadata, operation="WRITE", parameters=parameters, adds=files, app=self._app)

@@ -1,0 +1,86 @@
+"""A table on a session: the shared engine, and one statement run as one transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from rowlock.engines.spark.catalyst.types import SparkSession
+from rowlock.engines.spark.engine import SparkEngine
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.statements.merge_source import Source
+from rowlock.exceptions import InvalidInput
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import Metadata, SetTransaction
+from rowlock.storage.open import open_store
+from rowlock.transaction import run
+from rowlock.transaction.run import Planned
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState, state_of
+from rowlock.transaction.transaction import Table
+
+Plan = Callable[[Evaluator, Snapshot], Planned]
+
+
+class Runner(Protocol):
+    """What carries statements out: a handle, each in a transaction of its own, or an open transaction."""
+
+    @property
+    def spark(self) -> SparkSession: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def evaluator(self) -> Evaluator: ...
+    def run(self, operation: str, plan: Plan) -> Receipt: ...
+    def holding(self, sources: list[Source]) -> AbstractContextManager[None]:
+        """Pinned sources are released when nothing can ask for them again."""
+        ...
+
+
+class Handle:
+    """One table path on one SparkSession; `name` is the table's in the catalog, where it was asked for by that."""
+
+    def __init__(self, spark: SparkSession, path: str, *, name: str | None = None, storage_options: Mapping[str, str] | None = None) -> None:
+        if not hasattr(spark, "createDataFrame"):
+            raise InvalidInput(f"A SparkSession is needed, not {type(spark).__name__}")
+        self.spark, self.name = spark, name
+        self.state: SharedState = state_of(open_store(path, storage_options))
+        self._made: Table | None = None
+
+    @property
+    def path(self) -> str:
+        return self.state.store.root
+
+    @property
+    def table(self) -> Table:
+        if self._made is None:
+            engine = self.state.shared(f"engine {id(self.spark)}", lambda: SparkEngine(self.spark, self.state))
+            self._made = Table(self.state.log, engine, state=self.state)
+        return self._made
+
+    @property
+    def evaluator(self) -> Evaluator:
+        engine = self.table.engine
+        assert isinstance(engine, SparkEngine)
+        return engine.evaluator
+
+    @contextmanager
+    def holding(self, sources: list[Source]) -> Iterator[None]:
+        """See Runner."""
+        try:
+            yield
+        finally:
+            for source in sources:
+                source.release(self.evaluator)
+
+    def run(self, operation: str, plan: Plan, *, metadata: Callable[[Snapshot], Metadata] | None = None, app: SetTransaction | None = None) -> Receipt:
+        """One statement as one transaction (see `run.run`)."""
+        return run.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=app)
+
+
+class Receipts(threading.local):
+    """The last receipt through a handle and its aliases, for each thread."""
+
+    last: Receipt | None = None

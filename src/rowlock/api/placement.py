@@ -1,0 +1,99 @@
+"""Where a table that is made or replaced is to be: at a path, or under a name in the catalog.
+
+Everything that can be said against a name is said here, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rowlock.api.handle import Handle
+from rowlock.engines.spark.catalog.names import Name, path_in_name
+from rowlock.engines.spark.catalyst.errors import BadName, NameNotFound, NameTaken
+from rowlock.engines.spark.catalyst.types import SparkSession
+from rowlock.exceptions import InvalidInput, TableExists, TableNotFound
+from rowlock.storage.open import open_store
+
+_INSTEAD = "use createIfNotExists or createOrReplace"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table's folder, and what the catalog has to do with it."""
+
+    handle: Handle
+    name: Name | None = None
+    listed: bool = False
+    """Whether the catalog holds the name already, with this folder."""
+    managed: bool = False
+    """Whether the catalog owns the folder, and deletes it with the name."""
+
+    @property
+    def has_log(self) -> bool:
+        return self.handle.state.log.exists()
+
+    def register(self) -> None:
+        """Gives the table that is there its name.  Raises NameTaken."""
+        if self.name is not None and not self.listed:
+            self.name.register(self.handle.path, managed=self.managed)
+
+    def check(self, mode: str) -> None:
+        """Raises TableExists or TableNotFound where a table cannot be made or replaced here in this mode."""
+        if mode == "create" and self.listed:
+            raise NameTaken(f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD} [TABLE_OR_VIEW_ALREADY_EXISTS]", table=self.handle.path)
+        if mode == "replace" and self.name is not None and not self.listed:
+            raise NameNotFound(f"Table {self.name} cannot be found, so it cannot be replaced; use createOrReplace [TABLE_OR_VIEW_NOT_FOUND]")
+        if mode == "replace" and self.name is None and not self.has_log:
+            raise TableNotFound("There is no table to replace; use createOrReplace", table=self.handle.path)
+        if mode == "create" and self.has_log:
+            if self.name is None:
+                raise TableExists(f"There is a table already; open it with DeltaTable.forPath, or {_INSTEAD}", table=self.handle.path)
+            if self.managed:
+                raise NameTaken(f"There is a table in the folder that {self.name} would have already; {_INSTEAD}, or say another location()", table=self.handle.path)
+        if self.managed and not self.has_log and (held := next(iter(self.handle.state.store.list(recursive=True)), None)) is not None:
+            raise NameTaken(f"The folder that {self.name} would have is not empty: it holds {held.key}; say another location() [DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]", table=self.handle.path)
+
+
+def place_of(spark: SparkSession, identifier: str | None, location: str | None, storage_options: Mapping[str, str] | None = None) -> Place:
+    """The place that a name, a path or both say.
+
+    Raises InvalidInput where neither is given, BadName where they contradict each other, NameTaken where the name is that of
+    something else, and what Spark raises for a name that it does not take.
+    """
+    path = path_in_name(identifier) if identifier is not None else location
+    if identifier is None or path is not None:
+        if path is None:
+            raise InvalidInput("Say where the table is to be: tableName('sales') or location('/path/of/table')")
+        if location is not None and _root(path) != _root(location):
+            raise BadName(f"The name says that the table is at {path}, and the location {location}: leave one of them out [DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH]")
+        return Place(Handle(spark, path, storage_options=storage_options))
+    name = Name(spark, identifier)
+    entry = name.entry()
+    if entry is None:
+        folder = name.default_folder()
+        return Place(_local(spark, location or folder, name), name, managed=location is None)
+    if entry.folder is None:
+        raise NameTaken(f"{name} already exists and is {entry.kind}, not a Delta table: choose another name")
+    if location is not None and _root(location) != _root(entry.folder):
+        raise BadName(f"The location of table {name} is {entry.folder}, not {location}: leave location() out [DELTA_TABLE_LOCATION_MISMATCH]", table=entry.folder)
+    return Place(_local(spark, entry.folder, name), name, listed=True, managed=entry.kind == "managed")
+
+
+def open_by_name(spark: SparkSession, name: str) -> Handle:
+    """The table of a name in the catalog, or of delta.`/path`.  Raises TableNotFound, which Spark's AnalysisException catches for names in the catalog."""
+    if (path := path_in_name(name)) is not None:
+        return Handle(spark, path)
+    found = Name(spark, name)
+    return Handle(spark, found.folder(), name=str(found))
+
+
+def _local(spark: SparkSession, folder: str, name: Name) -> Handle:
+    handle = Handle(spark, folder, name=str(name))
+    if not handle.path.startswith("/"):
+        raise BadName(f"A table in the catalog lies in a folder on the disk, not at {handle.path}")
+    return handle
+
+
+def _root(path: str) -> str:
+    return open_store(path).root

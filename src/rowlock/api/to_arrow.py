@@ -1,0 +1,123 @@
+"""`rowlock.to_arrow`: a version of a table as one Arrow table, with no Spark and no JVM.
+
+The rows are those that Spark would read.  A file of which that is not certain is named and refused (I9).
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from rowlock.api.append import opened
+from rowlock.engines.appends.engine import ArrowEngine
+from rowlock.exceptions import CorruptLog, InvalidInput, UnsupportedFeature, WrongType
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.physical import Doubtful, nullable_schema
+from rowlock.parquet.reading import read_file
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow as arrow_schema
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.schema import StructField, only_read_types
+from rowlock.storage.store import NotFound
+from rowlock.threads import side_by_side
+from rowlock.transaction.state.shared import SharedState
+from rowlock.transaction.state.versions import snapshot_of
+
+_READERS = 8
+_PADDED = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def to_arrow(
+    path: str | os.PathLike[str],
+    version: int | None = None,
+    timestamp: str | datetime.datetime | None = None,
+    columns: Sequence[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> pa.Table:
+    """The table's rows, in no particular order: at its newest version, at `version`, or as it was at `timestamp`.
+
+    `timestamp` is a datetime or ISO text; without a zone it is UTC.  `columns` names those wanted, in any case, in the
+    order of the result; only they are read.  Timestamps are microseconds, with the zone UTC or with none.
+    Raises TableNotFound, VersionNotFound, InvalidInput for a column that the table lacks, and UnsupportedFeature,
+    naming the file, where the values that Spark would read are not certain: then `rowlock.read(spark, path)` reads it.
+    """
+    state = opened(path, storage_options)
+    snapshot = snapshot_of(state, version, timestamp)
+    chosen = _chosen(snapshot, columns)
+    files = list(snapshot.files.adds())
+    wanted = _wanted(snapshot, chosen)
+    tables = side_by_side(lambda f: _living(state, f, snapshot, wanted), files, _READERS)
+    return _joined(tables, snapshot, chosen)
+
+
+def first_rows(state: SharedState, snapshot: Snapshot, columns: Sequence[str], limit: int) -> pa.Table:
+    """Up to `limit` rows, whichever are at hand; no more files are read than it takes."""
+    chosen, tables, left = _chosen(snapshot, columns), [], limit
+    for file in snapshot.files.adds():
+        if left <= 0:
+            break
+        tables.append(_living(state, file, snapshot, _wanted(snapshot, chosen)).slice(0, left))
+        left -= tables[-1].num_rows
+    return _joined(tables, snapshot, chosen)
+
+
+def count_rows(state: SharedState, snapshot: Snapshot) -> int:
+    """How many rows live in a version: by the log, and by the footers of files whose statistics do not say it."""
+    count = ArrowEngine(state.store).count
+    dead = sum(f.deletion_vector.cardinality for f in snapshot.files.adds() if f.deletion_vector is not None)
+    return sum(count(f) if f.num_records is None else f.num_records for f in snapshot.files.adds()) - dead
+
+
+def _wanted(snapshot: Snapshot, chosen: Sequence[StructField]) -> pa.Schema:
+    every = arrow_schema(snapshot.schema)
+    return nullable_schema(pa.schema([every.field(f.name) for f in chosen]))
+
+
+def _joined(tables: Sequence[pa.Table], snapshot: Snapshot, chosen: Sequence[StructField]) -> pa.Table:
+    wanted = _wanted(snapshot, chosen)
+    rows = pa.concat_tables(tables) if tables else wanted.empty_table()
+    return pa.Table.from_arrays(rows.columns, schema=pa.schema([f.with_nullable(own.nullable) for f, own in zip(wanted, chosen, strict=True)]))
+
+
+def _chosen(snapshot: Snapshot, columns: Sequence[str] | None) -> list[StructField]:
+    fields = list(snapshot.schema.fields)
+    if isinstance(columns, str):
+        raise WrongType(f"columns is a list of names, not the string {columns!r}", table=snapshot.table)
+    if columns is not None:
+        if not columns or len({c.lower() for c in columns}) < len(columns):
+            raise InvalidInput(f"Name the columns, each once, or leave columns out; not {list(columns)}", table=snapshot.table)
+        found = [(name, snapshot.schema.find(name)) for name in columns]
+        if missing := [name for name, field in found if field is None]:
+            raise InvalidInput(f"The table has no column {missing[0]!r}; it has {', '.join(snapshot.schema.names)}", table=snapshot.table)
+        fields = [field for _, field in found if field is not None]
+    for field in fields:
+        if "variant" in only_read_types(field.type):
+            raise _refusal(f"column {field.name} is of type variant", "type variant", snapshot)
+        if str(field.metadata.get(_PADDED, "")).startswith("char("):
+            raise _refusal(f"column {field.name} is of type {field.metadata[_PADDED]}, which Spark pads", "char columns", snapshot)
+    return fields
+
+
+def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Schema) -> pa.Table:
+    """The rows of a file that no deletion vector marks."""
+    try:
+        rows = read_file(state.store, file, snapshot, wanted)
+    except Doubtful as e:
+        raise _refusal(str(e), e.feature, snapshot, file.path) from None
+    except (NotFound, FileNotFoundError) as e:
+        raise CorruptLog("a data file that the log names is not there; a vacuum may have deleted it: read a newer version", table=snapshot.table, version=snapshot.version, file=file.path) from e
+    dead = state.vectors.of(file)
+    if not dead:
+        return rows
+    mask = np.ones(rows.num_rows, dtype=np.bool_)
+    mask[bitmap_to_numpy(dead)] = False
+    return rows.filter(pa.array(mask))
+
+
+def _refusal(why: str, feature: str, snapshot: Snapshot, file: str | None = None) -> UnsupportedFeature:
+    where = f" of file {file}" if file else ""
+    return UnsupportedFeature(f"what Spark would read{where} is not certain without it: {why}; use rowlock.read(spark, path)", feature=feature, access="read", table=snapshot.table, version=snapshot.version)

@@ -1,0 +1,208 @@
+"""Transactions of several statements: `with table.transaction() as txn:`, and `rowlock.run` for those that may run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+from rowlock import clock
+from rowlock.api import arguments
+from rowlock.api.changes import Changes
+from rowlock.api.handle import Handle, Plan, Receipts
+from rowlock.boundary.statements import Statement
+from rowlock.engines.spark.catalyst.analysis import Expression
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.frames.reading import read_frame
+from rowlock.engines.spark.statements.append import append_statement
+from rowlock.engines.spark.statements.merge_source import Source
+from rowlock.engines.spark.statements.row_statements import delete_statement
+from rowlock.exceptions import InvalidInput
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import SetTransaction
+from rowlock.transaction import failed_attempt
+from rowlock.transaction.run import Planned
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.transaction import Options, Transaction
+from rowlock.transaction.waiting.lease_line import LeaseLine
+
+_SEVERAL = "TRANSACTION"
+
+
+class OpenTransaction:
+    """An open transaction as what carries statements out (see `handle.Runner`)."""
+
+    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None) -> None:
+        self._handle, self._options, self._app = handle, options, app
+        self._line = LeaseLine(handle.state)
+        self.txn: Transaction = handle.table.begin(options, app=app)
+        self.steps: list[tuple[str, dict[str, Any]]] = []
+        self._sources: list[Source] = []
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._handle.spark
+
+    @property
+    def path(self) -> str:
+        return self._handle.path
+
+    @property
+    def evaluator(self) -> Evaluator:
+        return self._handle.evaluator
+
+    @contextmanager
+    def holding(self, sources: list[Source]) -> Iterator[None]:
+        """See Runner: a rebase may ask for them until the commit."""
+        try:
+            yield
+        finally:
+            self._sources += sources
+
+    def check_open(self) -> None:
+        if self.txn.done:
+            raise InvalidInput("The transaction is over: its block has ended. Begin another with table.transaction()", table=self.path)
+
+    def run(self, operation: str, plan: Plan) -> Receipt:
+        """Stages a statement on top of those before it.  The receipt has no version yet."""
+        self.check_open()
+        metrics: dict[str, int] = {}
+        if (planned := self._planned(plan)) is not None:
+            statements, parameters = planned
+            self.txn.execute(*statements)
+            self.steps.append((operation, dict(parameters)))
+            metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
+        return Receipt(version=None, read_version=self.txn.read_version, txn_id=self.txn.txn_id, operation=operation, already_committed=self.txn.already_committed, metrics=metrics)
+
+    def _planned(self, plan: Plan) -> Planned | None:
+        """A statement under what the transaction reads; None where its application's step is in the log already."""
+        while not self.txn.already_committed:
+            start = clock.monotonic_s()
+            planned = plan(self.evaluator, self.txn.base)
+            planned_s = clock.monotonic_s() - start
+            if not self._began_anew(planned[0]):
+                self.txn.watch.add("plan", planned_s)
+                return planned
+        return None
+
+    def _began_anew(self, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
+        """Waits in line; where others committed meanwhile, a transaction that has staged and read nothing yet reads the head instead."""
+        moved = self._line.join(self.txn, statements, reads_table=reads_table)
+        anew = moved and not self.txn.program and not self.txn.reads_table
+        if anew:
+            before, self.txn = self.txn, self._handle.table.begin(self._options, app=self._app)
+            self.txn.reruns = before.reruns
+        self._line.account(self.txn)
+        return anew
+
+    def will_read(self) -> None:
+        """The transaction is about to read the table as a whole."""
+        self._began_anew((), reads_table=True)
+
+    def commit(self) -> Receipt:
+        if len(self.steps) == 1:
+            return self.txn.commit(*self.steps[0])
+        said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
+        return self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
+
+    def give_up(self, error: BaseException) -> None:
+        """The block raised: what it had staged, if anything, is thrown away."""
+        if self.steps:
+            failed_attempt.record(self.txn, error, self.steps[0][0] if len(self.steps) == 1 else _SEVERAL, self.steps[0][1] if len(self.steps) == 1 else {})
+
+    def close(self) -> None:
+        """Nothing is carried out any more; leases are given back, and what was pinned for a rebase is deleted."""
+        self.txn.done = True
+        self._line.leave()
+        for source in self._sources:
+            source.release(self.evaluator)
+        self._sources.clear()
+
+
+class DeltaTransaction(Changes):
+    """Statements that become one commit when the block ends; an exception inside leaves the table as it was.
+
+    update, delete and merge are those of DeltaTable; each sees what those before it did.
+    """
+
+    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None, receipts: Receipts, alias: str | None, runner: OpenTransaction | None = None) -> None:
+        self._handle, self._options, self._app, self._alias = handle, options, app, alias
+        self._table_receipts, self._receipts = receipts, Receipts()
+        self._opened = runner
+
+    @property
+    def _runner(self) -> OpenTransaction:  # type: ignore[override]
+        if self._opened is None:
+            raise InvalidInput("The transaction has not begun: use it in a with statement, `with table.transaction() as txn:`", table=self._handle.path)
+        return self._opened
+
+    def __enter__(self) -> DeltaTransaction:
+        if self._opened is not None:
+            raise InvalidInput("The transaction has begun already; each block needs its own table.transaction()", table=self._handle.path)
+        self._table_receipts.last = None
+        self._opened = OpenTransaction(self._handle, self._options, self._app)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._table_receipts.last = self._receipts.last = self._runner.commit()
+            elif error is not None:
+                self._runner.give_up(error)
+        finally:
+            self._runner.close()
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """Of the last statement while the block runs; of the commit afterwards."""
+        return self._receipts.last
+
+    def alias(self, aliasName: str) -> DeltaTransaction:
+        """The same transaction under a name for use in expressions."""
+        out = DeltaTransaction(self._handle, self._options, self._app, self._table_receipts, arguments.text(aliasName, "aliasName"), self._runner)
+        out._receipts = self._receipts
+        return out
+
+    def toDF(self) -> DataFrame:
+        """The table as this transaction sees it, its own changes in it, under the handle's alias.
+
+        What others change of the table from then on is a conflict, unless the isolation is `snapshot`: what was read may have decided
+        what is written.
+        """
+        self._runner.check_open()
+        self._runner.will_read()
+        txn = self._runner.txn
+        txn.note_read()
+        frame = read_frame(self._runner.evaluator, txn.base, txn.effects)
+        return frame.alias(self._alias) if self._alias else frame
+
+    def append(self, df: DataFrame) -> None:
+        """Adds rows.  Raises SchemaMismatch, ConstraintViolated."""
+        frame = arguments.frame(df, "df")
+
+        self._run("WRITE", lambda evaluator, snapshot: append_statements(evaluator, snapshot, frame))
+
+    def overwrite(self, df: DataFrame, replace_where: Expression | None = None) -> None:
+        """Replaces all rows, or those for which `replace_where` is true; then every row of `df` must meet it.
+
+        Raises SchemaMismatch, ConstraintViolated.
+        """
+        frame, where = arguments.frame(df, "df"), arguments.expression(replace_where, "replace_where")
+        self._run("WRITE", lambda evaluator, snapshot: overwrite_statements(evaluator, snapshot, frame, where, self._alias))
+
+
+def append_statements(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame) -> Planned:
+    """An append, and its parameters."""
+    return [append_statement(evaluator, snapshot, frame)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
+
+
+def overwrite_statements(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, where: Expression | None = None, alias: str | None = None) -> Planned:
+    """A delete and an append that belong together, and their parameters."""
+    delete = delete_statement(evaluator, snapshot, where, alias)
+    append = append_statement(evaluator, snapshot, frame, must_meet=None if where is None else delete)
+    parameters = {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns)}
+    return [delete, append], parameters | ({} if where is None else {"predicate": str(where)})

@@ -1,0 +1,108 @@
+"""`rowlock history`, `rowlock show` and `rowlock vacuum`: looking at a table's folder, and tidying it up.  None of them needs Spark; times are in UTC."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from rowlock.api.append import opened
+from rowlock.api.to_arrow import count_rows, first_rows
+from rowlock.exceptions import UnsupportedFeature
+from rowlock.log.table_log import TableLog
+from rowlock.maintenance.vacuum import vacuum
+from rowlock.protocol.features import reader_features, writer_features
+from rowlock.storage.open import open_store
+from rowlock.transaction.state.versions import snapshot_of
+
+SEEN_COLUMNS = 12
+
+
+def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    log = TableLog(open_store(path, storage_options))
+    times = dict(log.commit_times())
+    table = Table("version", "time", "operation", "what changed", "by", box=box.SIMPLE_HEAD)
+    for commit in log.history(limit):
+        said = commit.info.raw if commit.info else {}
+        metrics = said.get("operationMetrics")
+        table.add_row(
+            str(commit.version), _time(times.get(commit.version)), str(said.get("operation") or ""), _metrics(metrics if isinstance(metrics, Mapping) else None), str(said.get("engineInfo") or "")
+        )
+    console.print(table)
+
+
+def show_table(path: str, limit: int, version: int | None, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    state = opened(path, storage_options)
+    snapshot = snapshot_of(state, version)
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    facts = Table(show_header=False, box=None)
+    for name, value in {
+        "location": snapshot.table,
+        "description": metadata.description,
+        "createdAt": _time(metadata.created_time_ms),
+        "lastModified": _time(snapshot.timestamp_ms),
+        "partitionColumns": metadata.partition_columns,
+        "numFiles": len(snapshot.files),
+        "sizeInBytes": snapshot.files.total_size_bytes,
+        "properties": metadata.configuration,
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+        "tableFeatures": sorted(reader_features(protocol) | writer_features(protocol)),
+    }.items():
+        if value not in (None, "", (), [], {}):
+            facts.add_row(f"[bold]{name}", _text(value))
+    console.print(facts)
+    console.print(f"{count_rows(state, snapshot):,} rows" + (f" in version {version}" if version is not None else ""))
+    if not limit:
+        return
+    names = list(snapshot.schema.names)
+    try:
+        found = first_rows(state, snapshot, names[:SEEN_COLUMNS], limit)
+    except UnsupportedFeature as why:
+        console.print(f"Its rows are not shown: {why}", highlight=False, markup=False, soft_wrap=True)
+        return
+    rows = Table(*found.column_names, box=box.SIMPLE_HEAD)
+    for row in zip(*(c.to_pylist() for c in found.columns), strict=True):
+        rows.add_row(*map(_text, row))
+    console.print(rows)
+    if len(names) > SEEN_COLUMNS:
+        console.print(f"and {len(names) - SEEN_COLUMNS} more columns: {', '.join(names[SEEN_COLUMNS:])}")
+
+
+def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    """Needs no Spark."""
+    log = TableLog(open_store(path, storage_options))
+    with Progress(TextColumn("deleting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
+        bar = progress.add_task("", total=None)
+        done = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run, tell=lambda n, total: progress.update(bar, completed=n, total=total))
+    for key in done.files if dry_run else ():
+        console.print(key, highlight=False, markup=False, soft_wrap=True)
+    files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"
+    console.print(f"{files} with {done.size_bytes:,} bytes {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted", highlight=False)
+    if done.unproven:
+        console.print(f"{done.unproven:,} more were kept: the log no longer says whether they were removed within the retention", highlight=False)
+
+
+def _time(ms: int | None) -> str:
+    return "" if ms is None else datetime.datetime.fromtimestamp(ms / 1000, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _metrics(metrics: Mapping[str, Any] | None) -> str:
+    """The counts of rows, or else of files, in words: numUpdatedRows=2 is `2 updated rows`."""
+    counts = {name.removeprefix("num"): value for name, value in (metrics or {}).items() if name.startswith("num") and str(value) != "0"}
+    rows = {name: value for name, value in counts.items() if "Rows" in name and "Copied" not in name} or {name: value for name, value in counts.items() if "Files" in name}
+    return ", ".join(f"{value} {re.sub('(?<!^)(?=[A-Z])', ' ', name).lower()}" for name, value in rows.items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_text(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return "null" if value is None else str(value)

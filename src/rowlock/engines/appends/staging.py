@@ -1,0 +1,85 @@
+"""Rows of any number into data files, with bounded memory: each partition's rows are gathered until they fill a file.
+
+Files are written before the transaction asks for its turn, so that a lost put costs no writing.  Where a
+row is refused, what was written is deleted again: no commit can name it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.not_null import check_rows
+from rowlock.parquet.writing import PartitionValues, split_by_partition, write_file
+from rowlock.protocol.actions import AddFile
+from rowlock.storage.store import ObjectStore, StorageError
+from rowlock.threads import side_by_side
+
+_WRITERS = 8
+
+
+@dataclass(slots=True)
+class _Heap:
+    """The rows of one partition that are not written yet."""
+
+    values: PartitionValues
+    parts: list[pa.Table] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def taken(self) -> pa.Table:
+        rows, self.parts, self.size_bytes = pa.concat_tables(self.parts), [], 0
+        return rows
+
+
+def stage_rows(store: ObjectStore, snapshot: Snapshot, tables: Iterable[pa.Table], fitted: Callable[[pa.Table], pa.Table]) -> list[AddFile]:
+    """Writes rows into files of `snapshot`'s table that no commit names yet; none for no rows.
+
+    Raises what `fitted` raises, and ConstraintViolated for a null that may not be.
+    """
+    writer = _Writer(store, snapshot)
+    try:
+        for table in tables:
+            if table.num_rows:
+                rows = fitted(table)
+                check_rows(rows, snapshot, store.root)
+                writer.add(rows)
+        writer.finish()
+    except BaseException:
+        for file in writer.files:
+            with contextlib.suppress(StorageError, OSError):
+                store.delete(file.path)
+        raise
+    return writer.files
+
+
+class _Writer:
+    def __init__(self, store: ObjectStore, snapshot: Snapshot) -> None:
+        self._store, self._snapshot = store, snapshot
+        self._heaps: dict[tuple[str | None, ...], _Heap] = {}
+        self._held = 0
+        self.files: list[AddFile] = []
+
+    def add(self, rows: pa.Table) -> None:
+        for values, part in split_by_partition(rows, self._snapshot):
+            heap = self._heaps.setdefault(tuple(values.values()), _Heap(values))
+            heap.parts.append(part)
+            heap.size_bytes += part.nbytes
+            self._held += part.nbytes
+            if heap.size_bytes >= limits().append_file_bytes:
+                self._write(heap)
+        while self._held > limits().append_held_bytes:
+            self._write(max(self._heaps.values(), key=lambda h: h.size_bytes))
+
+    def finish(self) -> None:
+        """Writes what is left; several files side by side."""
+        side_by_side(self._write, [h for h in self._heaps.values() if h.parts], _WRITERS)
+
+    def _write(self, heap: _Heap) -> None:
+        self._held -= heap.size_bytes
+        file, _ = write_file(self._store, heap.taken(), heap.values, self._snapshot)
+        self.files.append(file)

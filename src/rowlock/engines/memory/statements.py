@@ -1,0 +1,160 @@
+"""From a script to the statements of a transaction for the in-memory engine.
+
+Expressions are compiled against the table's schema here, once; the source of a MERGE and the rows
+of an append are pinned in the payload.  `run` is the whole way of one script through one table.
+"""
+
+from __future__ import annotations
+
+from rowlock.boundary.statements import Statement
+from rowlock.engines.memory.rules import Change, InsertRule, MatchedRule, MergeRule, NewRows, RowRule
+from rowlock.engines.memory.skipping import predicate_of, predicate_of_merge
+from rowlock.engines.memory.sql import script as scripts
+from rowlock.engines.memory.sql.expressions import Evaluate, Relation, Row, Scope, compile_expression, is_true
+from rowlock.engines.memory.sql.script import Append, Assignments, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
+from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.transaction import Options, Table, Transaction
+from rowlock.transaction.waiting.lease_line import LeaseLine
+
+TARGET, SOURCE = "t", "s"
+
+
+def operation(script: Script) -> str:
+    """Delta's name for what a script does."""
+    match script:
+        case Append() | Overwrite():
+            return "WRITE"
+        case _:
+            return type(script).__name__.upper()
+
+
+def parameters(script: Script) -> dict[str, str]:
+    """What commitInfo says of a script."""
+    match script:
+        case Append():
+            return {"mode": "Append"}
+        case Overwrite():
+            return {"mode": "Overwrite"}
+        case _:
+            return {"statement": scripts.render(script)}
+
+
+def statements_of(script: Script, snapshot: Snapshot) -> tuple[Statement, ...]:
+    """The statements that a script is. Raises SchemaMismatch, InvalidInput, StatementRefused before anything is staged."""
+    columns = snapshot.schema.names
+    target = Relation(TARGET, columns)
+    match script:
+        case Update(assignments, where):
+            rule = RowRule(_condition(where, (target,)), _update(assignments, columns, (target,)))
+            return (Statement("update", rule, predicate_of(where, target), sets=tuple(_name(c, columns) for c, _ in assignments)),)
+        case Delete(where):
+            return (Statement("delete", RowRule(_condition(where, (target,)), Change(None)), predicate_of(where, target)),)
+        case Merge():
+            return (_merge(script, target),)
+        case Append(rows):
+            return (Statement("append", NewRows(_rows(rows, columns)), sets=columns),)
+        case Overwrite(rows, where):
+            condition = _condition(where, (target,))
+            new = _rows(rows, columns)
+            if outside := next((row for row in new if condition is not None and not is_true(condition, (row,))), None):
+                raise ConstraintViolated(f"a row is outside of what is replaced ({where}): {outside}")
+            replaced = Statement("delete", RowRule(condition, Change(None)), predicate_of(where, target))
+            return (replaced, Statement("append", NewRows(new), sets=columns))
+        case Optimize():
+            return (Statement("move", None, only=bins(snapshot)),)
+
+
+def bins(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
+    """What a compaction takes together: the files of a partition, where they are several or one has lost rows."""
+    by_partition: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = {}
+    for file in snapshot.files.adds():
+        by_partition.setdefault(tuple(sorted(file.partition_values.items())), []).append(file)
+    groups = by_partition.values()
+    return tuple(sorted(tuple(sorted(f.path for f in group)) for group in groups if len(group) > 1 or group[0].deletion_vector))
+
+
+def run(table: Table, script: Script, options: Options | None = None) -> Receipt:
+    """Stages a script in a transaction of its own and commits it."""
+    with LeaseLine(table.state) as line:
+        return commit(stage(table, script, options, line), script)
+
+
+def stage(table: Table, script: Script, options: Options | None = None, line: LeaseLine | None = None) -> Transaction:
+    """A transaction with the script staged, which waits in `line` before."""
+    while True:
+        txn = table.begin(options)
+        statements = statements_of(script, txn.base)
+        if line is None or not line.join(txn, statements):
+            break
+    if line is not None:
+        line.account(txn)
+    txn.execute(*statements)
+    return txn
+
+
+def commit(txn: Transaction, script: Script) -> Receipt:
+    """Commits under the script's operation name."""
+    return txn.commit(operation(script), parameters(script))
+
+
+def _condition(sql: str | None, scope: Scope) -> Evaluate | None:
+    return None if sql is None else compile_expression(sql, scope)
+
+
+def _name(column: str, columns: tuple[str, ...]) -> str:
+    found = next((c for c in columns if c.lower() == column.lower().removeprefix(f"{TARGET}.")), None)
+    if found is None:
+        raise SchemaMismatch(f"there is no column {column!r}; the table has {', '.join(columns)}")
+    return found
+
+
+def _update(assignments: Assignments, columns: tuple[str, ...], scope: Scope) -> Change:
+    return Change(tuple((_name(c, columns), compile_expression(e, scope)) for c, e in assignments))
+
+
+def _rows(rows: tuple[Literals, ...], columns: tuple[str, ...]) -> tuple[Row, ...]:
+    if wrong := next((r for r in rows if len(r) != len(columns)), None):
+        raise SchemaMismatch(f"{wrong!r} has {len(wrong)} values; the columns are {', '.join(columns)}")
+    return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+
+
+def _merge(script: Merge, target: Relation) -> Statement:
+    source = Relation(SOURCE, script.columns)
+    rows = _rows(script.rows, script.columns)
+    both = (target, source)
+    rule = MergeRule(
+        source=rows,
+        on=compile_expression(script.on, both),
+        matched=tuple(_matched(c, target, source, both) for c in script.of("matched")),
+        not_matched=tuple(_insert(c, target, source) for c in script.of("not matched")),
+        by_source=tuple(_matched(c, target, source, (target,)) for c in script.of("not matched by source")),
+    )
+    return Statement("merge", rule, None if rule.by_source else predicate_of_merge(script.on, target, source, rows))
+
+
+def _all_columns(target: Relation, source: Relation) -> Assignments:
+    """What the star of UPDATE SET * and INSERT * means: every column of the target from the source."""
+    if missing := [c for c in target.columns if c.lower() not in (s.lower() for s in source.columns)]:
+        raise SchemaMismatch(f"* needs every column of the table in the source; {', '.join(missing)} is not there")
+    return tuple((c, f"{SOURCE}.{c}") for c in target.columns)
+
+
+def _matched(clause: Clause, target: Relation, source: Relation, scope: Scope) -> MatchedRule:
+    condition = _condition(clause.condition, scope)
+    if clause.action == "delete":
+        return MatchedRule(condition, Change(None))
+    if clause.action not in ("update", "update all") or (clause.action == "update all" and len(scope) == 1):
+        raise InvalidInput(f"WHEN {clause.when.upper()} cannot {clause.action.upper()}")
+    assignments = _all_columns(target, source) if clause.action == "update all" else clause.assignments
+    return MatchedRule(condition, _update(assignments, target.columns, scope))
+
+
+def _insert(clause: Clause, target: Relation, source: Relation) -> InsertRule:
+    if clause.action not in ("insert", "insert all"):
+        raise InvalidInput(f"WHEN NOT MATCHED cannot {clause.action.upper()}")
+    assignments = _all_columns(target, source) if clause.action == "insert all" else clause.assignments
+    values = tuple((_name(c, target.columns), compile_expression(e, (source,))) for c, e in assignments)
+    return InsertRule(_condition(clause.condition, (source,)), values, target.columns)

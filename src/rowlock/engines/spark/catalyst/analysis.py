@@ -1,0 +1,308 @@
+"""From what a user wrote (strings, Columns) to resolved expressions over fixed attributes.
+
+Spark's analyzer resolves everything, once.  What Delta does not allow in a statement is refused here
+by name, before anything is read.  The current time is fixed here too, once for all rounds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from rowlock.engines.spark.catalyst.plans import Catalyst, JavaObject, catalyst, class_name, nullable_type
+from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
+from rowlock.protocol.generated import Generated
+
+Expression = str | Column
+
+
+def as_column(expression: Expression) -> Column:
+    """A user's expression as a Column.  Raises InvalidInput for anything else."""
+    if isinstance(expression, str):
+        return F.expr(expression)
+    if isinstance(expression, Column):
+        return expression
+    raise WrongType(f"An expression must be a string or a Column, not {type(expression).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Fixed attributes that expressions are resolved against, and their Spark schema."""
+
+    attributes: tuple[JavaObject, ...]
+    schema: StructType
+    schema_json: str
+    seq: JavaObject
+
+    @classmethod
+    def of(cls, bridge: Catalyst, attributes: Sequence[JavaObject], schema: StructType) -> Relation:
+        return cls(tuple(attributes), schema, schema.json(), bridge.seq(attributes))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What every statement on a table is resolved against; made once for each schema of the table.
+
+    `columns` has a Column for each of the table's columns and the two of the address, `nulls` a typed
+    null under each column's name, `ids` the table's column of each attribute id, `generated` the columns that others give.
+    """
+
+    plan: JavaObject
+    relation: Relation
+    schema: StructType
+    columns: Mapping[str, Column]
+    nulls: Mapping[str, Column]
+    ids: Mapping[int, str]
+    generated: tuple[Generated, ...] = ()
+
+    def row(self, bridge: Catalyst) -> Relation:
+        """The relation of the table's own columns, without the address."""
+        size = len(self.schema.fields)
+        return Relation.of(bridge, self.relation.attributes[:size], StructType(self.relation.schema.fields[:size]))
+
+    def columns_in_order(self) -> list[Column]:
+        """The table's own columns."""
+        return [self.columns[f.name] for f in self.schema.fields]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A resolved `SELECT outputs FROM relation WHERE condition`; `outputs` is a Scala Seq."""
+
+    outputs: JavaObject
+    condition: JavaObject | None
+
+
+class Resolver:
+    """Resolves expressions over one relation of one statement."""
+
+    def __init__(self, spark: SparkSession, frame: DataFrame, statement: str, table: str) -> None:
+        self.spark, self.frame, self.statement, self.table = spark, frame, statement, table
+        self.bridge: Catalyst = catalyst(spark)
+
+    def relation(self) -> Relation:
+        output = self.frame._jdf.queryExecution().analyzed().output()
+        schema = self.frame.schema
+        return Relation(tuple(self.bridge.list(output)), schema, schema.json(), output)
+
+    def fixed(self, selected: DataFrame, condition: Expression | None) -> Resolved:
+        """The expressions of a frame that `selected` gave, with the current time fixed.  Raises StatementRefused."""
+        return self.resolved(self.bridge.settled(analyzed(selected)), condition)
+
+    def selected(self, outputs: Sequence[Column], condition: Expression | None = None) -> DataFrame:
+        """One analysis of condition and outputs together.  Raises Spark's AnalysisException."""
+        frame = self.frame if condition is None else self.frame.where(as_column(condition))
+        return frame.select(*outputs)
+
+    def resolved(self, plan: JavaObject, condition: Expression | None = None) -> Resolved:
+        """The expressions of an analyzed plan of `selected`, once it is sure that they are computed from one row."""
+        if class_name(plan) != "Project" or (condition is not None and class_name(plan.child()) != "Filter"):
+            raise self._refused(f"{class_name(plan)} (an expression that is not computed from one row alone: an aggregate, a window or a generator)")
+        resolved_condition = plan.child().condition() if condition is not None else None
+        below = plan.child().child() if condition is not None else plan.child()
+        if class_name(below) not in ("LocalRelation", "SubqueryAlias", "Join", "LogicalRelation") and below.output().toString() != self.frame._jdf.queryExecution().analyzed().output().toString():
+            raise self._refused(_wider_than_a_row(below))
+        outputs = plan.projectList()
+        if not (plan.deterministic() and plan.subqueriesAll().isEmpty()):  # of the source of a MERGE, or of the statement itself?
+            for e in [*self.bridge.list(outputs), *([resolved_condition] if resolved_condition is not None else [])]:
+                self.check(e)
+        return Resolved(outputs, resolved_condition)
+
+    def check(self, expression: JavaObject) -> None:
+        """Raises StatementRefused for a subquery or a non-deterministic expression."""
+        if self.bridge.subquery.hasSubquery(expression):
+            raise self._refused("a subquery")
+        if not expression.deterministic():
+            raise self._refused(f"{_culprit(expression)}, a non-deterministic expression")
+
+    def _refused(self, what: str) -> StatementRefused:
+        return StatementRefused(f"{self.statement} may not contain {what}: compute it into a DataFrame and use MERGE instead", what=what, table=self.table)
+
+    def can_assign(self, source: DataType, target: DataType) -> bool:
+        """Whether ANSI store assignment allows a value of one type in a column of another."""
+        types = self.bridge.data_type
+        return bool(self.bridge.cast.canANSIStoreAssign(types.fromJson(source.json()), types.fromJson(target.json())))
+
+
+def analyzed(frame: DataFrame) -> JavaObject:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def at_one_time(bridge: Catalyst, plans: Sequence[JavaObject]) -> list[JavaObject]:
+    """The plans with the current time fixed, the same in all of them."""
+    union = bridge.union_node(bridge.seq(plans), False, False)
+    return bridge.list(bridge.settled(union).children())
+
+
+def _culprit(expression: JavaObject) -> str:
+    names = {"Rand": "rand()", "Randn": "randn()", "Uuid": "uuid()", "Shuffle": "shuffle()", "MonotonicallyIncreasingID": "monotonically_increasing_id()", "SparkPartitionID": "spark_partition_id()"}
+    for node in orjson.loads(expression.toJSON()):
+        short = node.get("class", "").rsplit(".", 1)[-1]
+        if short in names:
+            return names[short]
+    return f"`{expression.sql()}`"
+
+
+_WIDER = {"Window": "a window function", "Generate": "a generator", "Aggregate": "an aggregate function"}
+
+
+def _wider_than_a_row(plan: JavaObject) -> str:
+    """What the analyzer has put below an expression that is not computed from one row alone."""
+    node = plan
+    while class_name(node) not in _WIDER and node.children().size() == 1:
+        node = node.children().apply(0)
+    return _WIDER.get(class_name(node), class_name(plan))
+
+
+_PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^.`]*?))\s*(\.|$)")
+
+
+def split_name(name: str) -> list[str]:
+    """The parts of a dotted column name: what is in back quotes as it stands, the rest without space around it."""
+    parts: list[str] = []
+    at, dot = 0, "."
+    while dot:
+        if (found := _PART.match(name, at)) is None:
+            return [name]  # no name at all; it is looked up as it stands, and not found
+        quoted, plain, dot = found.groups()
+        parts.append(plain if quoted is None else quoted.replace("``", "`"))
+        at = found.end()
+    return parts
+
+
+def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> tuple[str, ...]:
+    """The column that an assignment's key means, as exact names from the top.  Raises SchemaMismatch."""
+    if isinstance(key, Column):
+        key = _column_name(key)
+    if not isinstance(key, str):
+        raise InvalidInput(f"A column to set must be named by a string, not {type(key).__name__}", table=table)
+    parts = split_name(key)
+    found = _walk(parts, schema)
+    if found is None and alias and len(parts) > 1 and parts[0].lower() == alias.lower():
+        found = _walk(parts[1:], schema)
+    if found is None:
+        raise SchemaMismatch(f"There is no column {key!r} to set; the table has {', '.join(f.name for f in schema.fields)}", table=table)
+    return found
+
+
+def _column_name(column: Column) -> str:
+    text = str(column)
+    return text[len("Column<'") : -len("'>")]
+
+
+def _walk(parts: Sequence[str], schema: StructType) -> tuple[str, ...] | None:
+    out: list[str] = []
+    current: DataType = schema
+    for part in parts:
+        if not isinstance(current, StructType):
+            return None
+        match = [f for f in current.fields if f.name == part] or [f for f in current.fields if f.name.lower() == part.lower()]
+        if not match:
+            return None
+        out.append(match[0].name)
+        current = match[0].dataType
+    return tuple(out)
+
+
+def outcome_frame(resolver: Resolver, schema: StructType, outputs: Callable[[bool], Sequence[Column]], condition: Expression | None, *, try_plain: bool) -> DataFrame:
+    """The frame of `outputs(cast)`, whose first columns are the table's.
+
+    With `try_plain` the values are taken as they are, and cast only where a type turns out to be another.
+    """
+    if try_plain:
+        frame = resolver.selected(outputs(False), condition)
+        if all(_same_type(a.dataType, f.dataType) for a, f in zip(frame.schema.fields, schema.fields, strict=False)):
+            return frame
+    return resolver.selected(outputs(True), condition)
+
+
+def assigned_columns(
+    resolver: Resolver, target: Target, assignments: Mapping[Any, Expression], alias: str | None, *, insert: bool, cast: bool = True
+) -> dict[str, Column]:
+    """For each column that is set, its value, with `cast` in the column's type as Delta casts on assignment.
+
+    With `insert` nested keys are refused.  Raises SchemaMismatch.
+    """
+    schema = target.schema
+    paths = [(target_path(k, schema, alias, resolver.table), as_column(v)) for k, v in assignments.items()]
+    _refuse_overlaps([p for p, _ in paths], resolver.table)
+    if not cast and all(len(p) == 1 for p, _ in paths):
+        return {p[0]: value.alias(p[0]) for p, value in paths}
+    if not paths:
+        return {}
+    types = resolver.frame.select(*[c.alias(f"c{n}") for n, (_, c) in enumerate(paths)]).schema
+    out: dict[str, Column] = {}
+    nested: dict[str, dict[tuple[str, ...], Column]] = {}
+    for (path, value), actual in zip(paths, types.fields, strict=True):
+        wanted = nullable_type(_type_at(schema, path))  # whether a null is there is seen in the rows
+        fitted = _assigned(resolver, value, actual.dataType, wanted, ".".join(path))
+        if len(path) == 1:
+            out[path[0]] = fitted.alias(path[0])
+        elif insert:
+            raise SchemaMismatch(f"A nested field cannot be inserted alone: {'.'.join(path)}", table=resolver.table)
+        else:
+            nested.setdefault(path[0], {})[path[1:]] = fitted
+    for name, fields in nested.items():
+        out[name] = _with_fields(target.columns[name], schema[name].dataType, fields).alias(name)
+    return out
+
+
+def _with_fields(base: Column, kind: DataType, fields: Mapping[tuple[str, ...], Column]) -> Column:
+    """A struct with some of its fields, at any depth, set anew.
+
+    A null struct becomes one whose other fields are null, as in Delta (`Column.withField` leaves it null).
+    """
+    assert isinstance(kind, StructType)
+    made = []
+    for f in kind.fields:
+        inside = {path[1:]: value for path, value in fields.items() if path[0] == f.name}
+        old = base.getField(f.name)
+        value = inside[()] if () in inside else _with_fields(old, f.dataType, inside) if inside else old
+        made.append(value.alias(f.name))
+    return F.struct(*made)
+
+
+def _assigned(resolver: Resolver, value: Column, actual: DataType, wanted: DataType, name: str) -> Column:
+    if _same_type(actual, wanted):
+        return value
+    if actual.typeName() == "void":
+        return F.lit(None).cast(wanted)
+    if isinstance(actual, StructType) and isinstance(wanted, StructType):
+        return _struct_by_name(resolver, value, actual, wanted, name)
+    if not resolver.can_assign(actual, wanted):
+        raise SchemaMismatch(f"A value of type {actual.simpleString()} cannot be put into column {name} of type {wanted.simpleString()}; cast it", table=resolver.table)
+    return value.cast(wanted)
+
+
+def _struct_by_name(resolver: Resolver, value: Column, actual: StructType, wanted: StructType, name: str) -> Column:
+    have = {f.name.lower(): f for f in actual.fields}
+    if {f.name.lower() for f in wanted.fields} != set(have):
+        raise SchemaMismatch(f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)}", table=resolver.table)
+    fields = [_assigned(resolver, value.getField(have[f.name.lower()].name), have[f.name.lower()].dataType, f.dataType, f"{name}.{f.name}").alias(f.name) for f in wanted.fields]
+    return F.when(value.isNull(), F.lit(None)).otherwise(F.struct(*fields))
+
+
+def _same_type(a: DataType, b: DataType) -> bool:
+    return bool(nullable_type(a) == nullable_type(b))
+
+
+def _type_at(schema: StructType, path: Sequence[str]) -> DataType:
+    current: DataType = schema
+    for part in path:
+        assert isinstance(current, StructType)
+        current = current[part].dataType
+    return current
+
+
+def _refuse_overlaps(paths: Sequence[tuple[str, ...]], table: str) -> None:
+    for n, a in enumerate(paths):
+        for b in paths[n + 1 :]:
+            if a[: len(b)] == b or b[: len(a)] == a:
+                raise InvalidInput(f"The statement sets {'.'.join(a)} and {'.'.join(b)}, which overlap", table=table)

@@ -1,0 +1,181 @@
+"""From a resolved Catalyst condition to a predicate for skipping, in Rowlock's own terms.
+
+Only shapes whose meaning is certain are taken over; everything else becomes Unknown, which keeps the
+file.  So what is decided here may keep too much and never too little.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from rowlock.engines.spark.catalyst.plans import Catalyst, JavaObject
+from rowlock.protocol import skipping as ir
+from rowlock.protocol.bounds import NO_TEXT
+
+_COMPARISONS: dict[str, ir.Operator] = {"EqualTo": "=", "EqualNullSafe": "<=>", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
+MIRROR = {"EqualTo": "EqualTo", "EqualNullSafe": "EqualNullSafe", "LessThan": "GreaterThan", "LessThanOrEqual": "GreaterThanOrEqual", "GreaterThan": "LessThan", "GreaterThanOrEqual": "LessThanOrEqual"}
+"""The comparison that means the same with its sides exchanged."""
+INTEGERS = {"byte", "short", "integer", "long"}
+
+
+def skipping_predicate(tree: Node | None, columns: Mapping[int, str]) -> ir.Predicate | None:
+    """The predicate of a condition; `columns` maps attribute ids to the table's column names.  None keeps every file."""
+    predicate = ir.Unknown() if tree is None else _convert(tree, columns)
+    return None if isinstance(predicate, ir.Unknown) else predicate
+
+
+def tree_of(bridge: Catalyst, condition: JavaObject | None) -> Node | None:
+    """A condition as Catalyst's optimizer simplifies it: constants folded, casts of columns undone where they can be."""
+    if condition is None:
+        return None
+    relation = bridge.filter_node(condition, bridge.one_row())
+    folded = bridge.unwrap_casts.apply(bridge.constant_folding.apply(relation))
+    tree, _ = _tree(orjson.loads(folded.condition().toJSON()), 0)
+    return tree
+
+
+def column_name(node: Node, columns: Mapping[int, str]) -> str | None:
+    """The table's column that an attribute is."""
+    return columns.get(int(node.fields["exprId"]["id"]))
+
+
+def attribute_ids(attributes: Sequence[JavaObject], names: Sequence[str]) -> dict[int, str]:
+    """Attribute id to column name."""
+    return {int(a.exprId().id()): n for a, n in zip(attributes, names, strict=False)}
+
+
+class Node:
+    """An expression out of Catalyst's JSON."""
+
+    def __init__(self, fields: dict[str, Any], children: list[Node]) -> None:
+        self.fields, self.children = fields, children
+        self.name = fields["class"].rsplit(".", 1)[-1]
+
+
+def _tree(nodes: list[dict[str, Any]], at: int) -> tuple[Node, int]:
+    fields, children, at = nodes[at], [], at + 1
+    for _ in range(fields["num-children"]):
+        child, at = _tree(nodes, at)
+        children.append(child)
+    return Node(fields, children), at
+
+
+def _convert(node: Node, columns: Mapping[int, str]) -> ir.Predicate:
+    kids = node.children
+    if node.name == "And":
+        return ir.And((_convert(kids[0], columns), _convert(kids[1], columns)))
+    if node.name == "Or":
+        return ir.Or((_convert(kids[0], columns), _convert(kids[1], columns)))
+    if node.name == "Not":
+        return ir.Not(_convert(kids[0], columns))
+    if node.name in ("IsNull", "IsNotNull"):
+        column = _column(kids[0], columns)
+        return ir.Unknown() if column is None else ir.IsNull(column) if node.name == "IsNull" else ir.IsNotNull(column)
+    if node.name in _COMPARISONS:
+        return _comparison(node.name, kids[0], kids[1], columns)
+    if node.name == "In":
+        return _in(kids, columns)
+    if node.name == "StartsWith":
+        column, value = _column(kids[0], columns), literal(kids[1])
+        return ir.StartsWith(column, value) if column is not None and isinstance(value, str) else ir.Unknown()
+    return ir.Unknown()
+
+
+def _comparison(name: str, left: Node, right: Node, columns: Mapping[int, str]) -> ir.Predicate:
+    column, value = _column(left, columns), literal(right)
+    if column is None:
+        column, value, name = _column(right, columns), literal(left), MIRROR[name]
+    if column is None or value is None:
+        return ir.Unknown()
+    return ir.Compare(_COMPARISONS[name], column, value)
+
+
+def _in(kids: list[Node], columns: Mapping[int, str]) -> ir.Predicate:
+    column, values = _column(kids[0], columns), [literal(k) for k in kids[1:]]
+    if column is None or any(v is None for v in values):
+        return ir.Unknown()
+    return ir.In(column, tuple(values))
+
+
+def _column(node: Node, columns: Mapping[int, str]) -> tuple[str, ...] | None:
+    if node.name == "AttributeReference":
+        name = columns.get(int(node.fields["exprId"]["id"]))
+        collated = isinstance(node.fields.get("dataType"), str) and node.fields["dataType"].startswith("string collate")
+        return None if name is None or collated else (name,)
+    if node.name == "GetStructField" and node.fields.get("name"):
+        outer = _column(node.children[0], columns)
+        return None if outer is None else (*outer, node.fields["name"])
+    return None
+
+
+def literal(node: Node) -> Any:
+    """A literal as a Python value; None for what is not a literal, is null, or cannot be taken over for certain."""
+    if node.name != "Literal" or node.fields.get("value") is None:
+        return None
+    kind, text = node.fields["dataType"], node.fields["value"]
+    if not isinstance(kind, str):
+        return None
+    if kind in INTEGERS:
+        return int(text)
+    if kind in ("double", "float"):
+        number = float(text)
+        return number if kind == "double" and math.isfinite(number) else None
+    if kind == "string":
+        return None if NO_TEXT in text else str(text)  # which stands for bytes that are no UTF-8, too
+    if kind == "boolean":
+        return str(text) == "true"
+    if kind == "date":
+        return _date(str(text))
+    if kind.startswith("decimal"):
+        return decimal.Decimal(str(text))
+    return None
+
+
+def _date(text: str) -> datetime.date | None:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+_KEY_TYPES = INTEGERS | {"string", "date", "boolean", "timestamp"}
+
+
+def key_columns(condition: JavaObject, left: list[JavaObject], right: list[JavaObject]) -> tuple[tuple[int, int], ...]:
+    """(target column, source column) by position for each plain equality in the conjunction `condition`.
+
+    Only of types whose equality is the same to Arrow and to Spark; integers of different widths count as the same.
+    """
+    targets = {int(a.exprId().id()): n for n, a in enumerate(left[:-2])}
+    sources = {int(a.exprId().id()): n for n, a in enumerate(right[:-1])}
+    tree, _ = _tree(orjson.loads(condition.toJSON()), 0)
+    out: list[tuple[int, int]] = []
+    for node in _conjuncts(tree):
+        if node.name != "EqualTo":
+            continue
+        sides = [_key(kid) for kid in node.children]
+        for a, b in (sides, sides[::-1]):
+            if a is not None and b is not None and a[0] in targets and b[0] in sources and a[1] == b[1]:
+                out.append((targets[a[0]], sources[b[0]]))
+                break
+    return tuple(out)
+
+
+def _conjuncts(node: Node) -> list[Node]:
+    return [c for kid in node.children for c in _conjuncts(kid)] if node.name == "And" else [node]
+
+
+def _key(node: Node) -> tuple[int, str] | None:
+    """(attribute id, kind) of a side of an equality that is a column, or an integer column made wider."""
+    if node.name == "Cast" and node.children[0].name == "AttributeReference" and node.fields.get("dataType") in INTEGERS and node.children[0].fields.get("dataType") in INTEGERS:
+        node = node.children[0]
+    if node.name != "AttributeReference" or node.fields.get("dataType") not in _KEY_TYPES:
+        return None
+    kind = node.fields["dataType"]
+    return int(node.fields["exprId"]["id"]), "integer" if kind in INTEGERS else str(kind)

@@ -1,0 +1,157 @@
+"""SparkEngine: the data plane of real tables (see `boundary.engine.Engine`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+
+from rowlock.boundary.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
+from rowlock.boundary.lost_matches import LostMatches
+from rowlock.boundary.row_changes import Change
+from rowlock.boundary.row_identity import Identities, columns_of, identities, kept_by
+from rowlock.boundary.statements import Program
+from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.row_ids import with_identities, without_empty
+from rowlock.engines.spark.statements.cells import differing, merged
+from rowlock.engines.spark.statements.checks import check_blocks, check_slices
+from rowlock.engines.spark.statements.comparing import differing_rows
+from rowlock.engines.spark.statements.passage import Passage
+from rowlock.engines.spark.write.change_feed import write_changes
+from rowlock.engines.spark.write.copying import copy_slices
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
+from rowlock.parquet.recast import adopted
+from rowlock.parquet.rows import Rows
+from rowlock.parquet.values import plain_rows
+from rowlock.protocol.actions import AddCdcFile, AddFile
+from rowlock.protocol.clustering import marked
+from rowlock.protocol.schema import ColumnPath
+from rowlock.transaction.state.shared import SharedState
+
+
+class SparkEngine:
+    """Rows in Parquet files, evaluated by Spark.  Driver only; safe from several threads."""
+
+    def __init__(self, spark: SparkSession, state: SharedState) -> None:
+        rows = state.shared("rows", lambda: Rows(state.store))
+        self.evaluator = Evaluator(spark, state.store, rows, state.vectors)
+
+    def forget(self) -> None:
+        """See `SharedState.shared`."""
+        self.evaluator.forget()
+
+    def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, lost_matches: LostMatches, first: int | None = None) -> Propagated:
+        """See Engine.  Gone rows are never read: every match of a MERGE is noted."""
+        passage = Passage(self.evaluator, program, staged, snapshot, lost_matches, first)
+        passage.run(born)
+        blocks = (*passage.images, *passage.matched)
+        read = [] if first is not None or any(s.kind == "move" for s in program) else list(born)
+        return Propagated(passage.tombstones, blocks, passage.counts, passage.rows, rows_read=sum(s.num_rows or 0 for s in read), bytes_read=sum(s.file.size_bytes for s in read if s.only is None), assigned=tuple(passage.assigned))
+
+    def provenance(self, block: RowBlock) -> Provenance:
+        assert block.provenance is not None, "appended rows have no provenance"
+        return block.provenance
+
+    def keep(self, block: RowBlock, mask: Mask) -> RowBlock:
+        if block.kind == "matched":
+            assert block.provenance is not None
+            return RowBlock("matched", block.statement, int(mask.sum()), block.size_bytes, block.payload[mask], block.provenance.take(mask))
+        return keep_rows(block, mask, self.provenance(block))
+
+    def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
+        """See Engine.  Rows on the driver become one file for each partition and bin."""
+        out: list[StagedFile] = []
+        tables: dict[int, list[pa.Table]] = {}
+        order: dict[int, tuple[ColumnPath, ...]] = {}
+        columns = columns_of(snapshot)
+        for block in blocks:
+            if isinstance(block.payload, DriverRows):
+                tables.setdefault(block.group, []).append(self._as_written(block, snapshot))
+                order[block.group] = block.payload.clustered_by
+            elif isinstance(block.payload, FileRows):
+                out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
+        for group, parts in tables.items():
+            table = pa.concat_tables(parts)
+            if columns is not None:
+                table = without_empty(table, columns)
+            if table.num_rows:
+                written = self.evaluator.rows.write(table, snapshot)
+                out += [replace(s, add=marked(s.add, order[group]) if order[group] else s.add, group=group) for s in written]
+        return out
+
+    def _as_written(self, block: RowBlock, snapshot: Snapshot) -> pa.Table:
+        """The rows of a block on the driver as they go into a file: with the ids that they keep, where the table tracks them."""
+        table = logical(block.payload.table, snapshot)
+        if (columns := columns_of(snapshot)) is None:
+            return table
+        return with_identities(table, kept_by(block, snapshot, self.evaluator.materialized_ids.at(columns)), columns)
+
+    def _staged(self, rows: FileRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
+        out: list[StagedFile] = []
+        for file in rows.files:
+            dead = rows.dead.get(file.path)
+            if not dead:
+                out.append(StagedFile(file))
+            elif len(dead) < (file.num_records or 0):
+                out += [StagedFile(file, dead)] if vectors_allowed else copy_slices(self.evaluator, [Slice(file, without=dead)], snapshot)[file.path]
+        return out
+
+    def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
+        """See Engine.  Data files know their columns by the names that stay, so only rows on the driver are changed."""
+        if not isinstance(block.payload, DriverRows):
+            return block
+        return replace(block, payload=replace(block.payload, table=adopted(logical(block.payload.table, before), before.schema, after.schema)))
+
+    def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
+        check_blocks(self.evaluator, blocks, snapshot)
+
+    def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
+        check_slices(self.evaluator, slices, snapshot)
+
+    def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
+        return copy_slices(self.evaluator, slices, snapshot)
+
+    def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
+        return write_changes(self.evaluator, changes, snapshot)
+
+    def count(self, file: AddFile) -> int:
+        return self.evaluator.rows.num_rows(file)
+
+    def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
+        """See Engine.  One job where the rows are many."""
+        return differing_rows(self.evaluator, (old, before), (new, after), limit)
+
+    def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
+        out: list[dict[str, Any]] = []
+        for piece in slices:
+            out += plain_rows(self.evaluator.rows_of(piece, snapshot).slice(0, None if limit is None else limit - len(out)))
+            if limit is not None and len(out) >= limit:
+                break
+        return out
+
+    def identities(self, origin: Provenance, *, snapshot: Snapshot) -> Identities:
+        columns = columns_of(snapshot)
+        assert columns is not None, "the table does not track its rows"
+        return identities(origin, snapshot.files.get(origin.paths), self.evaluator.materialized_ids.at(columns))
+
+    def rows_at(self, origin: Provenance, *, snapshot: Snapshot) -> RowBlock:
+        files, parts, numbers = snapshot.files.get(origin.paths), [], []
+        for path, rows in origin.by_path():
+            order = np.argsort(origin.position[rows], kind="stable")
+            parts.append(self.evaluator.rows_of(Slice(files[path], only=BitMap64(origin.position[rows].tolist())), snapshot))
+            numbers.append(rows[order])
+        table = pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(numbers))))
+        return driver_block("derived", 0, table, origin)
+
+    def merged(self, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], *, snapshot: Snapshot) -> RowBlock:
+        return merged(self.evaluator, under, over, cells, snapshot)
+
+    def differing(self, a: RowBlock, b: RowBlock, *, snapshot: Snapshot) -> Mapping[str, Mask]:
+        return differing(self.evaluator, a, b, snapshot)

@@ -1,0 +1,131 @@
+"""A table's history and detail as DataFrames, with the columns that delta-spark gives."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, MapType, StringType, StructField, StructType, TimestampType
+
+from rowlock.engines.spark.read.scan import local_frame
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import Commit
+from rowlock.protocol.clustering import logical_columns
+from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.paths import location
+
+_TEXT, _MAP = StringType(), MapType(StringType(), StringType())
+_JOB = StructType([StructField(n, _TEXT) for n in ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")])
+_HISTORY = StructType(
+    [
+        StructField("version", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("userId", _TEXT),
+        StructField("userName", _TEXT),
+        StructField("operation", _TEXT),
+        StructField("operationParameters", _MAP),
+        StructField("job", _JOB),
+        StructField("notebook", StructType([StructField("notebookId", _TEXT)])),
+        StructField("clusterId", _TEXT),
+        StructField("readVersion", LongType()),
+        StructField("isolationLevel", _TEXT),
+        StructField("isBlindAppend", BooleanType()),
+        StructField("operationMetrics", _MAP),
+        StructField("userMetadata", _TEXT),
+        StructField("engineInfo", _TEXT),
+    ]
+)
+_DETAIL = StructType(
+    [
+        StructField("format", _TEXT),
+        StructField("id", _TEXT),
+        StructField("name", _TEXT),
+        StructField("description", _TEXT),
+        StructField("location", _TEXT),
+        StructField("createdAt", TimestampType()),
+        StructField("lastModified", TimestampType()),
+        StructField("partitionColumns", ArrayType(_TEXT)),
+        StructField("clusteringColumns", ArrayType(_TEXT)),
+        StructField("numFiles", LongType()),
+        StructField("sizeInBytes", LongType()),
+        StructField("properties", _MAP),
+        StructField("minReaderVersion", IntegerType()),
+        StructField("minWriterVersion", IntegerType()),
+        StructField("tableFeatures", ArrayType(_TEXT)),
+    ]
+)
+_MERGE = StructType([StructField(n, LongType()) for n in ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")])
+_RESTORE = {
+    "table_size_after_restore": "tableSizeAfterRestore",
+    "num_of_files_after_restore": "numOfFilesAfterRestore",
+    "num_removed_files": "numRemovedFiles",
+    "num_restored_files": "numRestoredFiles",
+    "removed_files_size": "removedFilesSize",
+    "restored_files_size": "restoredFilesSize",
+}
+
+
+def _time(ms: int | None) -> datetime.datetime | None:
+    return None if ms is None else datetime.datetime.fromtimestamp(ms / 1000, tz=datetime.UTC)
+
+
+def _strings(values: Any) -> dict[str, str | None] | None:
+    if not isinstance(values, Mapping):
+        return None
+    return {str(k): v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for k, v in values.items()}
+
+
+def history_frame(spark: SparkSession, commits: Sequence[Commit], times: Mapping[int, int]) -> DataFrame:
+    """One row for each commit, in the order given; `times` are the milliseconds by version that reading at a time goes by."""
+    return spark.createDataFrame([_history_row(c, times.get(c.version)) for c in commits], _HISTORY)
+
+
+def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
+    raw: Mapping[str, Any] = commit.info.raw if commit.info else {}
+    text = raw.get
+    return (
+        commit.version,
+        _time(time_ms if time_ms is not None or commit.info is None else commit.info.timestamp_ms),
+        text("userId"),
+        text("userName"),
+        text("operation"),
+        _strings(text("operationParameters")),
+        None,
+        None,
+        text("clusterId"),
+        text("readVersion"),
+        text("isolationLevel"),
+        text("isBlindAppend"),
+        _strings(text("operationMetrics")),
+        text("userMetadata"),
+        text("engineInfo"),
+    )
+
+
+def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = None) -> DataFrame:
+    """One row about the table as it is at the snapshot; `name` is that in the catalog."""
+    m = snapshot.metadata
+    clustering = [".".join(c) for c in logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
+    features = sorted(reader_features(snapshot.protocol) | writer_features(snapshot.protocol))
+    row = (
+        "delta", m.id, name or m.name, m.description, location(snapshot.table), _time(m.created_time_ms), _time(snapshot.timestamp_ms), list(m.partition_columns), clustering,
+        len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
+    )  # fmt: skip
+    return spark.createDataFrame([row], _DETAIL)
+
+
+def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
+    """What MERGE answers: affected, updated, deleted and inserted rows."""
+    updated, deleted, inserted = (metrics.get(f"numTargetRows{k}", 0) for k in ("Updated", "Deleted", "Inserted"))
+    values = (updated + deleted + inserted, updated, deleted, inserted)
+    return local_frame(spark, pa.table({f.name: pa.array([v], pa.int64()) for f, v in zip(_MERGE.fields, values, strict=True)}), _MERGE)
+
+
+def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
+    """What RESTORE answers: files and bytes, in the table now, removed and restored."""
+    schema = StructType([StructField(n, LongType()) for n in _RESTORE])
+    return local_frame(spark, pa.table({n: pa.array([metrics[m]], pa.int64()) for n, m in _RESTORE.items()}), schema)

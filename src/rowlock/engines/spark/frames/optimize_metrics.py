@@ -1,0 +1,139 @@
+"""What OPTIMIZE answers: the table's path and delta-spark's OptimizeMetrics, field by field and type by type.
+
+Files are counted from what was committed, so bins that were given up to another compaction are files that
+were skipped.  Two fields keep to what they are documented as where delta-spark does not fill them so: the
+end's time is set, and a table that has statistics for all columns (-1) does not have them for -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, DataType, DoubleType, LongType, StringType, StructField, StructType
+
+from rowlock.engines.spark.catalyst.plans import arrow_schema
+from rowlock.engines.spark.read.scan import local_frame
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.clustering import cube_of
+from rowlock.protocol.paths import location
+from rowlock.transaction.state.receipt import Rewritten
+
+
+def _struct(fields: dict[str, DataType], nullable: Sequence[str] = ()) -> StructType:
+    """Numbers are always there; structs and text may be null, as a JVM encoder has it."""
+    return StructType([StructField(n, t, isinstance(t, (StructType, StringType)) or n in nullable) for n, t in fields.items()])
+
+
+def _numbers(*names: str, nullable: bool = False) -> StructType:
+    return _struct(dict.fromkeys(names, LongType()), names if nullable else ())
+
+
+_LONG = LongType()
+_Z_FILES, _CLUSTER_FILES = _numbers("num", "size"), _numbers("numFiles", "size")
+_SIZES = _struct({"min": _LONG, "max": _LONG, "avg": DoubleType(), "totalFiles": _LONG, "totalSize": _LONG}, ("min", "max"))
+_Z_ORDER = _struct(
+    {
+        "strategyName": StringType(), "inputCubeFiles": _Z_FILES, "inputOtherFiles": _Z_FILES, "inputNumCubes": _LONG,
+        "mergedFiles": _Z_FILES, "numOutputCubes": _LONG, "mergedNumCubes": _LONG,
+    },
+    ("mergedNumCubes",),
+)  # fmt: skip
+_CLUSTERING = _struct({"inputZCubeFiles": _CLUSTER_FILES, "inputOtherFiles": _CLUSTER_FILES, "inputNumZCubes": _LONG, "mergedFiles": _CLUSTER_FILES, "numOutputZCubes": _LONG})
+_PARALLELISM = _numbers("maxClusterActiveParallelism", "minClusterActiveParallelism", "maxSessionActiveParallelism", "minSessionActiveParallelism", nullable=True)
+_METRICS = _struct(
+    {
+        "numFilesAdded": _LONG, "numFilesRemoved": _LONG, "filesAdded": _SIZES, "filesRemoved": _SIZES, "partitionsOptimized": _LONG,
+        "zOrderStats": _Z_ORDER, "clusteringStats": _CLUSTERING, "numBins": _LONG, "numBatches": _LONG, "totalConsideredFiles": _LONG,
+        "totalFilesSkipped": _LONG, "preserveInsertionOrder": BooleanType(), "numFilesSkippedToReduceWriteAmplification": _LONG,
+        "numBytesSkippedToReduceWriteAmplification": _LONG, "startTimeMs": _LONG, "endTimeMs": _LONG, "totalClusterParallelism": _LONG,
+        "totalScheduledTasks": _LONG, "autoCompactParallelismStats": _PARALLELISM,
+        "deletionVectorStats": _numbers("numDeletionVectorsRemoved", "numDeletionVectorRowsRemoved"), "numTableColumns": _LONG, "numTableColumnsWithStats": _LONG,
+    }
+)  # fmt: skip
+_ANSWER = _struct({"path": StringType(), "metrics": _METRICS})
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """An OPTIMIZE that is over.
+
+    snapshot      that it was planned against
+    considered    the live files of the partitions that it was asked for
+    rewritten     what it committed
+    clustered_by  the table's clustering columns, by the table's own names with dots; empty for a table without
+    span_ms       when it began and when it ended
+    """
+
+    snapshot: Snapshot
+    considered: Sequence[AddFile]
+    rewritten: Rewritten
+    z_ordered: bool
+    clustered_by: Sequence[str]
+    span_ms: tuple[int, int]
+
+
+def optimize_frame(spark: SparkSession, done: Optimized) -> DataFrame:
+    """One row: `path` and `metrics`."""
+    values = {"path": location(done.snapshot.table), "metrics": _metrics(done, spark.sparkContext.defaultParallelism)}
+    return local_frame(spark, pa.Table.from_pylist([values], schema=arrow_schema(_ANSWER)), _ANSWER)
+
+
+def _metrics(done: Optimized, parallelism: int) -> dict[str, Any]:
+    out, columns = done.rewritten, len(done.snapshot.schema.fields)
+    indexed = done.snapshot.properties.num_indexed_columns
+    return {
+        "numFilesAdded": len(out.added),
+        "numFilesRemoved": len(out.removed),
+        "filesAdded": _sizes(out.added),
+        "filesRemoved": _sizes(out.removed),
+        "partitionsOptimized": out.partitions,
+        "zOrderStats": _z_order(out) if done.z_ordered else None,
+        "clusteringStats": _clustering(done) if done.clustered_by else None,
+        "numBins": out.bins,
+        "numBatches": 1,
+        "totalConsideredFiles": len(done.considered),
+        "totalFilesSkipped": len(done.considered) - len(out.removed),
+        "preserveInsertionOrder": False,
+        "numFilesSkippedToReduceWriteAmplification": 0,
+        "numBytesSkippedToReduceWriteAmplification": 0,
+        "startTimeMs": done.span_ms[0],
+        "endTimeMs": done.span_ms[1],
+        "totalClusterParallelism": parallelism,
+        "totalScheduledTasks": 0,
+        "autoCompactParallelismStats": None,
+        "deletionVectorStats": {"numDeletionVectorsRemoved": out.vectors, "numDeletionVectorRowsRemoved": out.vector_rows} if out.vectors else None,
+        "numTableColumns": columns,
+        "numTableColumnsWithStats": columns if indexed < 0 else min(indexed, columns),
+    }
+
+
+def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
+    total = sum(sizes)
+    return {"min": min(sizes, default=None), "max": max(sizes, default=None), "avg": total / len(sizes) if sizes else 0.0, "totalFiles": len(sizes), "totalSize": total}
+
+
+def _z_order(out: Rewritten) -> dict[str, Any]:
+    """Every file is put in order anew, also those that lie in one: no input counts as ordered before."""
+    files = {"num": len(out.removed), "size": sum(out.removed)}
+    return {
+        "strategyName": "all", "inputCubeFiles": {"num": 0, "size": 0}, "inputOtherFiles": files, "inputNumCubes": 0,
+        "mergedFiles": files, "numOutputCubes": out.partitions, "mergedNumCubes": None,
+    }  # fmt: skip
+
+
+def _clustering(done: Optimized) -> dict[str, Any]:
+    """Cubes as delta-spark knows them, by its tags; files that Rowlock clustered carry none, and are other files there too."""
+    cubes = {f.path: cube for f in done.considered if (cube := cube_of(f, done.clustered_by)) is not None}
+    inside, other = [f.size_bytes for f in done.considered if f.path in cubes], [f.size_bytes for f in done.considered if f.path not in cubes]
+    return {
+        "inputZCubeFiles": {"numFiles": len(inside), "size": sum(inside)},
+        "inputOtherFiles": {"numFiles": len(other), "size": sum(other)},
+        "inputNumZCubes": len(set(cubes.values())),
+        "mergedFiles": {"numFiles": len(done.rewritten.removed), "size": sum(done.rewritten.removed)},
+        "numOutputZCubes": done.rewritten.bins,
+    }

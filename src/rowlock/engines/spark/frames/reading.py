@@ -1,0 +1,66 @@
+"""A snapshot, or what a transaction has made of one so far, as a DataFrame on the user's own session."""
+
+from __future__ import annotations
+
+from pyroaring import BitMap64
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from rowlock.boundary.effects import Effects
+from rowlock.boundary.row_identity import columns_of
+from rowlock.engines.spark.catalyst.plans import bare
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.row_ids import tracked_frame
+from rowlock.engines.spark.read.scan import local_frame, quote, table_schema
+from rowlock.exceptions import InvalidInput
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import DriverRows, FileRows, logical
+from rowlock.protocol.actions import AddFile
+
+ROW_ID, ROW_COMMIT_VERSION = "_row_id", "_row_commit_version"
+
+
+def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot) -> DataFrame:
+    """The live rows of a snapshot under its logical columns, then their ids and the versions that last changed them.
+
+    Raises InvalidInput where the table does not track rows, or has columns of these names itself.
+    """
+    columns = columns_of(snapshot)
+    if columns is None:
+        raise InvalidInput("The table does not track its rows: set delta.enableRowTracking to true first, from which on every row has an id", table=snapshot.table)
+    if taken := [n for n in snapshot.schema.names if n.lower() in (ROW_ID, ROW_COMMIT_VERSION)]:
+        raise InvalidInput(f"The table has a column {taken[0]!r} itself: read it without row ids", table=snapshot.table)
+    files = sorted(snapshot.files.adds(), key=lambda f: f.path)
+    frame = tracked_frame(evaluator.scanner, snapshot, files, evaluator.vectors.of, columns, strict=True)
+    ids = F.col(quote(columns.row_id)).alias(ROW_ID), F.col(quote(columns.commit_version)).alias(ROW_COMMIT_VERSION)
+    frame = frame.select(*(F.col(quote(n)) for n in snapshot.schema.names), *ids)
+    return evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark)
+
+
+def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None = None) -> DataFrame:
+    """The live rows of a snapshot under its logical columns, with their comments and as nullable as the table says; with `staged`, as these effects leave them."""
+    dead: dict[str, BitMap64] = dict(staged.tombstones) if staged else {}
+    files = sorted(snapshot.files.adds(), key=lambda f: f.path)
+    frames: list[DataFrame] = []
+    schema = StructType([StructField(f.name, bare(f.dataType), f.nullable) for f in table_schema(snapshot).fields])
+    for block in staged.blocks if staged else ():
+        if isinstance(block.payload, DriverRows):
+            table = logical(block.payload.table, snapshot)
+            frames.append(local_frame(evaluator.scanner.spark, table, schema))
+        elif isinstance(block.payload, FileRows):
+            files += block.payload.files
+            dead |= block.payload.dead
+
+    def vector_of(file: AddFile) -> BitMap64:
+        ours = dead.get(file.path)
+        before = evaluator.vectors.of(file)
+        return before | ours if ours else before
+
+    frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True)
+    for more in frames:
+        frame = frame.unionAll(more)
+    told = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}
+    if any(told.values()):
+        frame = frame.select(*[F.col(quote(n)).alias(n, metadata=m) if m else F.col(quote(n)) for n, m in told.items()])
+    return evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark)

@@ -1,0 +1,25 @@
+"""A column of a frame as data files hold it, where column mapping names it differently (see `parquet.physical`)."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
+from pyspark.sql.types import StructType as SparkStruct
+
+from rowlock.engines.spark.catalyst.plans import nullable
+from rowlock.engines.spark.read.scan import physical_schema, quote, table_schema
+from rowlock.log.snapshot import Snapshot
+
+
+def file_column(snapshot: Snapshot, name: str) -> Column:
+    """A column of a frame under the name, the names inside and the ids that data files have for it."""
+    made = _spark_field(snapshot, name)
+    value = F.col(quote(name))
+    nested = isinstance(made.dataType, (SparkStruct,)) or made.dataType.typeName() in ("array", "map")
+    return (value.cast(made.dataType) if nested else value).alias(made.name, metadata=made.metadata)
+
+
+def _spark_field(snapshot: Snapshot, name: str) -> StructField:
+    own = SparkStruct([f for f in table_schema(snapshot).fields if f.name == name])
+    return nullable(physical_schema(own, "id"), metadata=True).fields[0]

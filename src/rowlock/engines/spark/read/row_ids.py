@@ -1,0 +1,139 @@
+"""Row ids and commit versions of rows in Parquet files: read where a file holds them, carried where Spark moves rows (I6).
+
+On the driver a row's id follows from its address.  In Spark it goes along as one column more, under the
+name that it will have in the new file.  Tables without row tracking come through here unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from rowlock.boundary.effects import Provenance
+from rowlock.boundary.row_identity import NONE, Identities, Numbers, columns_of, identities
+from rowlock.caches import ROW_IDS, Cache
+from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, VectorOf, local_frame, quote
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.files import open_parquet
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.row_tracking import MaterializedColumns
+from rowlock.storage.store import ObjectStore
+
+_FILE, _BASE, _VERSION = "__rowlock_file", "__rowlock_base_row_id", "__rowlock_commit_version"
+_FILES = StructType([StructField(_FILE, StringType()), StructField(_BASE, LongType()), StructField(_VERSION, LongType())])
+Stored = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]
+
+
+class MaterializedIds:
+    """The ids and commit versions that data files hold, under the names of columns that a table gave itself; files never change.  Thread-safe; driver only."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._kept: Cache[Stored] = Cache(ROW_IDS, _size)
+
+    def forget(self) -> None:
+        """Lets go of the ids of a table that is another now."""
+        self._kept.clear()
+
+    def at(self, columns: MaterializedColumns) -> Any:
+        """The reader of what files hold under these names (see `row_ids.Materialized`)."""
+
+        def found(file: AddFile, positions: Numbers) -> tuple[Numbers, Numbers]:
+            nothing = np.full(len(positions), NONE, np.int64)
+            ids, versions = (nothing if held is None else held[positions] for held in self._stored(file, columns))
+            return ids, versions
+
+        return found
+
+    def _stored(self, file: AddFile, columns: MaterializedColumns) -> Stored:
+        key = (file.content, columns)
+        if (found := self._kept.get(key)) is not None:
+            return found
+        with open_parquet(self._store, file.path, file.size_bytes) as source:
+            names = set(source.schema_arrow.names)
+            held = [_numbers(source.read(columns=[name]).column(0)) if name in names else None for name in columns.names]
+        stored = held[0], held[1]
+        self._kept.put(key, stored)
+        return stored
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.fill_null(column.cast(pa.int64()), NONE).to_numpy(), dtype=np.int64)
+
+
+def _size(stored: Stored) -> int:
+    return 128 + sum(held.nbytes for held in stored if held is not None)
+
+
+def with_identities(table: pa.Table, found: Identities, columns: MaterializedColumns) -> pa.Table:
+    """Rows with what they keep, in the columns of data files; a column of nulls alone is for the caller to drop."""
+    for name, numbers in zip(columns.names, (found.ids, found.commit_versions), strict=True):
+        table = table.append_column(name, pa.array(numbers, pa.int64(), mask=numbers == NONE))
+    return table
+
+
+def without_empty(table: pa.Table, columns: MaterializedColumns) -> pa.Table:
+    """A column in which no row keeps anything need not be in the file."""
+    return table.drop_columns([n for n in columns.names if table.column(n).null_count == table.num_rows])
+
+
+def of_slice(piece: Slice, positions: Numbers, materialized: MaterializedIds, columns: MaterializedColumns) -> Identities:
+    """Who the rows of one file at these positions are."""
+    origin = Provenance((piece.path,), np.zeros(len(positions), np.int32), positions)
+    return identities(origin, {piece.path: piece.file}, materialized.at(columns))
+
+
+# ---- in Spark ------------------------------------------------------------------------------
+
+
+def tracked_frame(scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, columns: MaterializedColumns, *, strict: bool = False) -> DataFrame:
+    """The rows of files with their address, and their ids and commit versions under the names that these have in data files.
+
+    Null for a row of a file that is staged and not committed, unless the file holds them.
+    """
+    frame = scanner.frame(snapshot, files, vector_of, address=True, strict=strict, carried=columns.names)
+    if not files:
+        return frame
+    known = pa.table(
+        {
+            _FILE: pa.array([scanner.uri(f) for f in files], pa.string()),
+            _BASE: pa.array([f.base_row_id for f in files], pa.int64()),
+            _VERSION: pa.array([f.default_row_commit_version for f in files], pa.int64()),
+        }
+    )
+    joined = frame.join(F.broadcast(local_frame(scanner.spark, known, _FILES)), F.col(PATH) == F.col(_FILE))
+    row_id = F.coalesce(F.col(quote(columns.row_id)), F.col(_BASE) + F.col(POSITION)).alias(columns.row_id)
+    version = F.coalesce(F.col(quote(columns.commit_version)), F.col(_VERSION)).alias(columns.commit_version)
+    return joined.select(*(F.col(quote(n)) for n in frame.columns if n not in columns.names), row_id, version)
+
+
+def moving_frame(scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf) -> DataFrame:
+    """Rows with their address, as they are to be written elsewhere unchanged: with all that they keep."""
+    if (columns := columns_of(snapshot)) is None:
+        return scanner.frame(snapshot, files, vector_of, address=True)
+    return tracked_frame(scanner, snapshot, files, vector_of, columns)
+
+
+def changing_frame(scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf) -> DataFrame:
+    """Rows with their address, as they are to be written elsewhere with new values: with their ids, as last column."""
+    if (columns := columns_of(snapshot)) is None:
+        return scanner.frame(snapshot, files, vector_of, address=True)
+    return tracked_frame(scanner, snapshot, files, vector_of, columns).drop(columns.commit_version)
+
+
+def outputs_with_ids(bridge: Any, snapshot: Snapshot, outputs: Any, child: Any) -> Any:
+    """A statement's outputs (a Scala Seq) over rows of `changing_frame`, with the rows' ids."""
+    if (columns := columns_of(snapshot)) is None:
+        return outputs
+    found = [a for a in bridge.list(child.output()) if a.name() == columns.row_id]
+    assert len(found) == 1, "the rows have no ids"
+    return bridge.seq([*bridge.list(outputs), found[0]])

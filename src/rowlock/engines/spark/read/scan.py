@@ -1,0 +1,290 @@
+"""Reading data files in Spark: a DataFrame of the rows of some files, with addresses where asked.
+
+Files without deletion vectors are scanned plainly; rows of the others are taken off by a broadcast
+anti join on bitmaps, one row for each bucket of 32,768 positions that holds a dead one.  Partition
+values come from the log, never from folder names; column mapping is undone here.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, StringType, StructField, StructType
+
+from rowlock.engines.spark.catalyst.plans import arrow_schema, bare, catalyst, nullable
+from rowlock.exceptions import UnsupportedFeature
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import paths
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.features import column_mapping_mode
+from rowlock.protocol.parquet_columns import confusable
+
+PATH, POSITION = "__rowlock_path", "__rowlock_pos"
+ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
+
+VERSION_OPTION = "rowlockversion"
+"""An option of a scan that says which version of the table it reads."""
+
+_ADDRESS = (PATH, POSITION)
+_KEY, _WORDS, _FILE, _VALUE = "__rowlock_key", "__rowlock_words", "__rowlock_file", "__rowlock_value"
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_TASK = "__rowlock_task"
+_BUCKET_BITS = 15
+_KEY_SHIFT = 24
+_GLOB = re.compile(r"[{}\[\]*?\\]")
+_PLAIN_PATH = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9_\-./=]*\Z")
+
+VectorOf = Callable[[AddFile], BitMap64]
+
+
+def table_schema(snapshot: Snapshot) -> StructType:
+    """The table's schema as Spark's type, under logical names; without fields of structs that no file can hold (void)."""
+    import orjson
+
+    schema = StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
+    return StructType([StructField(f.name, _without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in schema.fields])
+
+
+def _without_void(schema: StructType) -> StructType:
+    kept = [f for f in schema.fields if not isinstance(f.dataType, NullType)]
+    return StructType([StructField(f.name, _without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in kept])
+
+
+def physical_schema(schema: StructType, mode: str) -> StructType:
+    """The schema as it stands in data files: physical names, and field ids in id mode."""
+    return StructType([_physical_field(f, mode) for f in schema.fields])
+
+
+def _physical_field(f: StructField, mode: str) -> StructField:
+    name = f.metadata.get("delta.columnMapping.physicalName", f.name) if mode != "none" else f.name
+    metadata = {"parquet.field.id": f.metadata["delta.columnMapping.id"]} if mode == "id" and "delta.columnMapping.id" in f.metadata else {}
+    if _CHAR in f.metadata:  # Spark pads such columns when it reads them
+        metadata[_CHAR] = f.metadata[_CHAR]
+    return StructField(name, _physical_type(f.dataType, mode), f.nullable, metadata)
+
+
+def _physical_type(t: DataType, mode: str) -> DataType:
+    if isinstance(t, StructType):
+        return physical_schema(t, mode)
+    if isinstance(t, ArrayType):
+        return ArrayType(_physical_type(t.elementType, mode), t.containsNull)
+    if isinstance(t, MapType):
+        return MapType(_physical_type(t.keyType, mode), _physical_type(t.valueType, mode), t.valueContainsNull)
+    return t
+
+
+def wrap_session(spark: SparkSession, session: Any) -> SparkSession:
+    """A Python face for a JVM session."""
+    return SparkSession(spark.sparkContext, jsparkSession=session)
+
+
+class Scanner:
+    """Makes DataFrames of a table's files on one session.  Driver only; opens files lazily, in Spark."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark, self.root = spark, root
+
+    def frame(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, *, address: bool = False, strict: bool = False, carried: Sequence[str] = ()) -> DataFrame:
+        """The rows of `files` under the table's logical columns, plus PATH and POSITION with `address`.
+
+        With `vector_of` the rows that it marks are left out; None gives the physical rows.  With `strict`
+        columns are as nullable as the table says, which Spark's optimizer then trusts; else all are.
+        `carried` are columns of type bigint that data files may hold beside the table's, null where they do not.
+        """
+        own = table_schema(snapshot)
+        _refuse_reserved(own, self.root)
+        schema = own if strict else nullable(own, metadata=True)
+        if not files:
+            return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *(ADDRESS.fields if address else []), *(StructField(n, LongType()) for n in carried)]))
+        groups = self._groups(snapshot, files, vector_of)
+        hurt = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
+        dead = self._buckets(hurt) if hurt else None  # one for all groups, so that Spark broadcasts it once
+        if len(groups) <= limits().scan_groups:
+            frames = [self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address, carried) for (values, marked), g in groups.items()]
+        else:
+            sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))
+            frames = [self._joined_frame(snapshot, schema, g, dead if side else None, address, carried) for side, g in sides if g]
+        return functools.reduce(DataFrame.unionAll, frames)
+
+    def _groups(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None) -> dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]]:
+        groups: dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]] = {}
+        partitioned = bool(snapshot.metadata.partition_columns)
+        for f in files:
+            values = tuple(sorted(f.partition_values.items())) if partitioned else ()
+            marked = vector_of is not None and bool(vector_of(f))
+            groups.setdefault((values, marked), []).append(f)
+        return groups
+
+    def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], carried: Sequence[str]) -> DataFrame:
+        mode = column_mapping_mode(snapshot.metadata.configuration)
+        data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns and not isinstance(f.dataType, NullType)])
+        names = [paths.join(self.root, f.path) for f in files]
+        physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in carried)])
+        return read_parquet(self.spark, physical, names, snapshot.version, {"parquet.filter.dictionary.enabled": "false"} if confusable(snapshot.schema) else None)
+
+    def _group_frame(
+        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], dead: DataFrame | None, address: bool, carried: Sequence[str]
+    ) -> DataFrame:
+        raw = self._read(snapshot, schema, files, carried)
+        if address or dead is not None:
+            raw = _located(raw, dead)
+        columns = [self._column(snapshot, f, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
+        return raw.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried))
+
+    def _joined_frame(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], dead: DataFrame | None, address: bool, carried: Sequence[str]) -> DataFrame:
+        """For many partitions: the values come from a broadcast table of paths."""
+        raw = _located(self._read(snapshot, schema, files, carried), dead)
+        names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
+        rows = pa.table({_FILE: [self.uri(f) for f in files], **{f"{_VALUE}{n}": pa.array([f.partition_values.get(c) or None for f in files], pa.string()) for n, c in enumerate(names)}})
+        values = local_frame(self.spark, rows, StructType([StructField(n, StringType()) for n in rows.column_names]))
+        joined = raw.join(F.broadcast(values), F.col(PATH) == F.col(_FILE))
+        columns = [self._column(snapshot, f, lambda name: F.col(f"{_VALUE}{names.index(name)}")) for f in schema.fields]
+        return joined.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried))
+
+    def _column(self, snapshot: Snapshot, f: StructField, value_of: Callable[[str], Column]) -> Column:
+        if isinstance(f.dataType, NullType):
+            return F.lit(None).alias(f.name)
+        mode = column_mapping_mode(snapshot.metadata.configuration)
+        if f.name in snapshot.metadata.partition_columns:
+            value = value_of(_partition_key(snapshot, f.name)).cast(f.dataType)
+            return (value if f.nullable else catalyst(self.spark).known_not_null(value)).alias(f.name)
+        physical = _physical_field(f, mode)
+        column, logical = F.col(quote(physical.name)), bare(f.dataType)
+        return (column if physical.dataType == logical or mode == "none" else column.cast(logical)).alias(f.name)
+
+    def _buckets(self, vectors: Mapping[str, BitMap64]) -> DataFrame:
+        table = bucket_table(vectors)
+        schema = StructType([StructField(_KEY, LongType()), StructField(_WORDS, ArrayType(LongType()))])
+        jdf = local_frame(self.spark, table, schema)
+        return F.broadcast(jdf)
+
+    def uri(self, file: AddFile) -> str:
+        """A file's path as Spark's `_metadata.file_path` spells it."""
+        return spark_uri(self.spark, paths.join(self.root, file.path))
+
+
+def read_parquet(spark: SparkSession, schema: StructType | None, names: Sequence[str], version: int | None = None, options: Mapping[str, str] | None = None) -> DataFrame:
+    """The rows of exactly these files, whatever characters are in their names; columns as nullable as `schema` says, or as the files have them."""
+    reader = spark.read.options(**(options or {}))
+    reader = reader if schema is None else reader.schema(schema)
+    if version is not None:
+        reader = reader.option(VERSION_OPTION, str(version))
+    if any(_GLOB.search(n) for n in names):  # with __globPaths__ off each of them would give all files again
+        frame = reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names))
+    else:
+        frame = reader.option("__globPaths__", "false").parquet(*names)
+    return frame if schema is None or schema == nullable(schema, metadata=True) else catalyst(spark).with_schema(frame, schema, spark)
+
+
+def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """Driver rows as a DataFrame, without pyspark's conversions, and without its making `spark` the thread's active session."""
+    return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """No rows of a schema."""
+    return local_frame(spark, arrow_schema(schema).empty_table(), schema)
+
+
+def _located(raw: DataFrame, dead: DataFrame | None) -> DataFrame:
+    """The files' own columns with PATH and POSITION, without the rows that `dead` (of `bucket_table`) marks.
+
+    Partition values are put above, so that conditions on them choose whole files all the same.
+    """
+    meta = raw.metadataColumn("_metadata")
+    out = raw.select("*", meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
+    return out if dead is None else _held_above(without_dead(out, dead))
+
+
+def without_dead(frame: DataFrame, buckets: DataFrame) -> DataFrame:
+    """The rows of an addressed frame whose bit is not set in `buckets`."""
+    key = F.expr(f"shiftleft(xxhash64({PATH}), {_KEY_SHIFT}) | shiftright({POSITION}, {_BUCKET_BITS})")
+    bit = F.expr(f"getbit({_WORDS}[cast(shiftright({POSITION}, 6) & 511 as int)], cast({POSITION} & 63 as int)) = 1")
+    return frame.join(buckets, (key == F.col(_KEY)) & bit, "left_anti")
+
+
+def _held_above(living: DataFrame) -> DataFrame:
+    """The same rows, below which the optimizer pushes no condition: under ANSI one may raise on a dead row."""
+    return living.withColumn(_TASK, F.spark_partition_id()).where(F.col(_TASK) >= 0).drop(_TASK)
+
+
+def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
+    """(key, 512 words) for every bucket that holds a dead position.  Raises UnsupportedFeature where two keys collide."""
+    keys: list[int] = []
+    words: list[np.ndarray[Any, Any]] = []
+    prefixes: dict[int, str] = {}
+    for uri, vector in vectors.items():
+        prefix = _prefix(uri)
+        if prefixes.setdefault(prefix, uri) != uri:
+            raise UnsupportedFeature(f"Two data files share a hash, {uri} and {prefixes[prefix]}: compact the table with optimize().executeCompaction()", feature="deletionVectors", access="read")
+        positions = bitmap_to_numpy(vector)
+        buckets = positions >> _BUCKET_BITS
+        starts = np.flatnonzero(np.r_[True, buckets[1:] != buckets[:-1]]) if len(positions) else np.empty(0, np.int64)
+        for start, end in zip(starts, np.r_[starts[1:], len(positions)], strict=True):
+            inside = positions[start:end] & ((1 << _BUCKET_BITS) - 1)
+            bits = np.zeros(1 << _BUCKET_BITS, dtype=np.uint8)
+            bits[inside] = 1
+            words.append(np.packbits(bits, bitorder="little").view("<i8"))
+            keys.append(prefix | int(buckets[start]))
+    flat = np.concatenate(words) if words else np.empty(0, np.int64)
+    offsets = np.arange(0, len(flat) + 1, 512, dtype=np.int32)
+    return pa.table({_KEY: pa.array(keys, pa.int64()), _WORDS: pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, pa.int64()))})
+
+
+def _prefix(uri: str) -> int:
+    """The high bits of a file's keys, as `shiftleft(xxhash64(uri), _KEY_SHIFT)` gives them in Spark (a signed 64-bit number; Spark's seed is 42)."""
+    high = (xxhash.xxh64_intdigest(uri.encode(), seed=42) << _KEY_SHIFT) & (2**64 - 1)
+    return high - 2**64 if high >= 2**63 else high
+
+
+class UriCache:
+    """Spark's spelling of paths; plain ones need no call into the JVM."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, spark: SparkSession, full_path: str) -> str:
+        local = full_path.startswith("/")
+        if _PLAIN_PATH.match(full_path):
+            return "file:" + full_path if local else full_path
+        with self._lock:
+            if full_path in self._known:
+                return self._known[full_path]
+        uri = str(catalyst(spark).hadoop_path(full_path).toUri().toString())
+        uri = uri if not local or uri.startswith("file:") else "file:" + uri
+        with self._lock:
+            self._known[full_path] = uri
+            if len(self._known) > 100_000:
+                self._known.popitem(last=False)
+        return uri
+
+
+spark_uri = UriCache()
+
+
+def _partition_key(snapshot: Snapshot, name: str) -> str:
+    field = snapshot.schema.find(name)
+    return field.physical_name if field is not None and column_mapping_mode(snapshot.metadata.configuration) != "none" else name
+
+
+def quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _refuse_reserved(schema: StructType, root: str) -> None:
+    if any(f.name == "_tmp_metadata_row_index" for f in schema.fields):
+        raise UnsupportedFeature("A column named _tmp_metadata_row_index would hide Spark's row numbers; rename it", feature="_tmp_metadata_row_index", access="read", table=root)

@@ -1,0 +1,87 @@
+"""The Spark session: whoever made it, else a local one that is ready at once.
+
+Owns the settings of the local session.  Must never stop a session, nor change one that it did not make.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rowlock.engines.spark.session.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
+
+_starting = threading.Lock()
+
+
+def spark(*, cores: int | None = None, memory_mb: int | None = None, stores: Sequence[str] = ()) -> SparkSession:
+    """The active SparkSession, the default one, or a new local one.
+
+    `cores` and `memory_mb` are for a new one only: how many tasks run at once (default: all cores of the
+    machine) and the driver's memory (default 2048; a local session's tasks share it).  `stores` names those
+    among 's3', 'gs' and 'az' that tables will lie on; their connectors come from Maven Central the first time.
+    Runs on the driver; starting takes some seconds.  Raises RowlockError when no Java serves.
+    """
+    with _starting:
+        return _existing() or _start_local(cores=cores or os.cpu_count() or 1, memory_mb=memory_mb or 2048, stores=stores)
+
+
+def _existing() -> SparkSession | None:
+    """The session of this thread, or the one that another thread or Spark Connect made."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkException:  # there is none
+        return None
+
+
+def _start_local(*, cores: int, memory_mb: int, stores: Sequence[str] = ()) -> SparkSession:
+    if not os.environ.get("SPARK_REMOTE"):
+        ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a machine whose own name does not resolve starts too
+    from pyspark.sql import SparkSession
+
+    if os.environ.get("SPARK_REMOTE"):
+        return SparkSession.builder.getOrCreate()
+    builder = SparkSession.builder
+    for name, value in local_settings(cores=cores, memory_mb=memory_mb).items():
+        builder = builder.config(name, value)
+    if stores:
+        from rowlock.engines.spark.session.clouds import connectors
+
+        for name, value in connectors(stores).items():
+            builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def local_settings(*, cores: int, memory_mb: int) -> dict[str, str]:
+    """The settings of a local session, as Spark wants them."""
+    return {
+        "spark.master": f"local[{cores}]",
+        "spark.app.name": "rowlock",
+        "spark.driver.memory": f"{memory_mb}m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.default.parallelism": str(cores),
+        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={LOGGING.as_uri()}"',
+    }

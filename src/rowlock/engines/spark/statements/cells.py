@@ -1,0 +1,51 @@
+"""Rows on the driver, cell by cell: what a lockless commit merges, and where two images of the same rows differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from rowlock.boundary.effects import Mask, RowBlock
+from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.statements.generation import refreshed
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import DriverRows, logical
+from rowlock.parquet.values import row_keys
+
+
+def table_of(evaluator: Evaluator, block: RowBlock, snapshot: Snapshot) -> pa.Table:
+    """The rows of a block, in its order, wherever they are held."""
+    if isinstance(block.payload, DriverRows):
+        return logical(block.payload.table, snapshot)
+    files, dead = block.payload.files, block.payload.dead
+    return pa.concat_tables([logical(evaluator.rows_of(Slice(f, without=dead.get(f.path)), snapshot), snapshot) for f in files])
+
+
+def merged(evaluator: Evaluator, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], snapshot: Snapshot) -> RowBlock:
+    """See Engine."""
+    theirs, ours = table_of(evaluator, under, snapshot), table_of(evaluator, over, snapshot)
+    columns = [_chosen(theirs.column(n), ours.column(n), cells[n]) if n in cells else theirs.column(n) for n in theirs.column_names]
+    table = refreshed(evaluator, pa.Table.from_arrays(columns, schema=theirs.schema), snapshot)  # they follow from cells of both
+    return RowBlock("derived", over.statement, table.num_rows, table.nbytes, DriverRows(table), under.provenance)
+
+
+def _chosen(theirs: pa.ChunkedArray, ours: pa.ChunkedArray, mask: Mask) -> pa.ChunkedArray:
+    """By number out of one after the other: that works for values of any type."""
+    both = pa.chunked_array([*theirs.chunks, *ours.chunks], theirs.type)
+    size = len(mask)
+    return both.take(pa.array(np.where(mask, np.arange(size) + size, np.arange(size))))
+
+
+def differing(evaluator: Evaluator, a: RowBlock, b: RowBlock, snapshot: Snapshot) -> dict[str, Mask]:
+    """See Engine.  Values are compared as they are written down, so that NaN is like NaN."""
+    one, other = table_of(evaluator, a, snapshot), table_of(evaluator, b, snapshot)
+    out: dict[str, Mask] = {}
+    for name in one.column_names:
+        pairs = zip(row_keys(one.select([name])), row_keys(other.select([name])), strict=True)
+        mask = np.array([x != y for x, y in pairs], dtype=np.bool_)
+        if mask.any():
+            out[name] = mask
+    return out

@@ -1,0 +1,148 @@
+"""CHECK constraints, the invariants of columns and what generated columns are, asked by Spark of every new row: on the driver without a job, of written files in one.
+
+A row is in order only where a condition is true; a null violates, as in delta-spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from rowlock.boundary.effects import RowBlock
+from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, analyzed
+from rowlock.engines.spark.catalyst.generation_rules import of_the_moment
+from rowlock.engines.spark.catalyst.plans import JavaObject, to_arrow
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import DriverRows, FileRows, logical
+from rowlock.parquet.not_null import check_not_null, check_rows
+from rowlock.parquet.values import plain_rows
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.constraints import Check, checks_of
+from rowlock.protocol.generated import FEATURE as GENERATED
+
+_HELD = "__rowlock_held"
+_WHAT = {"checkConstraints": "CHECK constraint", GENERATED: "generated column"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """The table's checks over its columns: `violated` keeps rows that break one; its outputs are the row, then of each check whether it holds."""
+
+    checks: tuple[Check, ...]
+    relation: Relation
+    violated: Resolved
+
+
+def check_table(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> None:
+    """Everything that the table asks of rows, of rows on the driver.  Raises ConstraintViolated."""
+    check_rows(table, snapshot, evaluator.store.root)
+    if not table.num_rows or (found := _resolved(evaluator, snapshot)) is None:
+        return
+    session = evaluator.session()
+    local = evaluator.bridge.local(found.relation.seq, logical(table, snapshot), found.relation.schema_json, session)
+    _raise_for(evaluator.bridge.evaluate(_plan(evaluator, found, local), evaluator.spark, session), found, evaluator.store.root)
+
+
+def check_files(evaluator: Evaluator, files: Sequence[AddFile], snapshot: Snapshot, dead: Mapping[str, BitMap64] | None = None, *, generated: bool = True) -> None:
+    """The same of rows in files that have been written; `dead` are rows that do not count.  Raises ConstraintViolated.
+
+    Without `generated` what is in generated columns is not asked.
+    """
+    gone = dead or {}
+    check_not_null(files, snapshot, evaluator.store, gone)
+    if not files or (found := _resolved(evaluator, snapshot, generated=generated)) is None:
+        return
+    frame = evaluator.scanner.frame(snapshot, files, lambda f: gone.get(f.path, BitMap64()))
+    child = evaluator.bound(analyzed(frame), found.relation.attributes)
+    broken = evaluator.bridge.dataframe(_plan(evaluator, found, child), evaluator.spark, evaluator.session()).limit(1)
+    _raise_for(to_arrow(broken), found, evaluator.store.root)
+
+
+def check_blocks(evaluator: Evaluator, blocks: Sequence[RowBlock], snapshot: Snapshot) -> None:
+    """The same of rows that are staged.  Raises ConstraintViolated."""
+    for block in blocks:
+        if isinstance(block.payload, DriverRows):
+            check_table(evaluator, block.payload.table, snapshot)
+        elif isinstance(block.payload, FileRows):
+            check_files(evaluator, block.payload.files, snapshot, block.payload.dead)
+
+
+def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> None:
+    """The same of rows of the table under a definition that it does not have yet.  Raises StatementRefused for a condition that cannot be one.
+
+    What is in generated columns is not asked again: its writer may have computed it in a session with another time zone.
+    """
+    try:
+        resolved = _resolved(evaluator, snapshot)
+    except AnalysisException as e:
+        check = _unasked(evaluator, snapshot)
+        raise StatementRefused(f"{check.name} {check.expression} cannot be asked of this table's rows: {e.getMessage() or e}", what=_WHAT[check.feature], table=evaluator.store.root) from e
+    condition = None if resolved is None else resolved.violated.condition
+    if condition is not None and (not condition.deterministic() or evaluator.bridge.subquery.hasSubquery(condition)):
+        raise StatementRefused("A CHECK constraint must be a deterministic condition on the row's own columns, without a subquery", what="CHECK constraint", table=evaluator.store.root)
+    check_files(evaluator, [s.file for s in slices], snapshot, {s.path: evaluator.dead(s) for s in slices}, generated=False)
+
+
+def _unasked(evaluator: Evaluator, snapshot: Snapshot) -> Check:
+    """The first condition that cannot be resolved."""
+    checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
+    for check in checks:
+        try:
+            _resolve(evaluator, snapshot, (check,))
+        except AnalysisException:
+            return check
+    return checks[0]
+
+
+def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, generated: bool = True) -> _Checks | None:
+    checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
+    if not generated and any(c.feature == GENERATED for c in checks):
+        _resolved(evaluator, snapshot)  # what cannot be computed is refused though it is not asked
+        checks = tuple(c for c in checks if c.feature != GENERATED)
+    if not checks:
+        return None
+    made: _Checks = evaluator.kept_as_set(("checks", snapshot.metadata.schema_string, checks), lambda: _resolve(evaluator, snapshot, checks))
+    return made
+
+
+def _resolve(evaluator: Evaluator, snapshot: Snapshot, checks: tuple[Check, ...]) -> _Checks:
+    target = evaluator.target(snapshot)
+    held = [F.coalesce(F.expr(c.expression), F.lit(False)) for c in checks]
+    broken = ~held[0]
+    for one in held[1:]:
+        broken = broken | ~one
+    frame = evaluator.probe(target, None, evaluator.session()).where(broken)
+    plan = analyzed(frame.select(*target.columns_in_order(), *(h.alias(f"{_HELD}{n}") for n, h in enumerate(held))))
+    for check in checks:
+        if check.feature == GENERATED and (found := of_the_moment(evaluator.bridge, analyzed(evaluator.probe(target, None, evaluator.session()).where(check.expression)))) is not None:
+            text = f"a column is generated by what is another value at another time or for another user, {found}: {check.expression}"
+            raise UnsupportedFeature(f"this version of Rowlock cannot write tables with {GENERATED} ({text})", feature=GENERATED, access="write", table=snapshot.table)
+    return _Checks(checks, target.row(evaluator.bridge), Resolved(plan.projectList(), plan.child().condition()))
+
+
+def _plan(evaluator: Evaluator, found: _Checks, child: JavaObject) -> JavaObject:
+    """With the current time fixed when rows are judged, and not before."""
+    return evaluator.bridge.settled(evaluator.bridge.project(found.violated.outputs, evaluator.bridge.filter(found.violated.condition, child)))
+
+
+def _raise_for(broken: pa.Table, found: _Checks, root: str) -> None:
+    if not broken.num_rows:
+        return
+    (row,) = plain_rows(broken.slice(0, 1))
+    held = [row.pop(f"{_HELD}{n}") for n in range(len(found.checks))]
+    check = found.checks[held.index(False)]
+    raise ConstraintViolated(
+        f"CHECK constraint {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
+        table=root,
+        constraint=check.name,
+        expression=check.expression,
+        row=row,
+    )

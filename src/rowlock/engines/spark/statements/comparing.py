@@ -1,0 +1,116 @@
+"""Whether two sets of slices hold the same rows: what tells a move from a change.
+
+Rows are the same where every value is, exactly: NaN is like NaN, -0.0 unlike 0.0, a map's entries have an order.  The
+driver and Spark say the same (`parquet.values.row_keys`, `_key`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.catalyst.plans import to_arrow
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.values import plain_rows, row_keys
+
+Side = tuple[Sequence[Slice], Snapshot]
+_ROW, _KEY, _SIGN, _COUNT = "__rowlock_row", "__rowlock_key", "__rowlock_sign", "__rowlock_n"
+
+
+def differing_rows(evaluator: Evaluator, old: Side, new: Side, limit: int) -> list[dict[str, Any]]:
+    """Up to `limit` rows that one side has more often than the other, each once."""
+    if (held := _held(evaluator, old)) is not None and (other := _held(evaluator, new)) is not None:
+        return _differing_here(held, other, limit)
+    sides = [(side, sign) for side, sign in ((old, 1), (new, -1)) if side[0]]
+    frames = [_frame(evaluator, side) for side, _ in sides]
+    if len(frames) == 2 and frames[0].columns != frames[1].columns:
+        frames, sides = frames[:1], sides[:1]  # not one row can be the same
+    names = frames[0].columns
+    signed = [_signed(frame, sign) for frame, (_, sign) in zip(frames, sides, strict=True)]
+    both = signed[0].unionAll(signed[1]) if len(signed) == 2 else signed[0]
+    found = both.groupBy(_KEY).agg(F.sum(_SIGN).alias(_COUNT), F.first(_ROW).alias(_ROW)).where(f"{_COUNT} != 0").limit(limit)
+    return plain_rows(to_arrow(found.select(*(F.col(f"{_ROW}.c{n}") for n in range(len(names))))).rename_columns(names))
+
+
+def _held(evaluator: Evaluator, side: Side) -> pa.Table | None:
+    """The rows on the driver, where they are few."""
+    slices, snapshot = side
+    if sum(len(s.only) if s.only is not None else evaluator.num_rows(s.file) for s in slices) > limits().local_rows:
+        return None
+    parts = [evaluator.rows.read_slice(s, snapshot) for s in slices]
+    tables = [p[0] for p in parts if p is not None]
+    if len(tables) < len(parts):
+        return None
+    return pa.concat_tables(tables) if tables else pa.table({})
+
+
+def _differing_here(old: pa.Table, new: pa.Table, limit: int) -> list[dict[str, Any]]:
+    if old.num_rows and new.num_rows and old.column_names != new.column_names:
+        return plain_rows(old.slice(0, limit))
+    keys = row_keys(old), row_keys(new)
+    counts = Counter(keys[0]), Counter(keys[1])
+    out: list[dict[str, Any]] = []
+    for table, own, mine, other in ((old, keys[0], counts[0], counts[1]), (new, keys[1], counts[1], counts[0])):
+        odd = {k: n for n, k in enumerate(own) if mine[k] > other[k]}
+        out += plain_rows(table.take(pa.array(list(odd.values())[: limit - len(out)], pa.int64())))
+    return out
+
+
+def _frame(evaluator: Evaluator, side: Side) -> DataFrame:
+    slices, snapshot = side
+    dead = {s.path: evaluator.dead(s) for s in slices}
+    return evaluator.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path])
+
+
+def _signed(frame: DataFrame, sign: int) -> DataFrame:
+    """Each row with a text that is the same for the same rows alone, and +1 or -1."""
+    types = [f.dataType for f in frame.schema.fields]
+    rows = frame.toDF(*(f"c{n}" for n in range(len(types))))
+    key = F.to_json(F.struct(*(_key(F.col(f"c{n}"), t).alias(f"c{n}") for n, t in enumerate(types))), {"ignoreNullFields": "false"})
+    return rows.select(key.alias(_KEY), F.struct("*").alias(_ROW), F.lit(sign).alias(_SIGN))
+
+
+def _key(value: Column, t: DataType) -> Column:
+    """A value as JSON can hold it with nothing lost: JSON cuts times to milliseconds and has no bytes."""
+    if isinstance(t, TimestampType):
+        return F.unix_micros(value)
+    if isinstance(t, DateType):
+        return F.unix_date(value)
+    if isinstance(t, TimestampNTZType):
+        return value.cast("string")
+    if isinstance(t, (FloatType, DoubleType)):
+        return value.cast("double").cast("string")
+    if isinstance(t, StringType):
+        return F.hex(value.cast(BinaryType()))
+    if isinstance(t, BinaryType):
+        return F.hex(value)
+    if isinstance(t, ArrayType):
+        return F.transform(value, lambda v: _key(v, t.elementType))
+    if isinstance(t, MapType):
+        return F.transform(F.map_entries(value), lambda e: F.struct(_key(e["key"], t.keyType).alias("k"), _key(e["value"], t.valueType).alias("v")))
+    if isinstance(t, StructType):
+        fields = [_key(value.getField(f.name), f.dataType).alias(f"f{n}") for n, f in enumerate(t.fields)]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    return F.lit(None).cast("string") if isinstance(t, NullType) else value

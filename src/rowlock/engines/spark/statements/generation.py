@@ -1,0 +1,88 @@
+"""Generated columns: computed by Spark wherever a statement does not give them, and checked when they are defined (I3, I9).
+
+A value is always computed over the row as it will be written, after the statement's own values were cast to the
+table's types.  That a given value is the right one is asked with the table's other conditions (`checks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rowlock.engines.spark.catalyst.analysis import Relation, Resolver, Target, analyzed
+from rowlock.engines.spark.catalyst.plans import JavaObject, class_name
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.scan import quote
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import logical
+from rowlock.protocol.generated import Generated, generated_columns
+
+
+def values(target: Target, given: Collection[str]) -> dict[str, Column]:
+    """For each generated column of a table that is not `given`, what it is, over columns under the table's names."""
+    return {g.name: _value(g, target.schema) for g in target.generated if g.name not in given}
+
+
+def _value(column: Generated, schema: StructType) -> Column:
+    return F.expr(column.expression).cast(schema[column.name].dataType)
+
+
+def with_values(frame: DataFrame, schema: StructType, columns: Collection[Generated]) -> DataFrame:
+    """A frame under the table's names, with these columns computed from the others."""
+    computed = {c.name: _value(c, schema) for c in columns}
+    return _replaced(frame, computed) if computed else frame
+
+
+def _replaced(frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
+    return frame.select(*(computed[n].alias(n) if n in computed else F.col(quote(n)) for n in frame.columns))
+
+
+def recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
+    """The outcome of a statement with columns that are computed from its others, as one projection of what the statement reads.
+
+    A frame that is more than a projection is given back as it is: `Resolver.resolved` refuses it by name.
+    """
+    if not computed or class_name(analyzed(frame)) != "Project":
+        return frame
+    outer = analyzed(_replaced(frame, computed))
+    if class_name(outer) != "Project" or class_name(outer.child()) != "Project":
+        return frame
+    bridge = resolver.bridge
+    outputs = bridge.collapse_project.buildCleanedProjectList(outer.projectList(), outer.child().projectList())
+    return bridge.dataframe(bridge.project(outputs, outer.child().child()), resolver.spark, frame._jdf.sparkSession())
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The row with its generated columns, resolved over the table's columns."""
+
+    relation: Relation
+    outputs: JavaObject
+
+
+def refreshed(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """Rows on the driver with all their generated columns computed from the others.  No job."""
+    if not table.num_rows or not generated_columns(snapshot.schema):
+        return table
+    found: _Values = evaluator.kept_as_set(("generated", snapshot.metadata.schema_string), lambda: _resolved(evaluator, snapshot))
+    session = evaluator.session()
+    rows = logical(table, snapshot)
+    local = evaluator.bridge.local(found.relation.seq, rows, found.relation.schema_json, session)
+    result = evaluator.bridge.evaluate(evaluator.bridge.settled(evaluator.bridge.project(found.outputs, local)), evaluator.spark, session)
+    for column in generated_columns(snapshot.schema):
+        at = table.column_names.index(column.name)
+        table = table.set_column(at, table.schema.field(at), result.column(column.name).cast(table.schema.field(at).type))
+    return table
+
+
+def _resolved(evaluator: Evaluator, snapshot: Snapshot) -> _Values:
+    target = evaluator.target(snapshot)
+    computed = values(target, ())
+    frame = evaluator.probe(target, None, evaluator.session())
+    plan = analyzed(frame.select(*(computed[n].alias(n) if n in computed else target.columns[n] for n in target.schema.names)))
+    return _Values(target.row(evaluator.bridge), plan.projectList())

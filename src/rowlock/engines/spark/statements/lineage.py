@@ -1,0 +1,97 @@
+"""What a DataFrame reads of a table, found in its plan: a source that reads the target is validated, any other is pinned."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame
+
+from rowlock.engines.spark.catalyst.plans import JavaObject, class_name
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.scan import VERSION_OPTION
+from rowlock.protocol import paths
+
+_FILE = re.compile(r"path: (.*?), range: ")
+"""A file of a FileScanRDD, as text: its URI, encoded."""
+
+
+def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[int, ...]:
+    """The versions of the evaluator's table that a frame's rows come from; empty where they come from elsewhere.
+
+    `newest` stands for the version of a scan of the table's files that does not say which one it reads.  delta-spark's
+    frames read the version that is the newest when they run: ask before and after.
+    """
+    is_below = _below(evaluator)
+    found: set[int] = set()
+    for leaf in _leaves(evaluator, frame._jdf.queryExecution().analyzed()):
+        kind = class_name(leaf)
+        if kind == "LogicalRelation" and _is_of_files(evaluator, leaf.relation()):
+            places = str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")  # a Hadoop path as text is not encoded
+            if any(map(is_below, places)):
+                found.add(_version(leaf.relation(), newest))
+        elif kind == "LogicalRDD" and any(map(is_below, _files_of(evaluator, leaf.rdd()))):
+            found.add(newest)
+    return tuple(sorted(found))
+
+
+def _leaves(evaluator: Evaluator, plan: JavaObject) -> Iterator[JavaObject]:
+    for part in [plan, *evaluator.bridge.list(plan.subqueriesAll())]:
+        yield from evaluator.bridge.list(part.collectLeaves())
+
+
+def _files_of(evaluator: Evaluator, rdd: JavaObject) -> Iterator[str]:
+    """The places of the data files that an RDD comes from, through whatever was done to it; a checkpoint has cut that off."""
+    waiting, seen = [rdd], set[int]()
+    jvm: Any = evaluator.spark._jvm
+    while waiting:
+        rdd = waiting.pop()
+        if (number := int(rdd.id())) in seen:
+            continue
+        seen.add(number)
+        if class_name(rdd) == "FileScanRDD":
+            for part in evaluator.bridge.list(rdd.filePartitions()):
+                yield from map(unquote, _FILE.findall(str(jvm.scala.runtime.ScalaRunTime.stringOf(part.files()))))
+        waiting += [dependency.rdd() for dependency in evaluator.bridge.list(rdd.dependencies())]
+
+
+def _is_of_files(evaluator: Evaluator, relation: JavaObject) -> bool:
+    """Whether it is a HadoopFsRelation, or a nameless kind of one, as delta-spark's is."""
+    return evaluator.bridge.is_a(relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation")
+
+
+def _below(evaluator: Evaluator) -> Callable[[str], bool]:
+    """Tells whether a place is in the table's folder, however it is spelled and through whatever symbolic links."""
+    real = functools.cache(os.path.realpath)
+
+    def one(place: str) -> str:
+        place = paths.usual(place)
+        if not place.startswith("/"):
+            return place
+        folder, _, name = place.rpartition("/")
+        return f"{real(folder or '/')}/{name}"  # files of a table are no links, and many of them share a folder
+
+    roots = {one(paths.usual(evaluator.root)), paths.usual(evaluator.root) if evaluator.store.is_remote else os.path.realpath(evaluator.root)}
+
+    def is_below(place: str) -> bool:
+        spelled = one(place)
+        if spelled.startswith("/") and Path(spelled).is_symlink():  # a folder that is read as a whole
+            spelled = real(spelled)
+        return any(spelled == root or spelled.startswith(f"{root}/") for root in roots)
+
+    return is_below
+
+
+def _version(relation: JavaObject, newest: int) -> int:
+    said: Any = relation.options().get(VERSION_OPTION)
+    if said.isDefined():
+        return int(said.get())
+    try:
+        return int(relation.location().version())  # delta-spark's file index
+    except Exception:  # noqa: BLE001 - a folder that is read as plain files has no version
+        return newest

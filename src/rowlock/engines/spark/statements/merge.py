@@ -1,0 +1,291 @@
+"""MERGE over slices: pairs under ON, what each clause makes of them, which inserts live.
+
+Driver rows are paired with the source by their keys (too many pairs at most, never too few) and the
+whole ON condition is then evaluated by Spark's optimizer, without a job; other files are joined by
+Spark.  Dead rows are taken off before a second match is judged.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from rowlock.boundary.effects import Assigned, Provenance, RowBlock, fresh_path, united
+from rowlock.conflict.delta import Slice, minus
+from rowlock.engines.spark.catalyst.analysis import Resolved
+from rowlock.engines.spark.catalyst.plans import JavaObject, to_arrow
+from rowlock.engines.spark.evaluator import Addressed, Evaluator, Found, TooMany
+from rowlock.engines.spark.read.scan import PATH, POSITION
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, stored_origin, stored_source_rows
+from rowlock.engines.spark.statements.checks import check_files, check_table
+from rowlock.engines.spark.statements.merge_plan import ACTION, Clause, MergePlan
+from rowlock.engines.spark.write.writer import write_native
+from rowlock.exceptions import MultipleMatches
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import driver_block, file_block
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a MERGE made of some slices."""
+
+    tombstones: dict[str, BitMap64] = field(default_factory=dict)
+    blocks: list[RowBlock] = field(default_factory=list)
+    matches: list[tuple[Provenance, Numbers]] = field(default_factory=list)
+    assigned: list[Assigned] = field(default_factory=list)
+
+    def kill(self, more: dict[str, BitMap64]) -> None:
+        self.tombstones = united(self.tombstones, more)
+
+
+class MergeRun:
+    """One passage of a MERGE (statement `index`) over slices of `snapshot`."""
+
+    def __init__(self, evaluator: Evaluator, plan: MergePlan, snapshot: Snapshot, index: int) -> None:
+        self.evaluator, self.plan, self.snapshot, self.index = evaluator, plan, snapshot, index
+        self.out = Outcome()
+
+    def over(self, slices: Sequence[Slice], held: Sequence[Found] = ()) -> Outcome:
+        """What the MERGE makes of the rows of slices and of those that are `held` on the driver, but for inserts.
+
+        Raises MultipleMatches, ConstraintViolated.
+        """
+        self.out = Outcome()
+        local, scanned = self.evaluator.split(slices, self.snapshot)
+        few, scanned = self._by_keys(scanned)
+        local += few
+        rows = self.evaluator.addressed(local)
+        if rows is not None and not self._few_pairs(rows):
+            scanned, rows = [*scanned, *(s for s, _, _ in local)], None
+        images = self.evaluator.addressed(held)
+        for part in (rows, images):
+            if part is not None:
+                self._take_pairs(self._driver_pairs(part) if self._few_pairs(part) else self._joined_pairs(part))
+        if scanned:
+            self._scan_pairs(scanned)
+        self._check_cardinality()
+        if self.plan.alone is not None:
+            self._not_matched_by_source([part for part in (rows, images) if part is not None], scanned)
+        return self.out
+
+    # ---- pairs -----------------------------------------------------------------------------
+
+    def _few_pairs(self, rows: Addressed) -> bool:
+        if self.plan.source.table is None:
+            return False
+        return bool(self.plan.keys) or rows.num_rows * self.plan.source.num_rows <= limits().cross_pairs
+
+    def _by_keys(self, slices: Sequence[Slice]) -> tuple[list[Found], list[Slice]]:
+        """The rows whose keys the source has, found without Spark where source and rows are few."""
+        source, names = self.plan.source.table, [self.snapshot.schema.names[t] for t, _ in self.plan.keys]
+        if source is None or not names or self.plan.alone is not None or not slices:
+            return [], list(slices)
+        values = [_wide(source.column(s)).combine_chunks() for _, s in self.plan.keys]
+
+        def may_match(columns: pa.Table) -> Any:
+            masks = [pc.is_in(_wide(columns.column(n)), value_set=v, skip_nulls=True) for n, v in zip(names, values, strict=True)]
+            return functools.reduce(pc.and_, masks)
+
+        return self.evaluator.matching(slices, self.snapshot, may_match, list(dict.fromkeys(names)), limits().driver_rows)
+
+    def _driver_pairs(self, rows: Addressed) -> tuple[Addressed, pa.Table]:
+        """(rows with the columns of `pairs`, the same table): ON evaluated by Spark over candidate pairs."""
+        source = self.plan.source.table
+        assert source is not None
+        left, right = self._candidates(rows.table, source)
+        paired = Addressed(rows.table.take(pa.array(left)), Provenance(rows.origin.paths, rows.origin.file[left], rows.origin.position[left]))
+        if not len(left):
+            return paired, pa.table({})
+        table = paired.table.append_column(PATH, pc.cast(pa.array(paired.origin.file), pa.string())).append_column(POSITION, pa.array(paired.origin.position))
+        other = self.plan.source.take(right)
+        columns = [*table.columns, *other.columns]
+        flat = pa.Table.from_arrays(columns, names=[f"c{n}" for n in range(len(columns))])
+        bridge = self.evaluator.bridge
+        relation = bridge.local(self.plan.pair.seq, flat, self.plan.pair.schema_json, self.plan.session)
+        plan = bridge.project(self.plan.pairs.outputs, bridge.filter(self.plan.on, relation))
+        result = bridge.evaluate(plan, self.evaluator.spark, self.plan.session)
+        return self._paired(result, rows.origin.paths), result
+
+    def _joined_pairs(self, rows: Addressed) -> tuple[Addressed, pa.Table]:
+        """The same by a join in Spark, for a source that is not on the driver."""
+        tokens = pc.cast(pa.array(rows.origin.file), pa.string())
+        table = rows.table.append_column(PATH, tokens).append_column(POSITION, pa.array(rows.origin.position))
+        bridge, target = self.evaluator.bridge, self.plan.target
+        child = self._joined(bridge.local(target.seq, table, target.schema_json, self.plan.session))
+        result = to_arrow(bridge.dataframe(bridge.project(self.plan.pairs.outputs, child), self.evaluator.spark, self.plan.session))
+        return self._paired(result, rows.origin.paths), result
+
+    def _paired(self, result: pa.Table, names: tuple[str, ...]) -> Addressed:
+        files = np.asarray(pc.cast(result.column(PATH), pa.int32()).to_numpy(zero_copy_only=False), dtype=np.int32)
+        origin = Provenance(names, files, np.asarray(result.column(POSITION).to_numpy(), dtype=np.int64))
+        return Addressed(result.drop_columns([PATH, POSITION]), origin)
+
+    def _candidates(self, target: pa.Table, source: pa.Table) -> tuple[Numbers, Numbers]:
+        """Row numbers of pairs that agree on the keys; all pairs where ON has none."""
+        if not self.plan.keys:
+            n, m = target.num_rows, source.num_rows
+            return np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
+        names = [f"k{n}" for n in range(len(self.plan.keys))]
+        a = pl.DataFrame({name: _key_series(target.column(t)) for name, (t, _) in zip(names, self.plan.keys, strict=True)}).with_row_index("i")
+        b = pl.DataFrame({name: _key_series(source.column(s)) for name, (_, s) in zip(names, self.plan.keys, strict=True)}).with_row_index("j")
+        joined = a.join(b, on=names, how="inner")
+        return joined["i"].to_numpy().astype(np.int64), joined["j"].to_numpy().astype(np.int64)
+
+    def _take_pairs(self, found: tuple[Addressed, pa.Table]) -> None:
+        rows = found[0]
+        if rows.num_rows and ACTION in rows.table.column_names:
+            self._take(rows, self.plan.clauses.matched, matched=True)
+
+    def _take(self, rows: Addressed, clauses: Sequence[Clause], *, matched: bool) -> None:
+        """Files rows away by the clause that applies to them."""
+        action = rows.table.column(ACTION).to_numpy()
+        if matched:
+            self.out.matches.append((rows.origin, np.asarray(rows.table.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))
+        touched = rows.filter(action >= 0)
+        self.out.kill(touched.origin.bitmaps())
+        updating = [n for n, c in enumerate(clauses) if c.kind == "update"]
+        self.out.assigned += [Assigned(clauses[n].sets, rows.origin.take(action == n)) for n in updating]
+        new = rows.filter(np.isin(action, updating))
+        if new.num_rows:
+            table = new.table.select(self._columns())
+            check_table(self.evaluator, table, self.snapshot)
+            self.out.blocks.append(driver_block("derived", self.index, table, new.origin))
+
+    def _columns(self) -> list[int]:
+        return list(range(len(self.snapshot.schema.fields)))
+
+    def _scan_pairs(self, slices: Sequence[Slice]) -> None:
+        joined = self._joined
+        try:
+            resolved = Resolved(self.plan.pairs.outputs, None)
+            rows = self.evaluator.scan(slices, self.plan.target, resolved, self.plan.session, self.snapshot, keys=joined, bounded=True)
+            self._take(rows, self.plan.clauses.matched, matched=True)
+        except TooMany:
+            child = joined(self.evaluator.rewriting(self.snapshot, slices, self.plan.target.attributes))
+            self._write(child, self.plan.pairs, self.plan.clauses.matched, matched=True)
+
+    def _joined(self, target: JavaObject) -> JavaObject:
+        bridge = self.evaluator.bridge
+        right = self.plan.source.plan(self.evaluator, self.plan.source_side, self.plan.session)
+        return bridge.inner_join(target, right, self.plan.on, broadcast=self.plan.source.table is not None)
+
+    def _check_cardinality(self) -> None:
+        if self.plan.duplicates_allowed:
+            return
+        seen: dict[str, BitMap64] = {}
+        for origin, _ in self.out.matches:
+            for path, positions in origin.bitmaps().items():
+                before = len(seen.get(path, BitMap64()))
+                seen[path] = seen.get(path, BitMap64()) | positions
+                count = int((origin.file == origin.paths.index(path)).sum())
+                if len(seen[path]) - before != count:
+                    raise MultipleMatches(
+                        "MERGE: several source rows match one target row, and it is not clear which should apply "
+                        "[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE]. Make the source unique on the columns of ON, for instance by dropDuplicates()",
+                        table=self.evaluator.store.root,
+                    )
+
+    # ---- rows without a match -------------------------------------------------------------
+
+    def _not_matched_by_source(self, held: Sequence[Addressed], scanned: Sequence[Slice]) -> None:
+        alone, relation = self.plan.alone, self.plan.alone_relation
+        assert alone is not None and relation is not None
+        matched: dict[str, BitMap64] = {}
+        for origin, _ in self.out.matches:
+            matched = united(matched, origin.bitmaps())
+        clauses = self.plan.clauses.not_matched_by_source
+        for rows in held:
+            if (unmatched := _without(rows, matched)).num_rows:
+                self._take(self.evaluator.evaluate(unmatched, relation, alone, self.plan.session), clauses, matched=False)
+        if not scanned:
+            return
+        rest = [minus(s, matched.get(s.path)) for s in scanned]
+        applies = self.evaluator.bridge.at_least_zero(alone.outputs.apply(len(self.snapshot.schema.fields)))
+        try:
+            self._take(self.evaluator.scan(rest, relation, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False)
+        except TooMany:
+            child = self.evaluator.bridge.filter(applies, self.evaluator.rewriting(self.snapshot, rest, relation.attributes))
+            self._write(child, alone, clauses, matched=False)
+
+    def inserts(self, numbers: Numbers) -> list[RowBlock]:
+        """The inserts of source rows that have no match.  Raises ConstraintViolated."""
+        if self.plan.inserts is None or not len(numbers):
+            return []
+        bridge, inserts, relation = self.evaluator.bridge, self.plan.inserts, self.plan.insert_relation
+        applies = bridge.at_least_zero(inserts.outputs.apply(len(self.snapshot.schema.fields)))
+        chosen = None if len(numbers) == self.plan.source.num_rows else numbers
+        child = bridge.filter(applies, self.plan.source.plan(self.evaluator, relation.seq, self.plan.session, chosen))
+        plan = bridge.project(inserts.outputs, child)
+        if self.plan.source.table is None and len(numbers) > limits().driver_rows:
+            return [self._write_inserts(plan)]
+        result = bridge.evaluate(plan, self.evaluator.spark, self.plan.session)
+        if not result.num_rows:
+            return []
+        table = result.select(self._columns())
+        check_table(self.evaluator, table, self.snapshot)
+        return [driver_block("inserted", self.index, table, self._sources(np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))]
+
+    def _sources(self, numbers: Numbers) -> Provenance:
+        return Provenance((fresh_path(self.index),), np.zeros(len(numbers), np.int32), numbers)
+
+    # ---- large results ---------------------------------------------------------------------
+
+    def _write_inserts(self, plan: JavaObject) -> RowBlock:
+        frame = self.evaluator.bridge.dataframe(plan, self.evaluator.spark, self.plan.session).drop(ACTION)
+        files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot) if f.num_records]
+        check_files(self.evaluator, files, self.snapshot)
+        return file_block("inserted", self.index, files, origin=self._sources(stored_source_rows(files, self.evaluator.store)))
+
+    def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
+        """Many rows: written by Spark, one folder for each clause; those of updates are data files already."""
+        frame = self.evaluator.bridge.dataframe(self.evaluator.rewritten(self.snapshot, resolved.outputs, child), self.evaluator.spark, self.plan.session)
+        written = [(int(a or -1), f) for a, f in write_native(frame, self.evaluator.store, self.snapshot, group=ACTION) if f.num_records]
+        scratch: list[AddFile] = []
+        for action in sorted({a for a, _ in written}):
+            files = [f for a, f in written if a == action]
+            origin = stored_origin(files, self.evaluator.store)
+            if matched:
+                self.out.matches.append((origin, stored_source_rows(files, self.evaluator.store)))
+            if action < 0:
+                scratch += files
+                continue
+            self.out.kill(origin.bitmaps())
+            if clauses[action].kind == "update":
+                check_files(self.evaluator, files, self.snapshot)
+                self.out.assigned.append(Assigned(clauses[action].sets, origin))
+                self.out.blocks.append(file_block("derived", self.index, files, origin=origin))
+            else:
+                scratch += files
+        for file in scratch:
+            self.evaluator.store.delete(file.path)
+
+
+def _without(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:
+    mask = np.ones(rows.num_rows, dtype=np.bool_)
+    for path, at in rows.origin.by_path():
+        if matched.get(path):
+            mask[at] = ~np.isin(rows.origin.position[at], bitmap_to_numpy(matched[path]))
+    return rows.filter(mask)
+
+
+def _key_series(column: pa.ChunkedArray) -> pl.Series:
+    return pl.Series(pl.from_arrow(_wide(column)))
+
+
+def _wide(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Integers of any width as the widest, so that equal keys are equal values."""
+    return pc.cast(column, pa.int64()) if pa.types.is_integer(column.type) else column

@@ -1,0 +1,281 @@
+"""Resolving a MERGE: its clauses become expressions over fixed attributes, once.
+
+    pairs    (target row, source row) under ON: the new row, which clause applies, both addresses
+    alone    target rows without a match (NOT MATCHED BY SOURCE)
+    inserts  source rows without a match
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from rowlock.boundary.statements import Statement
+from rowlock.engines.spark.catalyst.analysis import (
+    Expression,
+    Relation,
+    Resolved,
+    Resolver,
+    Target,
+    analyzed,
+    as_column,
+    assigned_columns,
+    at_one_time,
+    outcome_frame,
+    target_path,
+)
+from rowlock.engines.spark.catalyst.plans import Catalyst, JavaObject, class_name
+from rowlock.engines.spark.catalyst.predicates import key_columns, skipping_predicate, tree_of
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.scan import PATH, POSITION, quote
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
+from rowlock.engines.spark.statements import generation
+from rowlock.engines.spark.statements.lineage import versions_read
+from rowlock.engines.spark.statements.merge_source import Source, pin
+from rowlock.exceptions import InvalidInput, SchemaMismatch
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import skipping as ir
+
+ACTION = "__rowlock_action"
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One WHEN clause as the user gave it.  assignments None: the All form; kind delete has none.
+
+    `sets`: the columns that it sets, once it is resolved.  `evolving`: its All form takes the columns that the source has.
+    """
+
+    kind: str
+    condition: Expression | None
+    assignments: Mapping[Any, Expression] | None = None
+    all_columns: bool = False
+    sets: tuple[str, ...] = ()
+    evolving: bool = False
+
+    def resolved(self, tables: Target, alias: str | None, table: str, source: DataFrame) -> Clause:
+        given, computed = {n.lower() for n in source.columns}, {g.name for g in tables.generated}
+        names = [n for n in tables.schema.names if n.lower() in given or not (self.evolving or n in computed)] if self.all_columns else {target_path(k, tables.schema, alias, table)[0]: None for k in self.assignments or {}}
+        return replace(self, sets=tuple(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Clauses:
+    matched: tuple[Clause, ...] = ()
+    not_matched: tuple[Clause, ...] = ()
+    not_matched_by_source: tuple[Clause, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """A resolved MERGE.  ACTION is the number of the clause that applies, -1 for none."""
+
+    clauses: Clauses
+    session: JavaObject
+    source: Source
+    on: JavaObject
+    target: Relation
+    pair: Relation
+    source_side: JavaObject
+    pairs: Resolved
+    alone: Resolved | None
+    alone_relation: Relation | None
+    inserts: Resolved | None
+    insert_relation: Relation
+    keys: tuple[tuple[int, int], ...]
+
+    @property
+    def duplicates_allowed(self) -> bool:
+        """Delta's rule: several source rows may match one target row where nothing but an unconditional DELETE follows, or nothing at all."""
+        matched = self.clauses.matched
+        return not matched or (len(matched) == 1 and matched[0].kind == "delete" and matched[0].condition is None)
+
+
+def merge_statement(evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, held: Source | None = None) -> Statement:
+    """Resolves everything, then pins the source, if it is not `held` already from a first try of the same statement.
+
+    Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.
+    """
+    root = evaluator.store.root
+    _check_clauses(clauses, root)
+    session, tables, bridge = evaluator.session(), evaluator.target(snapshot), evaluator.bridge
+    probe = evaluator.probe(tables, alias, session)
+    numbered = source.select("*", _zero())
+    joined = probe.join(numbered, as_column(on))
+    resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (joined, probe, numbered))
+    address = [tables.columns[PATH], tables.columns[POSITION]]
+    frames = [_outcome(resolver, tables, clauses.matched, alias, source, [_number(), *address])]
+    if clauses.not_matched_by_source:
+        frames.append(_outcome(target_resolver, tables, clauses.not_matched_by_source, alias, source, address))
+    if clauses.not_matched:
+        frames.append(_outcome(source_resolver, tables, clauses.not_matched, alias, source, [_number()], insert=True))
+    plans = at_one_time(bridge, [analyzed(f) for f in frames])
+    join = plans[0].child()
+    if class_name(join) != "Join":
+        raise InvalidInput("The ON condition of MERGE must compare one target row with one source row", table=root)
+    left, right = bridge.list(join.left().output()), bridge.list(join.right().output())
+    condition = join.condition().get()
+    resolver.check(condition)
+    read = versions_read(evaluator, source, snapshot.version)
+    pinned = held if held is not None and not read else pin(evaluator, source, bridge)
+    read += versions_read(evaluator, source, snapshot.version) if read else ()
+    target = Relation.of(bridge, left, probe.schema)
+    rest = iter(plans[1:])
+    alone = target_resolver.resolved(next(rest)) if clauses.not_matched_by_source else None
+    inserts = source_resolver.resolved(next(rest)) if clauses.not_matched else None
+    matched, by_source = ([c.resolved(tables, alias, root, source) for c in group] for group in (clauses.matched, clauses.not_matched_by_source))
+    plan = MergePlan(
+        clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
+        session=session,
+        source=pinned,
+        on=condition,
+        target=target,
+        pair=Relation.of(bridge, [*left, *right], _positional([*probe.schema.fields, *pinned.numbered_schema.fields])),
+        source_side=bridge.seq(right),
+        pairs=resolver.resolved(plans[0]),
+        alone=alone,
+        alone_relation=target_resolver.relation() if alone else None,
+        inserts=inserts,
+        insert_relation=source_resolver.relation(),
+        keys=key_columns(condition, left, right),
+    )
+    reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
+    sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
+    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets)
+
+
+def _positional(fields: Sequence[StructField]) -> StructType:
+    """A pair's columns under unique names."""
+    return StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(fields)])
+
+
+def _check_clauses(clauses: Clauses, root: str) -> None:
+    if not (clauses.matched or clauses.not_matched or clauses.not_matched_by_source):
+        raise InvalidInput("A MERGE needs at least one WHEN clause, such as whenMatchedUpdateAll() or whenNotMatchedInsertAll()", table=root)
+    for kind, group in (("MATCHED", clauses.matched), ("NOT MATCHED", clauses.not_matched), ("NOT MATCHED BY SOURCE", clauses.not_matched_by_source)):
+        if any(c.condition is None for c in group[:-1]):
+            raise InvalidInput(f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply", table=root)
+
+
+@functools.cache
+def _zero() -> Column:
+    """What stands for the source row's number while clauses are resolved."""
+    return F.lit(0).cast("long").alias(SOURCE_ROW)
+
+
+@functools.cache
+def _number() -> Column:
+    return F.col(SOURCE_ROW)
+
+
+def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alias: str | None, source: DataFrame, more: Sequence[Column], *, insert: bool = False) -> DataFrame:
+    """The new row (each column by the clause that applies), ACTION, and `more`."""
+    conditions = [None if c.condition is None else as_column(c.condition) for c in clauses]
+    own = tables.nulls if insert else tables.columns
+    rows: list[dict[str, Column] | None] = []
+
+    def outputs(cast: bool) -> list[Column]:
+        rows[:] = [_new_row(resolver, tables, c, alias, source, insert=insert, cast=cast) for c in clauses]
+        return [*(_new_value(name, conditions, rows, own, tables) for name in tables.schema.names), action, *more]
+
+    action = _chain(conditions, [F.lit(n) for n in range(len(clauses))], F.lit(-1)).alias(ACTION)
+    frame = outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)
+    return generation.recomputed(resolver, frame, _computed(tables, rows))
+
+
+def _computed(tables: Target, rows: Sequence[dict[str, Column] | None]) -> dict[str, Column]:
+    """Generated columns that some clause does not give, each computed for the rows of those clauses."""
+    out = {}
+    for name, value in generation.values(tables, ()).items():
+        without = [n for n, r in enumerate(rows) if r is not None and name not in r]
+        if any(r is not None and name in r for r in rows):
+            value = F.when(F.col(ACTION).isin(without), value).otherwise(F.col(quote(name)))
+        if without:
+            out[name] = value
+    return out
+
+
+def _new_value(name: str, conditions: Sequence[Column | None], rows: Sequence[dict[str, Column] | None], own: Mapping[str, Column], tables: Target) -> Column:
+    if all(r is None for r in rows):
+        return tables.nulls[name]
+    values = [own[name] if r is None else r.get(name, own[name]) for r in rows]
+    return values[0] if conditions[0] is None else _chain(conditions, values, own[name]).alias(name)
+
+
+def _chain(conditions: Sequence[Column | None], values: Sequence[Column], default: Column) -> Column:
+    out: Column | None = None
+    for condition, value in zip(conditions, values, strict=True):
+        if condition is None:
+            return value if out is None else out.otherwise(value)
+        out = F.when(condition, value) if out is None else out.when(condition, value)
+    return default if out is None else out.otherwise(default)
+
+
+def _new_row(resolver: Resolver, tables: Target, clause: Clause, alias: str | None, source: DataFrame, *, insert: bool, cast: bool) -> dict[str, Column] | None:
+    if clause.kind == "delete":
+        return None
+    assignments = _all_columns(resolver, tables, source, insert=insert, lenient=clause.evolving) if clause.all_columns else clause.assignments
+    return assigned_columns(resolver, tables, assignments or {}, alias, insert=insert, cast=cast)
+
+
+def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, insert: bool, lenient: bool) -> dict[Any, Expression]:
+    """The All forms: every column of the target from the source's column of the same name; with `lenient` those that the source has.
+
+    A generated column that the source lacks is computed.
+    """
+    plan = analyzed(resolver.frame)
+    by_name: dict[str, JavaObject] = {}
+    for attribute in resolver.bridge.list((plan if insert else plan.right()).output()):
+        by_name.setdefault(str(attribute.name()).lower(), attribute)
+    names = tables.schema.names
+    if lenient:
+        names = [n for n in names if n.lower() in by_name]
+    computed = {g.name for g in tables.generated}
+    names = [n for n in names if n.lower() in by_name or n not in computed]
+    if missing := [n for n in names if n.lower() not in by_name]:
+        form = "insertAll" if insert else "updateAll"
+        raise SchemaMismatch(f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}", table=resolver.table)
+    return {f"`{n.replace('`', '``')}`": resolver.bridge.column(by_name[n.lower()]) for n in names}
+
+
+def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | None:
+    """What the ON condition says of the target alone, and the range of the source's keys."""
+    parts: list[ir.Predicate] = []
+    own, names = skipping_predicate(tree_of(bridge, plan.on), tables.ids), tables.schema.names
+    if own is not None:
+        parts.append(own)
+    table = plan.source.table
+    if table is not None and plan.keys:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for target_at, source_at in plan.keys:
+            column = table.column(source_at)
+            if pa.types.is_integer(column.type) or pa.types.is_date32(column.type):
+                try:
+                    bounds = pc.min_max(column).as_py()
+                except OverflowError:  # a date that Python does not have: no bound, which keeps every file
+                    continue
+                if bounds["min"] is not None:
+                    parts.append(ir.Compare(">=", (names[target_at],), bounds["min"]))
+                    parts.append(ir.Compare("<=", (names[target_at],), bounds["max"]))
+    return ir.And(tuple(parts)) if parts else None
+
+
+def _parameters(condition: JavaObject, clauses: Clauses) -> dict[str, Any]:
+    def listed(group: Sequence[Clause]) -> str:
+        return orjson.dumps([{"actionType": c.kind, **({"predicate": str(c.condition)} if c.condition is not None else {})} for c in group]).decode()
+
+    return {
+        "predicate": orjson.dumps([str(condition.sql())]).decode(),
+        "matchedPredicates": listed(clauses.matched),
+        "notMatchedPredicates": listed(clauses.not_matched),
+        "notMatchedBySourcePredicates": listed(clauses.not_matched_by_source),
+    }

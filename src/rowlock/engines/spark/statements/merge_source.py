@@ -1,0 +1,104 @@
+"""A MERGE's source: read once and kept, so that every round meets the same rows (whatever rand() or a
+lost executor would make of a second reading).
+
+A small source lies on the driver; a large one in Parquet files below `_rowlock/` in the table's
+folder, which other engines and vacuum leave alone, until the statement is over.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from rowlock import clock
+from rowlock.engines.spark.catalyst.plans import Catalyst, JavaObject, normalized, nullable, to_arrow
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.scan import local_frame, read_parquet, spark_uri
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
+from rowlock.limits import limits
+from rowlock.parquet.files import open_parquet
+from rowlock.protocol import paths
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The pinned rows: `table` on the driver, or files under `folder`.  Row n of the source has number n."""
+
+    schema: StructType
+    num_rows: int
+    table: pa.Table | None
+    folder: str | None = None
+    files: tuple[tuple[str, int], ...] = ()
+
+    def numbered(self) -> pa.Table:
+        """The driver's rows with their numbers as last column."""
+        assert self.table is not None
+        return self.table.append_column(SOURCE_ROW, pa.array(np.arange(self.num_rows, dtype=np.int64)))
+
+    def take(self, numbers: npt.NDArray[np.int64]) -> pa.Table:
+        assert self.table is not None
+        return self.table.take(pa.array(numbers)).append_column(SOURCE_ROW, pa.array(numbers))
+
+    @property
+    def numbered_schema(self) -> StructType:
+        return StructType([*nullable(self.schema).fields, StructField(SOURCE_ROW, LongType())])
+
+    def plan(self, evaluator: Evaluator, attributes: JavaObject, session: JavaObject, numbers: npt.NDArray[np.int64] | None = None) -> JavaObject:
+        """The rows (only those with `numbers`, if given) under `attributes` (a Scala Seq), the last of which is the number."""
+        if self.table is not None:
+            rows = self.numbered() if numbers is None else self.take(numbers)
+            return evaluator.bridge.local(attributes, rows, self.numbered_schema.json(), session)
+        frame = self._stored(evaluator)
+        if numbers is not None:
+            wanted = local_frame(evaluator.reading, pa.table({"__n": pa.array(numbers)}), StructType([StructField("__n", LongType())]))
+            frame = frame.join(wanted, F.col(SOURCE_ROW) == F.col("__n"), "left_semi")
+        return evaluator.bound(frame._jdf.queryExecution().analyzed(), evaluator.bridge.list(attributes))
+
+    def _stored(self, evaluator: Evaluator) -> DataFrame:
+        names = [n for n, _ in self.files]
+        stored = StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(self.schema.fields)])
+        raw = read_parquet(evaluator.reading, stored, names)
+        starts = np.r_[0, np.cumsum([size for _, size in self.files])[:-1]]
+        offsets = pa.table({"__p": [spark_uri(evaluator.spark, n) for n in names], "__o": pa.array(starts, pa.int64())})
+        meta = raw.metadataColumn("_metadata")
+        joined = raw.withColumn("__m", meta).join(F.broadcast(local_frame(evaluator.reading, offsets, StructType([StructField("__p", StringType()), StructField("__o", LongType())]))), F.col("__m.file_path") == F.col("__p"))
+        columns = [F.col(f"c{n}").alias(f.name) for n, f in enumerate(self.schema.fields)]
+        return joined.select(*columns, (F.col("__o") + F.col("__m.row_index")).alias(SOURCE_ROW))
+
+    def release(self, evaluator: Evaluator) -> None:
+        """Deletes what was pinned on disk."""
+        if self.folder:
+            for meta in list(evaluator.store.list(self.folder, recursive=True)):
+                evaluator.store.delete(meta.key)
+            if not evaluator.store.is_remote:
+                shutil.rmtree(paths.join(evaluator.store.root, self.folder), ignore_errors=True)  # Hadoop's checksums, which are no objects, and the folder
+
+
+def pin(evaluator: Evaluator, source: DataFrame, bridge: Catalyst) -> Source:
+    """Reads the source once, in one job.  Its columns in order; names may repeat."""
+    names = [f"c{n}" for n in range(len(source.columns))]
+    positional = source.toDF(*names)
+    most = positional._jdf.queryExecution().optimizedPlan().maxRows()
+    allowed = limits().driver_rows
+    known_small = most.isDefined() and int(most.get()) <= allowed
+    table = to_arrow(positional if known_small else positional.limit(allowed + 1))
+    if table.num_rows <= allowed:
+        return Source(source.schema, table.num_rows, normalized(table))
+    folder = f"_rowlock/staging/{clock.new_id()}"
+    place = paths.join(evaluator.root, folder)
+    evaluator.bridge.dataframe(positional._jdf.queryExecution().analyzed(), evaluator.spark, evaluator.session()).write.parquet(place)
+    keys = [m.key for m in evaluator.store.list(folder, recursive=True) if m.key.endswith(".parquet")]
+    files = tuple((paths.join(evaluator.root, k), rows) for k in keys if (rows := _num_rows(evaluator, k)))
+    return Source(source.schema, sum(n for _, n in files), None, folder, files)
+
+
+def _num_rows(evaluator: Evaluator, key: str) -> int:
+    with open_parquet(evaluator.store, key) as source:
+        return int(source.metadata.num_rows)

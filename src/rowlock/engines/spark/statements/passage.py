@@ -1,0 +1,197 @@
+"""A delta on its way through a program, one statement after another (I3).
+
+A statement meets two sorts of rows: rows of the table that no statement before it has changed, and
+images, which are what statements before it have made.  An image keeps the address of the row that it
+stands for, so each sort is run by itself and what comes out is told by whose image went in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap64
+
+from rowlock.boundary.effects import Assigned, Counts, Effects, Kind, Provenance, RowBlock, fresh_path, united
+from rowlock.boundary.lost_matches import LostMatches
+from rowlock.boundary.statements import Program, Statement
+from rowlock.conflict.delta import Slice, minus
+from rowlock.engines.spark.evaluator import Evaluator, Found
+from rowlock.engines.spark.statements import compaction, row_statements
+from rowlock.engines.spark.statements.merge import MergeRun, Outcome
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import DriverRows, FileRows, keep_rows, living_positions, logical
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+
+
+@dataclass(slots=True)
+class Group:
+    """Rows that a statement is run over together: `kind` None are rows of the table, else images of one kind and statement."""
+
+    kind: Kind | None
+    statement: int
+    slices: list[Slice] = field(default_factory=list)
+    local: list[Found] = field(default_factory=list)
+    places: dict[str, tuple[int, npt.NDArray[np.int64], int]] = field(default_factory=dict)
+    """For each path (or what stands for one) of an image: its block, its living positions there, the ordinal of the first."""
+
+
+class Passage:
+    """One delta through one program.  `first`: staging of the statements from that number on; None: a rebase."""
+
+    def __init__(self, evaluator: Evaluator, program: Program, staged: Effects, snapshot: Snapshot, lost_matches: LostMatches, first: int | None) -> None:
+        self.evaluator, self.program, self.snapshot = evaluator, program, snapshot
+        self._staged, self._lost_matches, self._first = staged, lost_matches, first
+        self.tombstones: dict[str, BitMap64] = {}
+        self.images: list[RowBlock] = [] if first is None else [b for b in staged.blocks if b.kind != "matched"]
+        self.matched: list[RowBlock] = []
+        self.counts: dict[int, Counts] = {}
+        self.assigned: list[Assigned] = []
+        self.rows = {"updated": 0, "deleted": 0, "inserted": 0}
+        self._born: list[Slice] = []
+
+    def run(self, born: Sequence[Slice]) -> None:
+        """Raises MultipleMatches, ConstraintViolated."""
+        self._born = list(born)
+        for index, statement in enumerate(self.program):
+            if index < (self._first or 0):
+                continue
+            if statement.kind == "append":
+                self.images += [replace(b, statement=index) for b in statement.payload] if self._first is not None else []
+            elif statement.kind == "move":
+                self._move(index, statement)
+            elif statement.kind == "merge":
+                self._merge(index, statement)
+            else:
+                self._change(index, statement)
+
+    def _move(self, index: int, statement: Statement) -> None:
+        if self._first is not None:
+            tombstones, blocks = compaction.run(self.evaluator, statement.only, statement.payload, self._born, self.snapshot, index)
+            self._settle(index, [(Group(None, index), Outcome(tombstones, blocks))])
+
+    def _change(self, index: int, statement: Statement) -> None:
+        done = []
+        for group in self._groups():
+            tombstones, blocks = row_statements.run(self.evaluator, statement.payload, group.slices, self.snapshot, index, group.local)
+            done.append((group, Outcome(tombstones, blocks, assigned=[Assigned(statement.sets, b.provenance) for b in blocks if b.provenance is not None])))
+        self._settle(index, done)
+
+    def _merge(self, index: int, statement: Statement) -> None:
+        run = MergeRun(self.evaluator, statement.payload, self.snapshot, index)
+        done = [(group, run.over(group.slices, group.local)) for group in self._groups()]
+        before = self._staged.counts.get(index) if self._first is None else None
+        counts = np.zeros(run.plan.source.num_rows, np.int64) if before is None else before.copy()
+        if before is not None and (lost := self._lost_matches.of(index, self.counts)) is not None:
+            counts -= lost
+        for _, outcome in done:
+            for _, numbers in outcome.matches:
+                counts += np.bincount(numbers, minlength=len(counts))
+        self.counts[index] = counts
+        self._settle(index, done)
+        inserted = run.inserts(np.flatnonzero(counts == 0) if before is None else np.flatnonzero((before > 0) & (counts == 0)))
+        self.rows["inserted"] += sum(b.num_rows for b in inserted)
+        self.images += inserted
+
+    # ---- rows and images -------------------------------------------------------------------
+
+    def _groups(self) -> list[Group]:
+        """Rows of the table first, then the images by kind and statement."""
+        table = Group(None, -1, list(self._born))
+        groups: dict[tuple[str, int], Group] = {}
+        for number, block in enumerate(self.images):
+            group = groups.setdefault((block.kind, block.statement if block.kind != "derived" else -1), Group(block.kind, block.statement))
+            enter(group, number, block, self.snapshot)
+        return [*([table] if self._born else []), *groups.values()]
+
+    def _settle(self, index: int, done: Sequence[tuple[Group, Outcome]]) -> None:
+        """Takes out what the statement removed and in what it made."""
+        new: list[RowBlock] = []
+        removed: dict[int, npt.NDArray[np.bool_]] = {}
+        for group, outcome in done:
+            if group.kind is None:
+                self._bury(outcome.tombstones)
+            else:
+                self._unstage(group, outcome.tombstones, removed)
+            new += [self._told(b, group) for b in outcome.blocks]
+            updated = sum(b.num_rows for b in outcome.blocks)
+            self.rows["updated"] += updated
+            self.rows["deleted"] += sum(len(t) for t in outcome.tombstones.values()) - updated
+            if group.kind in (None, "derived"):
+                self.assigned += [Assigned(a.columns, self._origin(a.origin, group)) for a in outcome.assigned if len(a.origin.file)]
+            if group.kind != "appended":
+                self.matched += [RowBlock("matched", index, len(n), n.nbytes, n, self._origin(o, group)) for o, n in outcome.matches if len(n)]
+        kept = []
+        for number, block in enumerate(self.images):
+            if number not in removed:
+                kept.append(block)
+            elif not removed[number].all():
+                kept.append(keep_rows(block, ~removed[number], addresses(block)))
+        self.images = kept + new
+
+    def _bury(self, tombstones: Mapping[str, BitMap64]) -> None:
+        self.tombstones = united(self.tombstones, tombstones)
+        self._born = [minus(s, tombstones.get(s.path)) for s in self._born] if len(self.program) > 1 else self._born
+
+    def _unstage(self, group: Group, tombstones: Mapping[str, BitMap64], removed: dict[int, npt.NDArray[np.bool_]]) -> None:
+        for path, positions in tombstones.items():
+            number, living, start = group.places[path]
+            mask = removed.setdefault(number, np.zeros(self.images[number].num_rows, dtype=np.bool_))
+            mask[start + np.searchsorted(living, bitmap_to_numpy(positions))] = True
+
+    def _told(self, block: RowBlock, group: Group) -> RowBlock:
+        """A block that a statement made, as what it is an image of."""
+        if group.kind is None:
+            return block
+        assert block.provenance is not None
+        return replace(block, kind=group.kind, statement=group.statement, provenance=self._origin(block.provenance, group))
+
+    def _origin(self, found: Provenance, group: Group) -> Provenance:
+        """The addresses that images stand for, from those that they had while the statement ran."""
+        if group.kind is None:
+            return found
+        names: list[str] = []
+        files, positions = np.zeros(len(found.file), np.int32), np.zeros(len(found.file), np.int64)
+        for path, at in found.by_path():
+            number, living, start = group.places[path]
+            before = addresses(self.images[number])
+            ordinals = start + np.searchsorted(living, found.position[at])
+            files[at] = before.file[ordinals] + len(names)
+            positions[at] = before.position[ordinals]
+            names += before.paths
+        return _merged(Provenance(tuple(names), files, positions))
+
+
+def enter(group: Group, number: int, block: RowBlock, snapshot: Snapshot) -> None:
+    """The rows of an image into the group: those on the driver under a name that stands for a path."""
+    if isinstance(block.payload, DriverRows):
+        token = f"\0image {number}"
+        every = np.arange(block.num_rows, dtype=np.int64)
+        group.local.append((Slice(AddFile(token, {}, 0, 0, True, None)), logical(block.payload.table, snapshot), every))
+        group.places[token] = (number, every, 0)
+        return
+    payload: FileRows = block.payload
+    start = 0
+    for file in payload.files:
+        living = living_positions(file, payload.dead)
+        if len(living):
+            group.slices.append(Slice(file, without=payload.dead.get(file.path)))
+            group.places[file.path] = (number, living, start)
+        start += len(living)
+
+
+def addresses(block: RowBlock) -> Provenance:
+    """What the rows of a block stand for; appended rows for themselves."""
+    if block.provenance is not None:
+        return block.provenance
+    return Provenance((fresh_path(block.statement),), np.zeros(block.num_rows, np.int32), np.arange(block.num_rows, dtype=np.int64))
+
+
+def _merged(origin: Provenance) -> Provenance:
+    """The same with each path once."""
+    index: dict[str, int] = {}
+    codes = np.array([index.setdefault(p, len(index)) for p in origin.paths], dtype=np.int32)
+    return Provenance(tuple(index), codes[origin.file] if len(origin.file) else origin.file, origin.position)

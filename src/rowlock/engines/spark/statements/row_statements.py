@@ -1,0 +1,212 @@
+"""UPDATE and DELETE: resolved once, evaluated over any slices, at staging and in every rebase alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rowlock.boundary.effects import RowBlock
+from rowlock.boundary.statements import Statement
+from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.catalyst.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
+from rowlock.engines.spark.catalyst.plans import JavaObject
+from rowlock.engines.spark.catalyst.predicates import skipping_predicate, tree_of
+from rowlock.engines.spark.catalyst.row_masks import RowMask, row_mask
+from rowlock.engines.spark.evaluator import Addressed, Evaluator, Found, TooMany
+from rowlock.engines.spark.read.scan import PATH, POSITION
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, stored_origin
+from rowlock.engines.spark.statements import generation
+from rowlock.engines.spark.statements.checks import check_files, check_table
+from rowlock.engines.spark.write.writer import write_native
+from rowlock.exceptions import StatementRefused
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import driver_block, file_block
+from rowlock.protocol import paths
+from rowlock.protocol import skipping as ir
+from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.deletion_vector import all_but
+from rowlock.protocol.schema import PrimitiveType
+
+__all__ = ["SOURCE_ROW", "RowPlan", "delete_statement", "run", "update_statement"]
+
+
+_POINT_TYPES = {"long", "integer", "short", "byte", "string", "date"}
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """A resolved UPDATE (outputs: the new row, then its address) or DELETE (outputs: the address).
+
+    `narrow` gives only the columns that an UPDATE sets or that follow from them, and the address; `passed` are the others."""
+
+    kind: str
+    relation: Relation
+    resolved: Resolved
+    session: JavaObject
+    everything: bool
+    reads: ir.Predicate | None = None
+    mask: RowMask | None = None
+    narrow: Resolved | None = None
+    passed: tuple[str, ...] = ()
+
+
+def update_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, assignments: Mapping[Any, Expression], alias: str | None) -> Statement:
+    """Raises Spark's AnalysisException, SchemaMismatch, StatementRefused; reads nothing."""
+    _refuse_on_append_only(snapshot)
+    session, target = evaluator.session(), evaluator.target(snapshot)
+    resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "UPDATE", evaluator.store.root)
+
+    def outputs(cast: bool) -> list[Column]:
+        new = assigned_columns(resolver, target, assignments, alias, insert=False, cast=cast)
+        return [*(new.get(f.name, target.columns[f.name]) for f in target.schema.fields), target.columns[PATH], target.columns[POSITION]]
+
+    keys = {target_path(k, target.schema, alias, evaluator.store.root)[0] for k in assignments}
+    computed = generation.values(target, keys)
+    frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
+    resolved = resolver.fixed(generation.recomputed(resolver, frame, computed), condition)
+    changed = keys | computed.keys()
+    chosen = [n for n, name in enumerate(target.schema.names) if name in changed]
+    size = len(target.schema.names)
+    narrow = Resolved(evaluator.bridge.seq(resolved.outputs.apply(n) for n in (*chosen, size, size + 1)), resolved.condition)
+    passed = tuple(n for n in target.schema.names if n not in changed)
+    return _statement("update", evaluator, target, resolved, session, condition, tuple(n for n in target.schema.names if n in keys), narrow=narrow, passed=passed)
+
+
+def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
+    """Raises Spark's AnalysisException, StatementRefused; reads nothing."""
+    _refuse_on_append_only(snapshot)
+    session, target = evaluator.session(), evaluator.target(snapshot)
+    resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "DELETE", evaluator.store.root)
+    frame = resolver.selected([target.columns[PATH], target.columns[POSITION]], condition)
+    return _statement("delete", evaluator, target, resolver.fixed(frame, condition), session, condition)
+
+
+def _refuse_on_append_only(snapshot: Snapshot) -> None:
+    """Before anything is read or written, and whether or not a row would go, as delta-spark does (a MERGE is judged by what it did, at its commit)."""
+    if snapshot.properties.append_only:
+        raise StatementRefused("The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=snapshot.table)
+
+
+def _statement(kind: Any, evaluator: Evaluator, target: Target, resolved: Resolved, session: JavaObject, condition: Expression | None, sets: tuple[str, ...] = (), **more: Any) -> Statement:
+    tree = tree_of(evaluator.bridge, resolved.condition)
+    reads, mask = skipping_predicate(tree, target.ids), row_mask(tree, target.ids)
+    everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
+    text = [] if resolved.condition is None else [str(resolved.condition.sql())]
+    return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, mask, **more), reads, parameters={"predicate": text}, sets=sets)
+
+
+def run(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int, held: Sequence[Found] = ()) -> tuple[dict[str, BitMap64], list[RowBlock]]:
+    """Tombstones and new images of the rows of `slices`, and of those that are `held` on the driver, that the statement changes.
+
+    Raises ConstraintViolated.
+    """
+    if plan.kind == "delete" and plan.everything:
+        return {s.path: _all_positions(evaluator, s) for s in slices} | {s.path: BitMap64(at.tolist()) for s, _, at in held}, []
+    local, scanned = evaluator.split(slices, snapshot)
+    few, scanned = _pointed_at(evaluator, plan, scanned, snapshot)
+    local += [*few, *held]
+    found: list[Addressed] = []
+    rows = evaluator.addressed(local)
+    if rows is not None:
+        found.append(evaluator.evaluate(rows, plan.relation, plan.resolved, plan.session))
+    large: list[RowBlock] = []
+    tombstones: dict[str, BitMap64] = {}
+    if scanned:
+        try:
+            found.append(_scanned(evaluator, plan, scanned, snapshot))
+        except TooMany:
+            if plan.kind == "delete":
+                tombstones.update(_matching_positions(evaluator, plan, scanned, snapshot))
+            else:
+                block = _write_changed(evaluator, plan, scanned, snapshot, index)
+                assert block.provenance is not None
+                large.append(block)
+                tombstones.update(block.provenance.bitmaps())
+    for part in found:
+        tombstones.update(part.origin.bitmaps())
+    small = [driver_block("derived", index, part.table, part.origin) for part in found if plan.kind == "update" and part.num_rows]
+    for block in small:
+        check_table(evaluator, block.payload.table, snapshot)
+    return tombstones, [*small, *large]
+
+
+def _pointed_at(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
+    """The rows that may meet an equality in the condition, found without Spark where they are few."""
+    if not slices:
+        return [], []
+    wanted = point_of(plan.reads, snapshot)
+    if wanted is not None:
+        name, values = wanted
+        return evaluator.matching(slices, snapshot, lambda t: pc.is_in(t.column(name), value_set=values, skip_nulls=True), [name])
+    mask = plan.mask
+    if mask is None or sum(s.file.size_bytes for s in slices) > limits().masked_bytes:
+        return [], list(slices)
+    return evaluator.matching(slices, snapshot, mask.of, mask.names, limits().masked_rows)
+
+
+def point_of(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, pa.Array] | None:
+    """A column and the values that it must equal for the predicate to hold; only of types whose equality Arrow shares with Spark."""
+    parts = predicate.parts if isinstance(predicate, ir.And) else (predicate,)
+    for part in parts:
+        if isinstance(part, ir.And):
+            if (inner := point_of(part, snapshot)) is not None:
+                return inner
+        elif isinstance(part, ir.In) or (isinstance(part, ir.Compare) and part.op == "="):
+            values = part.values if isinstance(part, ir.In) else (part.value,)
+            field = snapshot.schema.find(part.column[0]) if len(part.column) == 1 else None
+            if field is not None and isinstance(field.type, PrimitiveType) and field.type.name in _POINT_TYPES:
+                return field.name, pa.array(values, to_arrow_type(field.type))
+    return None
+
+
+def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
+    """The outputs over files, in one job; the columns that an UPDATE leaves alone are read only for the rows that it changes."""
+    if plan.narrow is None or not plan.passed:
+        return evaluator.scan(slices, plan.relation, plan.resolved, plan.session, snapshot)
+    rows = evaluator.scan(slices, plan.relation, plan.narrow, plan.session, snapshot, narrow=True)
+    if not rows.num_rows:
+        return rows
+    whole = evaluator.completed(rows, plan.passed, slices, snapshot)
+    return whole if whole is not None else evaluator.scan(slices, plan.relation, plan.resolved, plan.session, snapshot)
+
+
+def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
+    return all_but(evaluator.num_rows(piece.file), piece.without) if piece.only is None else piece.only
+
+
+def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, BitMap64]:
+    """Many deleted rows: their positions as bitmaps, built by Spark."""
+    child = evaluator.live_frame(snapshot, slices, plan.relation.attributes)
+    frame = evaluator.bridge.dataframe(evaluator.bridge.project(plan.resolved.outputs, evaluator.bridge.filter(plan.resolved.condition, child)), evaluator.spark, plan.session)
+    return positions_by_bitmap(evaluator, frame)
+
+
+def positions_by_bitmap(evaluator: Evaluator, frame: DataFrame) -> dict[str, BitMap64]:
+    """The addresses of a frame's rows, aggregated to bitmaps inside Spark."""
+    import numpy as np
+
+    grouped = frame.groupBy(PATH, F.shiftright(POSITION, 15).alias("b")).agg(F.expr(f"bitmap_construct_agg({POSITION} & 32767)").alias("m"))
+    out: dict[str, BitMap64] = {}
+    for row in grouped.collect():
+        bits = np.unpackbits(np.frombuffer(row["m"], dtype=np.uint8), bitorder="little")
+        path = paths.from_spark_file_path(row[PATH], evaluator.root)
+        out.setdefault(path, BitMap64()).update((np.flatnonzero(bits) + (row["b"] << 15)).tolist())
+    return out
+
+
+def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:
+    """Many updated rows: written by Spark where they will live, each with its origin beside it."""
+    child = evaluator.bridge.filter(plan.resolved.condition, evaluator.rewriting(snapshot, slices, plan.relation.attributes))
+    frame = evaluator.bridge.dataframe(evaluator.rewritten(snapshot, plan.resolved.outputs, child), evaluator.spark, plan.session)
+    files = [f for _, f in write_native(frame, evaluator.store, snapshot)]
+    files = [f for f in files if f.num_records]
+    check_files(evaluator, files, snapshot)
+    return file_block("derived", index, files, origin=stored_origin(files, evaluator.store))

@@ -1,0 +1,70 @@
+"""Files of changes: rows on the driver where they are few, else written by Spark in one job."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rowlock.boundary.row_changes import Change
+from rowlock.engines.spark.catalyst.plans import nullable
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.scan import local_frame, table_schema
+from rowlock.engines.spark.write.writer import write_native
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.blocks import DriverRows, FileRows, logical
+from rowlock.protocol.actions import AddCdcFile
+from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
+
+
+def write_changes(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapshot) -> list[AddCdcFile]:
+    """Writes the changed rows under `_change_data/`, each with its type of change."""
+    tables = _on_driver(evaluator, changes, snapshot)
+    if tables is not None:
+        return [cdc_action(s.add) for s in evaluator.rows.write(pa.concat_tables(tables), snapshot, folder=FOLDER)]
+    frames = [frame.withColumn(CHANGE_TYPE, F.lit(change.type)) for change in changes for frame in _frames(evaluator, change, snapshot)]
+    written = write_native(functools.reduce(DataFrame.unionAll, frames), evaluator.store, snapshot, within=FOLDER)
+    return [cdc_action(f) for _, f in written if f.num_records]
+
+
+def _on_driver(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapshot) -> list[pa.Table] | None:
+    """The changed rows, where they are few and Arrow reads them as Spark would."""
+    blocks = [b for c in changes for b in c.blocks]
+    slices = [s for c in changes for s in c.slices]
+    if any(isinstance(b.payload, FileRows) for b in blocks) or sum(s.num_rows or 0 for s in slices) + sum(b.num_rows for b in blocks) > limits().driver_rows:
+        return None
+    out: list[pa.Table] = []
+    for change in changes:
+        for piece in change.slices:
+            found = evaluator.rows.read_slice(piece, snapshot)
+            if found is None:
+                return None
+            out.append(_typed(found[0], change))
+        out += [_typed(logical(b.payload.table, snapshot), change) for b in change.blocks]
+    return out
+
+
+def _typed(table: pa.Table, change: Change) -> pa.Table:
+    return table.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(change.type, pa.string()), table.num_rows))
+
+
+def _frames(evaluator: Evaluator, change: Change, snapshot: Snapshot) -> list[DataFrame]:
+    out: list[DataFrame] = []
+    if change.slices:
+        dead = {s.path: evaluator.dead(s) for s in change.slices}
+        out.append(evaluator.scanner.frame(snapshot, [s.file for s in change.slices], lambda f: dead[f.path]))
+    for block in change.blocks:
+        if isinstance(block.payload, DriverRows):
+            out.append(local_frame(evaluator.scanner.spark, logical(block.payload.table, snapshot), StructType(nullable(table_schema(snapshot)).fields)))
+        elif isinstance(block.payload, FileRows):
+            out.append(_staged_frame(evaluator, block.payload, snapshot))
+    return out
+
+
+def _staged_frame(evaluator: Evaluator, rows: FileRows, snapshot: Snapshot) -> DataFrame:
+    return evaluator.scanner.frame(snapshot, list(rows.files), lambda f: rows.dead.get(f.path) or evaluator.vectors.of(f))

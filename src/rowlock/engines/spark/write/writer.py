@@ -1,0 +1,130 @@
+"""Large writes: Spark's own Parquet writer into a fresh folder of the table that is already the final place.
+
+Only files that the finished job left in that folder are committed; what a lost task left behind is
+garbage that no commit names (I10).  Statistics come from the footers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rowlock import clock
+from rowlock.engines.spark.read.physical import file_column
+from rowlock.engines.spark.read.scan import POSITION, quote
+from rowlock.engines.spark.read.stored_origin import stored_position
+from rowlock.engines.spark.session.clouds import spark_root
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.files import open_parquet
+from rowlock.parquet.physical import names_in_files
+from rowlock.parquet.writing import PartitionValues, stats_leaves
+from rowlock.protocol import partition_values, paths, statistics
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.column_mapping import is_mapped
+from rowlock.protocol.parquet_columns import confusable
+from rowlock.protocol.schema import DataType, PrimitiveType
+from rowlock.storage.store import ObjectStore
+
+_LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
+_NO_TEXT = "\x01 no UTF-8: "
+"""Stands in the name of a folder before the bytes, in hexadecimal, of a string that begins with it, and with `!` before the first of one that no folder can have."""
+
+
+def folder_text(name: str, type_: DataType) -> Column:
+    """A partition column as text for the names of folders: no zone and no setting of the session has a part in its meaning.
+
+    A folder's name is only the way back to the driver; the log gets what `partition_value` makes of it.
+    """
+    column = F.col(quote(name))
+    if type_ == PrimitiveType("timestamp"):
+        return F.unix_micros(column).cast("string")
+    if type_ == PrimitiveType("binary"):
+        return F.hex(column)
+    text = column.cast("string")
+    if type_ != PrimitiveType("string"):
+        return text
+    like_null = F.concat(text, F.lit(paths.NULL_DIRECTORY))
+    data = column.cast("binary")
+    refused = F.concat(F.lit(_NO_TEXT + "!"), F.hex(F.substring(data, 1, 32)))
+    kept = F.concat(F.lit(_NO_TEXT), F.hex(data))
+    return F.when(~F.is_valid_utf8(text), refused).when(text.startswith(_NO_TEXT), kept).when(text.rlike(rf"\A{_LIKE_NULL}\z"), like_null).otherwise(text)
+
+
+def partition_value(text: str, type_: DataType) -> str | None:
+    """The log's text of the value that `folder_text` gave.  Raises InvalidInput for a value that the log cannot hold."""
+    if text == paths.NULL_DIRECTORY:
+        return None
+    if type_ == PrimitiveType("string") and text.startswith(_NO_TEXT):
+        told = text[len(_NO_TEXT) :]
+        if told.startswith("!"):
+            raise partition_values.not_utf8(bytes.fromhex(told[1:]), type_)
+        return partition_values.serialize(bytes.fromhex(told).decode(), type_)
+    if type_ == PrimitiveType("timestamp"):
+        return partition_values.serialize(int(text), type_)
+    if type_ == PrimitiveType("string") and re.fullmatch(_LIKE_NULL, text):
+        text = text[len(paths.NULL_DIRECTORY) :]
+    return partition_values.serialize(bytes.fromhex(text) if type_ == PrimitiveType("binary") else partition_values.parse_stored(text, type_), type_)
+
+
+def write_native(frame: DataFrame, store: ObjectStore, snapshot: Snapshot, *, extra: Sequence[str] = (), group: str | None = None, within: str | None = None, values: PartitionValues | None = None) -> list[tuple[str | None, AddFile]]:
+    """Writes a frame (logical columns, `extra` columns kept in the files) and returns its files.
+
+    With `group` the files are split by that column as well, whose text comes back beside each file.  `within`: a
+    folder of the table for files that are no part of it.  `values`: the partition that all rows are of, by its text in
+    the log, where that is known: it is kept as it is spelled, and the rows of a task are written in the order in which
+    they come, which Spark changes where it splits them by partition (its own sort takes the place of ours).
+    POSITION is stored as `stored_position` has it.  One Spark job; runs on executors.
+    """
+    stored = names_in_files(snapshot)
+    known = dict(values or {})
+    partitions = [n for n in snapshot.metadata.partition_columns if stored[n] not in known]
+    folder = (f"{within}/" if within else "") + f"rl-{clock.new_id()[:13]}"
+    types = {f.name: f.type for f in snapshot.schema.fields}
+    mapped = is_mapped(snapshot.metadata.configuration)
+    columns = [
+        folder_text(n, types[n]).alias(stored[n]) if n in partitions else file_column(snapshot, n) if mapped and n in stored else F.col(quote(n))
+        for n in frame.columns
+        if n != POSITION and stored.get(n) not in known
+    ]
+    writer = frame.select(*columns, *(stored_position() if POSITION in frame.columns else ())).write.option("compression", "snappy")
+    if confusable(snapshot.schema):
+        writer = writer.option("parquet.enable.dictionary", "false")
+    by = ([group] if group else []) + [stored[n] for n in partitions]
+    if by:
+        writer = writer.partitionBy(*by)
+    writer.parquet(paths.join(spark_root(store), folder))
+    written = [_file(store, folder, key, size, by, group, snapshot) for key, size in _data_files(store, folder)]
+    return [(of_group, replace(f, partition_values={**f.partition_values, **known})) for of_group, f in written]
+
+
+def _data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
+    found = [(m.key, m.size_bytes) for m in store.list(folder, recursive=True)]
+    return [(k, size) for k, size in found if k.endswith(".parquet") and not k.rsplit("/", 1)[-1].startswith(("_", "."))]
+
+
+def _file(store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequence[str], group: str | None, snapshot: Snapshot) -> tuple[str | None, AddFile]:
+    texts = {name: unquote(part.split("=", 1)[1]) for part, name in zip(key[len(folder) + 1 :].split("/"), by, strict=False)}
+    of_group = texts.pop(group) if group else None
+    stored = names_in_files(snapshot)
+    values = {stored[f.name]: partition_value(texts[stored[f.name]], f.type) for f in snapshot.schema.fields if stored[f.name] in texts}
+    with open_parquet(store, key, size_bytes) as source:
+        metadata = source.metadata
+    if not store.is_remote:
+        _sync(paths.join(store.root, key))
+    stats = statistics.from_parquet_metadata(metadata, stats_leaves(snapshot))
+    return of_group, AddFile(key, values, size_bytes, clock.now_ms(), True, stats)
+
+
+def _sync(place: str) -> None:
+    """Durable before a commit names it."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

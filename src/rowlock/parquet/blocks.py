@@ -1,0 +1,70 @@
+"""The row blocks of engines that keep rows in Arrow tables and Parquet files: rows on the driver, or rows in files that are written already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from rowlock.boundary.effects import Kind, Mask, Provenance, RowBlock
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.physical import nullable_schema
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.schema import ColumnPath
+
+
+@dataclass(frozen=True, slots=True)
+class DriverRows:
+    """Rows on the driver, under the table's logical columns; `clustered_by`: the columns in whose order they lie, by their names in files."""
+
+    table: pa.Table
+    clustered_by: tuple[ColumnPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Rows in staged files, in the order of the files; `dead` holds positions by path that a rebase took away."""
+
+    files: tuple[AddFile, ...]
+    dead: dict[str, BitMap64] = field(default_factory=dict)
+
+
+def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Provenance | None) -> RowBlock:
+    return RowBlock(kind, statement, table.num_rows, table.nbytes, DriverRows(table), origin)
+
+
+def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Provenance | None = None) -> RowBlock:
+    return RowBlock(kind, statement, sum(f.num_records or 0 for f in files), sum(f.size_bytes for f in files), FileRows(tuple(files)), origin, group)
+
+
+def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """Rows under the table's own names and types, nullable."""
+    wanted = nullable_schema(to_arrow(snapshot.schema))
+    return table if table.schema.equals(wanted) else table.rename_columns(wanted.names).cast(wanted)
+
+
+def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:
+    """The block without the rows where `mask` is False; `origin` is that of all its rows."""
+    kept = origin.take(mask)
+    if isinstance(block.payload, DriverRows):
+        table = block.payload.table.filter(pa.array(mask))
+        return replace(block, num_rows=table.num_rows, size_bytes=table.nbytes, payload=replace(block.payload, table=table), provenance=kept)
+    payload: FileRows = block.payload
+    dead, at = dict(payload.dead), 0
+    for file in payload.files:
+        living = living_positions(file, payload.dead)
+        taken = living[~mask[at : at + len(living)]]
+        at += len(living)
+        if len(taken):
+            dead[file.path] = dead.get(file.path, BitMap64()) | BitMap64(taken.tolist())
+    return replace(block, num_rows=int(mask.sum()), payload=FileRows(payload.files, dead), provenance=kept)
+
+
+def living_positions(file: AddFile, dead: dict[str, BitMap64]) -> np.ndarray:
+    every = np.arange(file.num_records or 0, dtype=np.int64)
+    return every[~np.isin(every, bitmap_to_numpy(dead[file.path]))] if dead.get(file.path) else every

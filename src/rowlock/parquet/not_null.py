@@ -1,0 +1,136 @@
+"""NOT NULL at any depth: of rows on the driver, and of files that have just been written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from rowlock.exceptions import ConstraintViolated, UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.files import open_parquet
+from rowlock.parquet.physical import Doubtful, columns_in, file_schema, names_in_files, nullable_schema, relabelled, spelled_as
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.column_mapping import is_mapped
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.parquet_columns import folded, leaves_of
+from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, demands
+from rowlock.storage.store import ObjectStore
+
+
+def check_rows(table: pa.Table, snapshot: Snapshot, root: str) -> None:
+    """Raises ConstraintViolated naming the first column that holds a null it may not hold."""
+    for field in snapshot.schema.fields:
+        if field.name not in table.column_names:
+            continue
+        column = table.column(field.name)
+        if not field.nullable and field.name in snapshot.metadata.partition_columns and _holds_empty_text(column):
+            raise null_in(field.name, root)
+        if not field.nullable or demands(field.type):
+            _check(column, field.type, field.nullable, field.name, root)
+
+
+def _holds_empty_text(column: Any) -> bool:
+    """An empty string as a partition value is a null to every reader."""
+    return bool(pa.types.is_string(column.type) and pc.any(pc.equal(column, "")).as_py())
+
+
+def _check(values: Any, type_: DataType, nullable: bool, name: str, root: str) -> None:
+    """A null struct has no value for a field that must have one, and is refused as by delta-spark; a null array or map has no elements."""
+    if not nullable and values.null_count:
+        raise null_in(name, root)
+    if not demands(type_):
+        return
+    if isinstance(type_, StructType):
+        for f in type_.fields:
+            _check(pc.struct_field(values, values.type.get_field_index(f.name)), f.type, f.nullable, f"{name}.{f.name}", root)
+    elif isinstance(type_, ArrayType):
+        _check_elements(pc.list_flatten(values), type_.element, type_.contains_null, f"{name}.element", root)
+    elif isinstance(type_, MapType):
+        entry = pa.struct([pa.field("key", values.type.key_type), pa.field("value", values.type.item_type)])
+        entries = pc.list_flatten(values.cast(pa.list_(entry)))  # keys and values of a MapArray pay no heed to slices
+        _check_elements(pc.struct_field(entries, 0), type_.key, False, f"{name}.key", root)
+        _check_elements(pc.struct_field(entries, 1), type_.value, type_.value_contains_null, f"{name}.value", root)
+
+
+def _check_elements(values: Any, type_: DataType, nullable: bool, name: str, root: str) -> None:
+    _check(pc.drop_null(values) if nullable and values.null_count else values, type_, nullable, name, root)
+
+
+def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectStore, dead: Mapping[str, BitMap64] | None = None) -> None:
+    """NOT NULL of columns and of what is inside them, by the footers' null counts.  Raises ConstraintViolated.
+
+    What is inside a column may be null to a footer where no row is at fault (an empty array has no
+    element), or the row is one of the `dead`: where a footer counts a null, the column is looked at.
+    """
+    partitions = snapshot.metadata.partition_columns
+    stored = names_in_files(snapshot)
+    paths_in_files = ((path, snapshot.schema.physical_path(path) if is_mapped(snapshot.metadata.configuration) else path) for path in _demanding_paths((), snapshot.schema))
+    required = [(folded(in_file), path[0]) for path, in_file in paths_in_files if in_file is not None and path[0] not in partitions]
+    valued = [f.name for f in snapshot.schema.fields if f.name in partitions and not f.nullable]
+    for file in files:
+        if not file.num_records:
+            continue
+        for name in valued:
+            if file.partition_values.get(stored[name]) is None:
+                raise null_in(name, store.root)
+        if not required:
+            continue
+        with open_parquet(store, file.path, file.size_bytes) as source:
+            metadata = source.metadata
+        known = leaves_of(metadata)
+        leaves = [(folded(leaf.path), leaf.index) for leaf in known or ()]
+        doubtful = {top for _, top in required} if known is None else {top for start, top in required for leaf, at in leaves if leaf[: len(start)] == start and _may_hold_null(metadata, at)}
+        if doubtful:
+            columns = [n for n in snapshot.schema.names if n in doubtful]
+            table = relabelled(*_as_read(store, file, columns, snapshot))
+            check_rows(_living(table, (dead or {}).get(file.path)), snapshot, store.root)
+
+
+def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> tuple[pa.Table, pa.Schema]:
+    """Columns that a file holds, and the table's names for all in them."""
+    schema = file_schema(snapshot, names)
+    own = nullable_schema(to_arrow(snapshot.schema))
+    with open_parquet(store, file.path, file.size_bytes) as source:
+        try:
+            given = list(columns_in(source.schema_arrow, snapshot, names).values())
+            data = source.read(columns=given).select(given)
+            spelled = pa.schema([pa.field(f.name, spelled_as(have, f.type)) for have, f in zip(data.schema.types, schema, strict=True)])
+        except Doubtful as e:
+            raise UnsupportedFeature(f"whether {file.path} holds nulls where none may be cannot be told: {e}", feature=e.feature, access="read", table=store.root) from e
+    return relabelled(data, spelled).cast(schema), pa.schema([own.field(n) for n in names])
+
+
+def _living(table: pa.Table, dead: BitMap64 | None) -> pa.Table:
+    if not dead:
+        return table
+    mask = np.ones(table.num_rows, dtype=np.bool_)
+    mask[bitmap_to_numpy(dead)] = False
+    return table.filter(pa.array(mask))
+
+
+def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[str, ...]]:
+    """Where in a column something may not be null: a field of structs, or an array or map with all that is in it."""
+    if isinstance(type_, StructType):
+        for f in type_.fields:
+            if f.nullable:
+                yield from _demanding_paths((*path, f.name), f.type)
+            else:
+                yield (*path, f.name)
+    elif demands(type_):
+        yield path
+
+
+def _may_hold_null(metadata: pq.FileMetaData, column: int) -> bool:
+    found = [metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups)]
+    return any(s is None or not s.has_null_count or s.null_count for s in found)
+
+
+def null_in(name: str, table: str) -> ConstraintViolated:
+    return ConstraintViolated(f"Column {name} is NOT NULL and the statement would write a null into it; filter such rows out or give a value", table=table)

@@ -1,0 +1,187 @@
+"""One data file under the table's columns, with exactly the values that Spark reads out of it.
+
+Where that is not certain `Doubtful` says why: who has Spark leaves the file to it, who has not names
+it to the user (I9).  Certain are old calendars and INT96 as long as every value lies after the last
+change of the calendar, and columns that were widened since the file was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rowlock.exceptions import UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.files import open_parquet
+from rowlock.parquet.physical import Doubtful, columns_in, file_schema, found_by_id, names_in_files, relabelled, spelled_as
+from rowlock.protocol import partition_values
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import from_arrow_type
+from rowlock.protocol.parquet_columns import leaves_of
+from rowlock.protocol.schema import PrimitiveType
+from rowlock.protocol.widening import is_wider
+from rowlock.storage.store import ObjectStore
+
+Positions = np.ndarray[Any, Any]
+
+SPARK_VERSION = b"org.apache.spark.version"
+_LEGACY = b"org.apache.spark.legacy"
+_GREGORIAN_DAY = -141_427
+"""1582-10-15, in days since 1970: before it the calendars of Spark 2 and Spark 3 differ."""
+_GREGORIAN_MICROS = -2_208_988_800_000_000
+"""1900-01-01T00:00Z: after it local time is the same in both, in every zone."""
+
+
+def read_file(store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: Positions | None = None, *, case_sensitive: bool = False) -> pa.Table:
+    """The physical rows of a file, or those at sorted `positions`, under the columns `wanted` (of the table, all nullable).
+
+    Only what is needed is read: the footer, the columns, the row groups.  `case_sensitive`: as Spark's setting of that
+    name, without which names that differ by case are one.  Raises Doubtful, NotFound.
+    """
+    check_zones(file, snapshot)
+    partitions = snapshot.metadata.partition_columns
+    with open_parquet(store, file.path, file.size_bytes) as source:
+        if not found_by_id(source, snapshot):
+            raise Doubtful("columns have other names than ids", "column mapping by id")
+        there = source.schema_arrow
+        held = columns_in(there, snapshot, [n for n in wanted.names if n not in partitions], case_sensitive=case_sensitive)
+        names, given = list(held), list(held.values())
+        schema = file_schema(snapshot, names)
+        spelled = pa.schema([pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive)) for f, n in zip(schema, given, strict=True)])
+        moments = _Moments(source)
+        for have, f, n in zip(spelled, schema, given, strict=True):
+            _check_type(have.type, f.type, f.name, moments.is_int96(n))
+        if positions is None:
+            data, num_rows = source.read(columns=given), source.metadata.num_rows
+        else:
+            data, num_rows = _at(source, given, positions), len(positions)
+        data = data.select(given)
+        moments.check(data)
+    try:
+        data = relabelled(relabelled(data, spelled).cast(schema), pa.schema([wanted.field(n) for n in names]))
+    except pa.ArrowKeyError as e:  # dictionaries inside of what has another name in the file
+        raise Doubtful(str(e), "a dictionary in a column that differs by case") from e
+    return logical_rows(data, num_rows, file, snapshot, wanted)
+
+
+def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapshot, wanted: pa.Schema) -> pa.Table:
+    """The columns that a file holds, with the partition's values, and nulls for columns that came later."""
+    columns: list[Any] = []
+    stored = names_in_files(snapshot)
+    for f in wanted:
+        if f.name in snapshot.metadata.partition_columns:
+            field = snapshot.schema.find(f.name)
+            assert field is not None
+            value = partition_values.parse_stored(file.partition_values.get(stored[f.name]), field.type)
+            columns.append(pa.repeat(pa.scalar(value, f.type), num_rows))
+        elif f.name in data.column_names:
+            columns.append(data.column(f.name).cast(f.type))
+        else:
+            columns.append(pa.nulls(num_rows, f.type))
+    return pa.table(columns, schema=wanted) if columns else pa.table({})
+
+
+def check_zones(file: AddFile, snapshot: Snapshot) -> None:
+    """Raises Doubtful where a partition value is a moment without a zone: it means the zone of the session that reads it."""
+    if not snapshot.metadata.partition_columns:
+        return
+    stored = names_in_files(snapshot)
+    for f in snapshot.schema.fields:
+        if f.name in snapshot.metadata.partition_columns and f.type == PrimitiveType("timestamp") and not (file.partition_values.get(stored[f.name]) or "Z").endswith("Z"):
+            raise Doubtful(f"partition value {file.partition_values[stored[f.name]]!r} of column {f.name} has no time zone", "partition timestamps without a zone")
+
+
+class _Moments:
+    """Dates and times of one file, as far as they may be counted in an old calendar."""
+
+    def __init__(self, source: pq.ParquetFile) -> None:
+        known = leaves_of(source.metadata)
+        if known is None:
+            raise Doubtful("its columns are not as many to Arrow as its footer says", "an unknown kind of column")
+        leaves = [(leaf.path[0], source.schema.column(leaf.index)) for leaf in known]
+        self._int96 = {top for top, leaf in leaves if leaf.physical_type == "INT96"}
+        self._naive = {top for top, leaf in leaves if leaf.physical_type == "INT64" and "isAdjustedToUTC=false" in str(leaf.logical_type)}
+        metadata = source.metadata.metadata or {}
+        version = metadata.get(SPARK_VERSION)
+        major = int(found[1]) if version is not None and (found := re.match(rb"(\d+)", version)) else 4
+        self._legacy = major < 3 or any(k.startswith(_LEGACY) for k in metadata)
+
+    def is_int96(self, column: str) -> bool:
+        """Whether the times of a column, which have no zone to Arrow, are moments in UTC."""
+        return column in self._int96 and column not in self._naive
+
+    def check(self, data: pa.Table) -> None:
+        """Raises Doubtful where a value that was read may have been counted in an old calendar."""
+        for name in data.column_names:
+            if self._legacy or name in self._int96:
+                for chunk in data.column(name).chunks:
+                    _check_recent(chunk, name)
+
+
+def _check_recent(values: pa.Array, name: str) -> None:
+    type_ = values.type
+    if pa.types.is_struct(type_):
+        for child in values.flatten():
+            _check_recent(child, name)
+    elif pa.types.is_map(type_):
+        _check_recent(values.keys, name)
+        _check_recent(values.items, name)
+    elif pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        _check_recent(values.values, name)
+    elif pa.types.is_timestamp(type_) or pa.types.is_date32(type_):
+        first, limit = pc.min(values), _GREGORIAN_DAY
+        if pa.types.is_timestamp(type_):
+            first, limit = first.cast(pa.timestamp("us", tz=type_.tz)), _GREGORIAN_MICROS
+        if first.is_valid and first.value < limit:
+            raise Doubtful(f"column {name} holds {first.as_py()}, which may be counted in the calendar of Spark 2", "dates and times in an old calendar")
+
+
+def _check_type(have: pa.DataType, want: pa.DataType, name: str, int96: bool) -> None:
+    if not _reads_alike(have, want, int96):
+        raise Doubtful(f"column {name} is {have} in the file and {want} in the table", f"a column of type {want} that is {have} in a file")
+
+
+def _reads_alike(have: pa.DataType, want: pa.DataType, int96: bool) -> bool:
+    """Whether a file's column of one Arrow type is surely the same values in the other; where `int96`, times without a zone are in UTC."""
+    if have == want:
+        return not (int96 and pa.types.is_timestamp(have))
+    if pa.types.is_timestamp(want):
+        if pa.types.is_date32(have):
+            return want.tz is None
+        return bool(pa.types.is_timestamp(have) and have.unit in ("us", "ms") and (have.tz is None and not int96) == (want.tz is None))
+    if pa.types.is_struct(have) and pa.types.is_struct(want):
+        known = {f.name: f.type for f in have}
+        return len(known) == have.num_fields and any(f.name in known for f in want) and all(_reads_alike(known[f.name], f.type, int96) for f in want if f.name in known)
+    if pa.types.is_list(have) and pa.types.is_list(want):
+        return _reads_alike(have.value_type, want.value_type, int96)
+    if pa.types.is_map(have) and pa.types.is_map(want):
+        return _reads_alike(have.key_type, want.key_type, int96) and _reads_alike(have.item_type, want.item_type, int96)
+    return _is_exact(have, want)
+
+
+def _is_exact(have: pa.DataType, want: pa.DataType) -> bool:
+    if any(pa.types.is_nested(t) or pa.types.is_null(t) for t in (have, want)):
+        return False
+    try:
+        actual, wanted = from_arrow_type(have), from_arrow_type(want)
+    except UnsupportedFeature:
+        return False
+    return is_wider(actual, wanted) or actual == wanted
+
+
+def _at(source: pq.ParquetFile, columns: Sequence[str], positions: Positions) -> pa.Table:
+    """Rows at sorted positions, reading only the row groups in which one lies."""
+    sizes = [source.metadata.row_group(g).num_rows for g in range(source.metadata.num_row_groups)]
+    starts = np.r_[0, np.cumsum(sizes)]
+    parts = []
+    for g in range(len(sizes)):
+        inside = positions[(positions >= starts[g]) & (positions < starts[g + 1])] - starts[g]
+        if len(inside):
+            parts.append(source.read_row_group(g, columns=list(columns)).take(pa.array(inside)))
+    return pa.concat_tables(parts) if parts else source.schema_arrow.empty_table().select(list(columns))

@@ -1,0 +1,133 @@
+"""Rows on the driver: small data files and a few rows of large ones, as Arrow tables.
+
+Files never change, so a small one is read once and kept.  What is read here must be what Spark would
+read (see `parquet.reading`); a file of which that is not certain is left to Spark: `read` returns None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rowlock.boundary.effects import StagedFile
+from rowlock.caches import COLUMNS, ROWS, Cache
+from rowlock.conflict.delta import Slice
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.files import open_parquet
+from rowlock.parquet.physical import Doubtful, names_in_files, nullable_schema
+from rowlock.parquet.reading import logical_rows, read_file
+from rowlock.parquet.writing import write_rows
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.column_mapping import is_mapped
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.storage.store import ObjectStore
+
+
+class Rows:
+    """Reads and writes small numbers of rows of one table on the driver."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store, self._case_sensitive = store, False
+        self.cache: Cache[pa.Table] = Cache(ROWS, _size_of)
+        self.columns: Cache[pa.Table] = Cache(COLUMNS, _size_of)
+
+    def forget(self) -> None:
+        """Lets go of the rows of a table that is another now."""
+        self.cache.clear()
+        self.columns.clear()
+
+    def of_session(self, *, case_sensitive: bool) -> Rows:
+        """The same rows, as a session reads them: names in files that differ by case are left to Spark where it is `case_sensitive`."""
+        if not case_sensitive:
+            return self
+        made = Rows(self.store)
+        made._case_sensitive = True
+        return made
+
+    def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
+        """All physical rows of a file under the table's logical columns, or None where Spark must read it."""
+        kept = self.cache.get(_key(file, snapshot))
+        wanted = nullable_schema(to_arrow(snapshot.schema))
+        if kept is not None and kept.schema.equals(wanted):
+            return kept
+        table = self._read(file, snapshot, wanted, None)
+        if table is not None:
+            self.cache.put(_key(file, snapshot), table)
+        return table
+
+    def read_positions(self, file: AddFile, positions: np.ndarray[Any, Any], snapshot: Snapshot) -> pa.Table | None:
+        """The rows at sorted physical positions; only the row groups that hold them are read."""
+        kept = self.cache.get(_key(file, snapshot))
+        wanted = nullable_schema(to_arrow(snapshot.schema))
+        if kept is not None and kept.schema.equals(wanted):
+            return kept.take(pa.array(positions))
+        return self._read(file, snapshot, wanted, positions)
+
+    def read_slice(self, piece: Slice, snapshot: Snapshot) -> tuple[pa.Table, np.ndarray[Any, Any]] | None:
+        """The rows that a slice means and their positions, or None where Spark must read them."""
+        if piece.only is not None:
+            positions = bitmap_to_numpy(piece.only)
+            table = self.read_positions(piece.file, positions, snapshot)
+            return None if table is None else (table, positions)
+        table = self.read(piece.file, snapshot)
+        if table is None:
+            return None
+        if not piece.without:
+            return table, np.arange(table.num_rows, dtype=np.int64)
+        mask = np.ones(table.num_rows, dtype=np.bool_)
+        mask[bitmap_to_numpy(piece.without)] = False
+        return table.filter(pa.array(mask)), np.flatnonzero(mask).astype(np.int64)
+
+    def read_columns(self, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table | None:
+        """Some columns of all physical rows of a file; kept by column, because statement after statement reads the same ones."""
+        of_file, stored = _key(file, snapshot), names_in_files(snapshot)
+        keys = {n: (*of_file, stored[n]) for n in names}
+        wanted = nullable_schema(to_arrow(snapshot.schema))
+        found = {n: self.columns.get(keys[n]) for n in names}
+        missing = [n for n, kept in found.items() if kept is None or kept.schema.field(0).type != wanted.field(n).type]  # a field of a struct may have come or gone
+        if missing:
+            table = self._read(file, snapshot, pa.schema([wanted.field(n) for n in missing]), None)
+            if table is None:
+                return None
+            for name in missing:
+                found[name] = table.select([name])
+                self.columns.put(keys[name], table.select([name]))
+        return pa.table([t.column(0) for t in found.values() if t is not None], names=list(names))
+
+    def read_at(self, file: AddFile, positions: np.ndarray[Any, Any], names: Sequence[str], snapshot: Snapshot) -> pa.Table | None:
+        """Some columns of the rows at positions, out of the columns that are kept."""
+        table = self.read_columns(file, names, snapshot)
+        return None if table is None else table.take(pa.array(positions))
+
+    def _read(self, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: np.ndarray[Any, Any] | None) -> pa.Table | None:
+        try:
+            return read_file(self.store, file, snapshot, wanted, positions, case_sensitive=self._case_sensitive)
+        except Doubtful:
+            return None
+
+    def num_rows(self, file: AddFile) -> int:
+        """The physical number of rows, from the footer."""
+        with open_parquet(self.store, file.path, file.size_bytes) as source:
+            return int(source.metadata.num_rows)
+
+    def write(self, table: pa.Table, snapshot: Snapshot, *, folder: str | None = None) -> list[StagedFile]:
+        """Writes rows into files (see `write_rows`); those of the table are kept for its next statements."""
+        out = []
+        for add, rows in write_rows(self.store, table, snapshot, folder=folder):
+            if not folder:
+                self.cache.put(_key(add, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, nullable_schema(to_arrow(snapshot.schema))))  # as they will be read: an empty partition value is null
+            out.append(StagedFile(add))
+        return out
+
+
+def _key(file: AddFile, snapshot: Snapshot) -> tuple[Hashable, ...]:
+    """What a file's rows are kept under: where columns are mapped, for one naming of them, since two may change their names for each other's."""
+    return snapshot.metadata.id, file.content, snapshot.metadata.schema_string if is_mapped(snapshot.metadata.configuration) else None
+
+
+def _size_of(table: pa.Table) -> int:
+    return 1024 + int(table.nbytes)

@@ -1,0 +1,94 @@
+"""Rows into data files: one for each partition, with statistics, durable before this returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rowlock import clock
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.physical import file_schema, names_in_files, nullable_schema, relabelled
+from rowlock.parquet.reading import SPARK_VERSION
+from rowlock.parquet.values import stored_values
+from rowlock.protocol import partition_values, paths, statistics
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.parquet_columns import confusable
+from rowlock.protocol.properties import TableProperties
+from rowlock.protocol.schema import DataType
+from rowlock.storage.store import ObjectStore
+
+_CALENDAR = {SPARK_VERSION.decode(): "4.0.0"}
+"""Spark reads dates and times by the calendar of the version that wrote them; ours are in that of Spark 3 and later."""
+PartitionValues = dict[str, str | None]
+
+
+def write_rows(store: ObjectStore, table: pa.Table, snapshot: Snapshot, *, folder: str | None = None) -> list[tuple[AddFile, pa.Table]]:
+    """Writes rows (logical columns of the table, and others that go into the file alone) into one new file for each partition.
+
+    Gives each file with its rows, without the columns that only its path holds.  With `folder` they are files of
+    changes below it, and no part of the table.
+    """
+    return [write_file(store, part, values, snapshot, folder=folder) for values, part in split_by_partition(table, snapshot)]
+
+
+def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snapshot: Snapshot, *, folder: str | None = None) -> tuple[AddFile, pa.Table]:
+    """One file of rows of one partition; its name is new."""
+    place, kind = (f"{folder}/", "cdc") if folder else ("", "part")
+    below = paths.partition_directory(values)
+    path = place + (f"{below}/" if below else "") + f"{kind}-00000-{clock.new_id()}-c000.snappy.parquet"
+    data = part.drop_columns(list(snapshot.metadata.partition_columns)) if values else part
+    schema = nullable_schema(to_arrow(snapshot.schema))
+    own = [n for n in data.column_names if n in schema.names]
+    own_rows = data.select(own).cast(pa.schema([schema.field(n) for n in own]))
+    stored = relabelled(own_rows, file_schema(snapshot, own))
+    for name in (n for n in data.column_names if n not in schema.names):
+        stored = stored.append_column(data.schema.field(name), data.column(name))
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, stored.schema, compression="snappy", store_schema=False, use_dictionary=not confusable(snapshot.schema)) as writer:
+        writer.write_table(stored)
+        writer.add_key_value_metadata(_CALENDAR)
+    body = sink.getvalue().to_pybytes()
+    store.put(path, body)
+    return AddFile(path, values, len(body), clock.now_ms(), True, statistics.from_arrow(stored, stats_leaves(snapshot))), own_rows
+
+
+def stats_leaves(snapshot: Snapshot) -> list[Any]:
+    """The leaf columns that get statistics."""
+    properties = TableProperties(snapshot.metadata.configuration)
+    return statistics.indexed_leaves(
+        snapshot.schema, num_indexed=properties.num_indexed_columns, stats_columns=properties.stats_columns, partition_columns=snapshot.metadata.partition_columns
+    )
+
+
+def split_by_partition(table: pa.Table, snapshot: Snapshot) -> list[tuple[PartitionValues, pa.Table]]:
+    """(partition values by their columns' names in files, rows) for each partition that occurs, in the order of their first rows."""
+    columns, stored = snapshot.metadata.partition_columns, names_in_files(snapshot)
+    if not table.num_rows:
+        return []
+    if not columns:
+        return [({}, table)]
+    types = {f.name: f.type for f in snapshot.schema.fields}
+    keys = [_keys(table.column(c), types[c]) for c in columns]
+    together = np.stack([codes for codes, _ in keys])
+    found, first, group = np.unique(together, axis=1, return_index=True, return_inverse=True)
+    rows = np.split(np.argsort(group.ravel(), kind="stable"), np.cumsum(np.bincount(group.ravel()))[:-1])
+    out: list[tuple[PartitionValues, pa.Table]] = []
+    for g in np.argsort(first):
+        values = {stored[c]: texts[found[n, g]] for n, (c, (_, texts)) in enumerate(zip(columns, keys, strict=True))}
+        out.append((values, table if len(rows) == 1 else table.take(pa.array(rows[g]))))
+    return out
+
+
+def _keys(column: Any, type_: DataType) -> tuple[np.ndarray[Any, Any], list[str | None]]:
+    """For each row the number of its value's text in the log, and these texts."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column  # first: dictionaries with nulls cannot be made one
+    encoded = pc.dictionary_encode(whole, null_encoding="encode")
+    texts: dict[str | None, int] = {}
+    values = stored_values(encoded.dictionary)
+    codes = np.array([texts.setdefault(partition_values.serialize(v, type_), len(texts)) for v in values], np.int64)
+    return codes[encoded.indices.to_numpy(zero_copy_only=False)], list(texts)

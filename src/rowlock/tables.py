@@ -1,0 +1,29 @@
+"""The face: DeltaTable and its builders under the names of `delta.tables`, and reading and writing DataFrames."""
+
+from rowlock.api.delta_table import DeltaTable
+from rowlock.api.frames import read, write
+from rowlock.api.merge_builder import (
+    DeltaMergeBuilder,
+    DeltaMergeMatchedActionBuilder,
+    DeltaMergeNotMatchedActionBuilder,
+    DeltaMergeNotMatchedBySourceActionBuilder,
+)
+from rowlock.api.optimize_builder import DeltaOptimizeBuilder
+from rowlock.api.run import run
+from rowlock.api.table_builder import DeltaTableBuilder, IdentityGenerator
+from rowlock.api.transaction import DeltaTransaction
+
+__all__ = [
+    "DeltaMergeBuilder",
+    "DeltaMergeMatchedActionBuilder",
+    "DeltaMergeNotMatchedActionBuilder",
+    "DeltaMergeNotMatchedBySourceActionBuilder",
+    "DeltaOptimizeBuilder",
+    "DeltaTable",
+    "DeltaTableBuilder",
+    "DeltaTransaction",
+    "IdentityGenerator",
+    "read",
+    "run",
+    "write",
+]

@@ -1,0 +1,200 @@
+"""Changing what a table is: its columns and its constraints, while others write rows.
+
+A constraint and a NOT NULL are asked of the rows that are there; where others commit first, of the rows
+that they brought, and of no other.  A change that has become another's already is computed anew at the
+head: changes that commute both land, a name that is taken is refused.  Nothing is refused after it was
+published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowlock.boundary.engine import Engine
+from rowlock.conflict.delta import delta_between, whole
+from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import column_mapping
+from rowlock.protocol import schema as schemas
+from rowlock.protocol.actions import Metadata
+from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
+from rowlock.protocol.generated import generated_columns
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType
+from rowlock.transaction.definition import creation
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
+
+_WIDER = {
+    "byte": ("short", "integer", "long", "double"),
+    "short": ("integer", "long", "double"),
+    "integer": ("long", "double"),
+    "float": ("double",),
+}
+"""The types that each may be widened to; where the table says delta.enableTypeWidening."""
+
+
+def add_constraint(state: SharedState, engine: Engine, name: str, expression: str) -> Receipt:
+    """Every row must meet a condition from now on.  Raises ConstraintViolated where one that is there does not."""
+    if not name.strip() or not expression.strip():
+        raise InvalidInput("A constraint needs a name and a condition", table=state.store.root)
+
+    def change(head: Snapshot) -> Metadata:
+        if _constraint(head, name) is not None:
+            raise InvalidInput(f"The table has a constraint {name} already; drop it first, or choose another name", table=head.table)
+        return replace(head.metadata, configuration={**head.metadata.configuration, f"{CONSTRAINT_PREFIX}{name.lower()}": expression})
+
+    return _alter(state, engine, "ADD CONSTRAINT", {"name": name, "expr": expression}, change, asks_rows=True)
+
+
+def drop_constraint(state: SharedState, engine: Engine, name: str, *, if_exists: bool = False) -> Receipt:
+    """Rows need not meet the condition any more.  Raises InvalidInput where there is none of this name."""
+
+    def change(head: Snapshot) -> Metadata:
+        key = _constraint(head, name)
+        if key is None and not if_exists:
+            raise InvalidInput(f"The table has no constraint {name}", table=head.table)
+        return replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k != key})
+
+    return _alter(state, engine, "DROP CONSTRAINT", {"name": name}, change)
+
+
+def add_columns(state: SharedState, engine: Engine, fields: Sequence[StructField]) -> Receipt:
+    """New columns at the end; rows that are there have null in them.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
+    if strict := next((f.name for f in fields if not f.nullable), None):
+        raise SchemaMismatch(f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it", table=state.store.root)
+
+    def change(head: Snapshot) -> Metadata:
+        return creation.widened(head.metadata, schemas.schema_json(StructType((*head.schema.fields, *fields))), head.table)
+
+    names = [{"column": {"name": f.name, "type": schemas.type_name(f.type), "nullable": True, "metadata": {}}} for f in fields]
+    return _alter(state, engine, "ADD COLUMNS", {"columns": names}, change)
+
+
+def rename_column(state: SharedState, engine: Engine, old: str, new: str) -> Receipt:
+    """The same column under another name, in no file.  Raises StatementRefused where the table does not map columns, or a constraint or a generated column names it."""
+
+    def change(head: Snapshot) -> Metadata:
+        found = _column(head, old)
+        _check_mapped(head, "renaming a column")
+        fields = tuple(replace(f, name=new) if f is found else f for f in head.schema.fields)
+        partitions = tuple(new if p == found.name else p for p in head.metadata.partition_columns)
+        return _redefined(head, fields, partitions)
+
+    return _alter(state, engine, "RENAME COLUMN", {"oldColumnPath": old, "newColumnPath": new}, change, asks_names=True)
+
+
+def drop_columns(state: SharedState, engine: Engine, names: Sequence[str]) -> Receipt:
+    """Columns that nobody sees any more; files keep what they hold.  Raises StatementRefused where that cannot be."""
+
+    def change(head: Snapshot) -> Metadata:
+        gone = [_column(head, n) for n in names]
+        _check_mapped(head, "dropping a column")
+        if by := next((f.name for f in gone if f.name in head.metadata.partition_columns), None):
+            raise StatementRefused(f"The table is partitioned by {by}, which cannot be dropped", what="dropping a partition column", table=head.table)
+        return _redefined(head, tuple(f for f in head.schema.fields if f not in gone), head.metadata.partition_columns)
+
+    return _alter(state, engine, "DROP COLUMNS", {"columns": list(names)}, change, asks_names=True)
+
+
+def alter_column(state: SharedState, engine: Engine, name: str, *, nullable: bool | None = None, type_: schemas.DataType | None = None, comment: str | None = None) -> Receipt:
+    """A column that may not be null any more (or may be again), is of a wider type, or is described.
+
+    Raises ConstraintViolated where a row has a null, SchemaMismatch for a type that is not wider, StatementRefused for
+    another type of a column that others are generated from.
+    """
+
+    def change(head: Snapshot) -> Metadata:
+        found = _column(head, name)
+        made = found if type_ is None or type_ == found.type else _widened(head, found, type_)
+        if nullable is not None:
+            made = replace(made, nullable=nullable)
+        if comment is not None:
+            made = replace(made, metadata={**made.metadata, "comment": comment})
+        return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
+
+    return _alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, change, asks_rows=nullable is False, asks_names=type_ is not None, retypes=name if type_ is not None else None)
+
+
+def _alter(
+    state: SharedState, engine: Engine, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata], *, asks_rows: bool = False, asks_names: bool = False, retypes: str | None = None
+) -> Receipt:
+    """Commits a change, computed at the head that it lands on; what it demands is asked of each row once."""
+    asked: Snapshot | None = None
+
+    def checked(head: Snapshot) -> Metadata:
+        nonlocal asked
+        metadata = change(head)
+        after = _under(head, metadata)
+        if retypes is not None and generated_columns(head.schema) and metadata != head.metadata:
+            _check_generates_none(engine, head, retypes)
+        if asks_rows and metadata != head.metadata:
+            born = _born(state, asked, head)
+            engine.check_slices(born, snapshot=after)
+            asked = head
+        elif asks_names:
+            engine.check_slices((), snapshot=after)
+        return metadata
+
+    return creation.change_metadata(state, operation, parameters, checked, reads_rows=asks_rows)
+
+
+def _under(head: Snapshot, metadata: Metadata) -> Snapshot:
+    return replace(head, metadata=metadata, schema=schemas.parse_schema(metadata.schema_string, head.table))
+
+
+def _check_generates_none(engine: Engine, head: Snapshot, name: str) -> None:
+    """The values that are there were computed from a column's type as it is.  Raises StatementRefused where one names it: it cannot be asked without."""
+    kept = tuple(f for f in head.schema.fields if f is not _column(head, name))
+    conditions = {k: v for k, v in head.metadata.configuration.items() if not is_constraint(k)}
+    without = _under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(kept)), configuration=conditions))
+    try:
+        engine.check_slices((), snapshot=without)
+    except StatementRefused as e:
+        raise StatementRefused(f"Another type of column {name!r} would change what is generated from it, and is refused: {e}", what="changing the type of a column that others are generated from", table=head.table) from e
+
+
+def _born(state: SharedState, asked: Snapshot | None, head: Snapshot) -> Sequence[Any]:
+    """The rows of `head` that were not asked yet."""
+    files = {f.path: f for f in head.files.adds()}
+    if asked is None or asked.metadata.schema_string != head.metadata.schema_string:  # a name may mean another column now
+        return [whole(f, state.vectors.of) for f in files.values()]
+    before = {f.path: f for f in asked.files.adds()}
+    return delta_between({*before, *files}, before, files, state.vectors.of).born
+
+
+def _constraint(head: Snapshot, name: str) -> str | None:
+    """The property that holds a constraint, whose name is compared without regard to case."""
+    return next((k for k in head.metadata.configuration if is_constraint(k) and k[len(CONSTRAINT_PREFIX) :].lower() == name.lower()), None)
+
+
+def _column(head: Snapshot, name: str) -> StructField:
+    found = head.schema.find(name)
+    if found is None:
+        raise SchemaMismatch(f"there is no column {name!r}; the table has {', '.join(head.schema.names)}", table=head.table)
+    return found
+
+
+def _check_mapped(head: Snapshot, what: str) -> None:
+    if not column_mapping.is_mapped(head.metadata.configuration):
+        raise StatementRefused(f"Files know this table's columns by their names, which rules out {what}: set {column_mapping.MODE}=name first", what=what, table=head.table)
+
+
+def _redefined(head: Snapshot, fields: tuple[StructField, ...], partitions: tuple[str, ...]) -> Metadata:
+    schema = StructType(fields)
+    schemas.validate_new_schema(schema, partitions, column_mapping=column_mapping.is_mapped(head.metadata.configuration), table=head.table)
+    return replace(head.metadata, schema_string=schemas.schema_json(schema), partition_columns=partitions)
+
+
+def _widened(head: Snapshot, field: StructField, type_: schemas.DataType) -> StructField:
+    """The column with another type, and with what it was before in its metadata."""
+    old, new = schemas.type_name(field.type), schemas.type_name(type_)
+    if not head.properties.type_widening:
+        raise StatementRefused("A column's type can be widened on tables with delta.enableTypeWidening=true", what="changing a column's type", table=head.table)
+    if not isinstance(field.type, PrimitiveType) or new not in _WIDER.get(old, ()):
+        raise SchemaMismatch(f"column {field.name!r} of type {old} cannot become {new}; allowed are {', '.join(_WIDER.get(old, ())) or 'no others'}", table=head.table)
+    changes = [*field.metadata.get(schemas.TYPE_CHANGES, ()), {"fromType": old, "toType": new}]
+    return replace(field, type=type_, metadata={**field.metadata, schemas.TYPE_CHANGES: changes})
+
+

@@ -1,0 +1,59 @@
+"""Row tracking for a table that has rows already, while others write to it (I6).
+
+    the feature → row ids for every live file, in commits of their own → the property
+
+From the first step on every writer gives ids to the files that it adds, so what is left to do only
+shrinks.  A file is added again as it lives at the head, with ids and nothing else changed: to writers
+in flight that is no change of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+
+from rowlock import clock
+from rowlock.boundary import row_identity
+from rowlock.boundary.engine import Engine
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import row_tracking
+from rowlock.protocol.features import check_writable, writer_features
+from rowlock.protocol.properties import validate_properties
+from rowlock.transaction.definition import creation
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
+
+
+def set_properties(state: SharedState, engine: Engine, properties: Mapping[str, str]) -> Receipt:
+    """Sets table properties; where they enable row tracking, every row that is there gets an id first.
+
+    The receipt is that of the last commit, which sets the properties.  Raises as `creation.set_properties` does.
+    """
+    validate_properties(properties)
+    head = state.refresh()
+    if row_tracking.asks_for_tracking(properties) and not row_tracking.is_enabled(head.protocol, head.metadata):
+        wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))
+        check_writable(creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root)  # what cannot be set is refused before anything is done
+        commit_from_head(state, "UPGRADE PROTOCOL", {}, _upgrade)
+        while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
+            pass
+    return creation.set_properties(state, properties)
+
+
+def _upgrade(head: Snapshot) -> HeadActions | None:
+    """The protocol with the feature."""
+    if row_tracking.FEATURE in writer_features(head.protocol):
+        return None
+    return HeadActions(protocol=creation.upgraded(head.protocol, {row_tracking.ENABLED: "true"}))
+
+
+def _give_ids(head: Snapshot, engine: Engine) -> HeadActions | None:
+    """Some of the live files that have no row ids, added again with them."""
+    bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
+    if not bare:
+        return None
+    adds, domains = row_identity.assigned(bare, head, engine.count)
+    return HeadActions(adds=adds, domains=tuple(domains))

@@ -1,0 +1,248 @@
+"""Commits that say what the table is: creation, replacement, properties and schema.
+
+They stage no rows: what they do is made anew from each head that they meet (see `head_commit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowlock import clock
+from rowlock.boundary import row_identity
+from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.log.live_files import LiveFiles
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import clustering, column_mapping, row_tracking
+from rowlock.protocol import schema as schemas
+from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, SetTransaction
+from rowlock.protocol.constraints import has_constraints
+from rowlock.protocol.features import check_writable, listing, protocol_for_new_table, reader_features, writer_features
+from rowlock.protocol.generated import generated_columns
+from rowlock.protocol.in_commit import stamped
+from rowlock.protocol.properties import validate_properties, validate_together
+from rowlock.transaction.commit import commit
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.definition.new_table import NewTable
+from rowlock.transaction.publish.commit_bytes import commit_info
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
+
+NEW_TABLE_DEFAULTS = {"delta.enableDeletionVectors": "true"}
+
+
+def new_metadata(
+    schema_string: str, partition_columns: Sequence[str], configuration: Mapping[str, str], *, name: str | None = None, description: str | None = None, table: str | None = None
+) -> Metadata:
+    """Checked metadata for a table that is made or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
+    schema = schemas.parse_schema(schema_string)
+    merged = {**NEW_TABLE_DEFAULTS, **configuration}
+    schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
+    validate_properties(merged)
+    validate_together(merged, table)
+    merged = row_tracking.with_column_names(merged, clock.new_id)
+    names = tuple(found.name for c in partition_columns if (found := schema.find(c)) is not None)
+    metadata = Metadata(
+        id=clock.new_id(),
+        name=name,
+        description=description,
+        format_provider="parquet",
+        format_options={},
+        schema_string=schemas.schema_json(schema),
+        partition_columns=names,
+        configuration=merged,
+        created_time_ms=clock.now_ms(),
+    )
+    return column_mapping.mapped(metadata, clock.new_id)
+
+
+def _clustering(metadata: Metadata, columns: Sequence[str]) -> list[DomainMetadata]:
+    """The domain that records clustering columns, where there are some."""
+    schema = schemas.parse_schema(metadata.schema_string)
+    stored = [path for c in columns if (path := schema.physical_path((c,))) is not None]
+    return [clustering.clustering_domain(stored)] if stored else []
+
+
+def create(
+    state: SharedState,
+    schema_string: str,
+    partition_columns: Sequence[str] = (),
+    configuration: Mapping[str, str] | None = None,
+    *,
+    cluster_by: Sequence[str] = (),
+    name: str | None = None,
+    description: str | None = None,
+    operation: str = "CREATE TABLE",
+    adds: Sequence[AddFile] = (),
+    managed: bool = False,
+) -> Receipt:
+    """Version 0 of a table.  Of concurrent creations one wins and the others raise TableExists."""
+    metadata = new_metadata(schema_string, partition_columns, configuration or {}, name=name, description=description, table=state.store.root)
+    check_new_table(metadata, state.store.root, clustered=bool(cluster_by))
+    return create_from(state, metadata, operation=operation, parameters=_parameters(metadata, cluster_by, managed), cluster_by=cluster_by, adds=adds)
+
+
+def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
+    """The metadata with columns more; where columns are mapped they get ids.  Raises SchemaMismatch or UnsupportedFeature."""
+    schema = schemas.parse_schema(schema_string, table)
+    schemas.validate_new_schema(schema, metadata.partition_columns, column_mapping=column_mapping.is_mapped(metadata.configuration), table=table)
+    return column_mapping.mapped(replace(metadata, schema_string=schema_string), clock.new_id)
+
+
+def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
+    """The protocol of a table that is made with this metadata."""
+    schema = schemas.parse_schema(metadata.schema_string)
+    return protocol_for_new_table(metadata.configuration, clustered=clustered, generated=bool(generated_columns(schema)), zoneless=schemas.zoneless_column(schema) is not None)
+
+
+def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
+    """Raises UnsupportedFeature where a table with this metadata could not be written by this version."""
+    check_writable(protocol_for(metadata, clustered=clustered), metadata, table)
+
+
+def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
+    """A table that is about to be made, as if it were there and empty."""
+    return Snapshot(
+        table=table,
+        version=-1,
+        protocol=protocol_for(metadata),
+        metadata=metadata,
+        schema=schemas.parse_schema(metadata.schema_string, table),
+        files=LiveFiles.of_adds(),
+        txns={},
+        domains={},
+        timestamp_ms=0,
+        txn_id=None,
+        commits_since_checkpoint=0,
+        last_commit_tag=None,
+        chain="",
+    )
+
+
+def check_layout(snapshot: Snapshot, partition_by: Sequence[str]) -> None:
+    """Raises InvalidInput where a caller asks for other partition columns than the table has; none asked for is fine."""
+    if partition_by and [c.lower() for c in partition_by] != [c.lower() for c in snapshot.partition_columns]:
+        have = ", ".join(snapshot.partition_columns) or "nothing"
+        raise InvalidInput(f"The table is partitioned by {have}, not by {', '.join(partition_by)}; leave partition_by out", table=snapshot.table)
+
+
+def create_from(
+    state: SharedState, metadata: Metadata, *, operation: str, parameters: Mapping[str, Any], cluster_by: Sequence[str] = (), adds: Sequence[AddFile] = (), app: SetTransaction | None = None
+) -> Receipt:
+    """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
+    protocol = protocol_for(metadata, clustered=bool(cluster_by))
+    domains = _clustering(metadata, cluster_by)
+    adds, marks = row_identity.assigned_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
+    domains += marks
+    txn_id = clock.new_id()
+    info = stamped(commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None)
+    actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
+    return commit(NewTable(state, info, actions, _append_metrics(adds)))
+
+
+def replace_table(
+    state: SharedState, metadata: Metadata, *, cluster_by: Sequence[str] = (), operation: str = "CREATE OR REPLACE TABLE", managed: bool = False
+) -> Receipt:
+    """A new definition over an existing table: all live files are removed in the same commit, made anew where others commit first.
+
+    Raises UnsupportedFeature, TableNotFound, and under `fail` DeltaConcurrentModificationException where others committed since.
+    """
+
+    def make(head: Snapshot) -> HeadActions:
+        fresh = replace(metadata, id=head.metadata.id)
+        protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
+        clustered = _clustering(fresh, cluster_by) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
+        _, marks = row_identity.assigned_under(protocol, fresh, (), mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=_uncounted)
+        now = clock.now_ms()
+        return HeadActions(
+            removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()),
+            protocol=protocol if protocol != head.protocol else None,
+            metadata=fresh,
+            domains=(*clustered, *marks),
+        )
+
+    return commit_from_head(state, operation, _parameters(metadata, cluster_by, managed), make, removes_rows=True, replaces=True)
+
+
+def change_metadata(
+    state: SharedState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata], *, reads_rows: bool = False
+) -> Receipt:
+    """Commits `change(head)`, which is computed anew from every head that it meets.  The receipt has no version where nothing changes."""
+
+    def make(head: Snapshot) -> HeadActions | None:
+        metadata = change(head)
+        if metadata == head.metadata:
+            return None
+        protocol = upgraded(head.protocol, metadata.configuration)
+        return HeadActions(metadata=metadata, protocol=protocol if protocol != head.protocol else None)
+
+    return commit_from_head(state, operation, parameters, make, reads_rows=reads_rows)
+
+
+def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
+    """The protocol with what these properties need."""
+    return widest(protocol, protocol_for_new_table(configuration))
+
+
+def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt:
+    """Sets table properties.  Raises InvalidInput for a name or value that is not allowed, UnsupportedFeature by name."""
+    validate_properties(properties)
+    if has_constraints(properties):
+        raise InvalidInput("A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint", table=state.store.root)
+
+    def change(head: Snapshot) -> Metadata:
+        configuration = row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id)
+        validate_together(configuration, state.store.root)
+        if row_tracking.asks_for_tracking(configuration) and not row_tracking.is_enabled(head.protocol, head.metadata):
+            _check_row_ids(head)
+        return column_mapping.changed_mode(head.metadata, replace(head.metadata, configuration=configuration), state.store.root)
+
+    return change_metadata(state, "SET TBLPROPERTIES", {"properties": dict(properties)}, change)
+
+
+def _check_row_ids(head: Snapshot) -> None:
+    """Rows can be asked for their ids from the moment that row tracking is enabled, so all of them have some by then."""
+    if (bare := next((f.path for f in head.files.adds() if f.base_row_id is None), None)) is not None:
+        raise StatementRefused(
+            f"Row tracking can be enabled when every data file has row ids, and {bare} has none: DeltaTable.setProperties gives them first", what=row_tracking.ENABLED, table=head.table
+        )
+
+
+def _uncounted(file: AddFile) -> int:
+    raise InvalidInput(f"Row ids cannot be given to {file.path}: its statistics do not say how many rows it has")
+
+
+def unset_properties(state: SharedState, keys: Sequence[str], *, if_exists: bool = True) -> Receipt:
+    """Removes table properties."""
+
+    def change(head: Snapshot) -> Metadata:
+        if not if_exists and (missing := [k for k in keys if k not in head.metadata.configuration]):
+            raise InvalidInput(f"Property {missing[0]!r} is not set", table=state.store.root)
+        after = replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k not in keys})
+        validate_together(after.configuration, state.store.root)
+        return column_mapping.changed_mode(head.metadata, after, state.store.root)
+
+    return change_metadata(state, "UNSET TBLPROPERTIES", {"properties": list(keys), "ifExists": if_exists}, change)
+
+
+def widest(old: Protocol, new: Protocol) -> Protocol:
+    """The protocol that has what both have; the old one where that is enough."""
+    readers, writers = reader_features(old) | reader_features(new), writer_features(old) | writer_features(new)
+    if readers == reader_features(old) and writers == writer_features(old):
+        return old
+    return listing(readers, writers, old.min_reader_version)
+
+
+def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:
+    return {
+        "isManaged": "true" if managed else "false",
+        "description": metadata.description,
+        "partitionBy": list(metadata.partition_columns),
+        "clusterBy": list(cluster_by),
+        "properties": dict(metadata.configuration),
+    }
+
+
+def _append_metrics(adds: Sequence[AddFile]) -> dict[str, int]:
+    return {"numFiles": len(adds), "numOutputRows": sum(a.num_records or 0 for a in adds), "numOutputBytes": sum(a.size_bytes for a in adds)} if adds else {}

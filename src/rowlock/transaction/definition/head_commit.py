@@ -1,0 +1,202 @@
+"""Commits whose actions follow from the head alone: RESTORE, ALTER, properties, features, replacement, row ids for old rows (I1, I2, I3).
+
+Nothing is staged row by row, so nothing is rebased: where others committed first the actions are made anew from the new head.
+What takes long, such as asking every row for a new constraint, is done before the commit lane is entered; inside it only what came
+in the meantime is looked at.  RESTORE and replacement judge the winners by Delta's rules first where the policy is `fail`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from rowlock import clock
+from rowlock.conflict import rules
+from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, RowlockError
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile
+from rowlock.protocol.features import check_writable
+from rowlock.protocol.properties import Isolation
+from rowlock.transaction import commit as loop
+from rowlock.transaction import failed_attempt
+from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
+from rowlock.transaction.rebase import fail_policy, log_chain
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.phases import Observer, current_observer
+from rowlock.transaction.state.receipt import Receipt, Stopwatch
+from rowlock.transaction.state.shared import SharedState
+from rowlock.transaction.waiting.lease_line import LeaseLine
+
+_BY_ROW = tuple(r for r in rules.RULES if r is not rules.removed_by_both)
+"""Rules under which a commit that only moves rows is no conflict."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadActions:
+    """What a commit on top of a head does.  `protocol` and `metadata` are None where the head's stay; `metrics` by Delta's names."""
+
+    adds: tuple[AddFile, ...] = ()
+    removes: tuple[RemoveFile, ...] = ()
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    domains: tuple[DomainMetadata, ...] = ()
+    cdc: tuple[AddCdcFile, ...] = ()
+    metrics: Mapping[str, int] = field(default_factory=dict)
+
+
+Make = Callable[[Snapshot], HeadActions | None]
+"""The actions of a commit on top of a head; None where there is nothing to do."""
+
+
+def commit_from_head(
+    state: SharedState,
+    operation: str,
+    parameters: Mapping[str, Any],
+    make: Make,
+    *,
+    options: Options | None = None,
+    reads_rows: bool = False,
+    removes_rows: bool = False,
+    replaces: bool = False,
+    observer: Observer | None = None,
+) -> Receipt:
+    """Commits `make(head)`.  The receipt has no version where that is None.
+
+    reads_rows    whether it asks or takes away the rows that are there: then it waits for a lease as a statement that changes rows does
+    removes_rows  whether it takes them away: then the policy `fail` judges the winners
+    replaces      whether nothing of the table's definition is left: then it may be one that this version could not write
+
+    Raises what `make` raises, UnsupportedFeature, CommitUnknown, MetadataChangedException where the table was made anew
+    meanwhile, and under `fail` DeltaConcurrentModificationException.
+    """
+    commit = HeadCommit(state, operation, parameters, make, options, judged=removes_rows, replaces=replaces, observer=observer)
+    with LeaseLine(state) as line:
+        moved = line.join(commit, (), reads_table=reads_rows or removes_rows)
+        line.account(commit)
+        try:
+            commit.begin(state.refresh() if moved else commit.head)
+        except RowlockError as error:
+            commit.failed(error)
+            raise
+        return loop.commit(commit)
+
+
+class HeadCommit:
+    """One such commit on its way; a proposal to the commit loop, and what an observer of its phases is shown."""
+
+    def __init__(self, state: SharedState, operation: str, parameters: Mapping[str, Any], make: Make, options: Options | None, *, judged: bool, replaces: bool, observer: Observer | None) -> None:
+        self.state, self.operation, self.parameters, self._make = state, operation, parameters, make
+        self._judged, self._replaces, self._observer = judged, replaces, observer or current_observer()
+        self.txn_id, self.watch = clock.new_id(), Stopwatch(clock.monotonic_s)
+        self.head = state.refresh()
+        self._check_writable(self.head)
+        self.options = self._resolved(options or Options())
+        self.actions: HeadActions | None = None
+        self.rounds = self.attempts = 0
+        self.read_version = self.head.version
+
+    def _resolved(self, options: Options) -> Options:
+        """The knobs of the table.  Where one has a value that this version does not know, a change of the definition goes on: it may be what mends it."""
+        try:
+            return options.resolved(self.head.metadata.configuration)
+        except InvalidInput as e:
+            if self._judged:
+                raise InvalidInput(str(e), table=self.state.store.root) from e
+            return options.resolved({})
+
+    @property
+    def read(self) -> Snapshot:
+        """The head that the actions were made from."""
+        return self.head
+
+    def begin(self, head: Snapshot) -> None:
+        """Makes the actions from a head, the one that it has read or a newer one."""
+        log_chain.check_same(self.head, head)
+        with self.watch.time("stage"):
+            self._set(head)
+        self.read_version = head.version
+        self.phase("staged")
+
+    def _set(self, head: Snapshot) -> None:
+        self._check_writable(head)
+        self.actions = self._make(head)
+        if self.actions is not None:
+            check_writable(self.actions.protocol or head.protocol, self.actions.metadata or head.metadata, self.state.store.root)
+        self.head = head
+
+    def _check_writable(self, head: Snapshot) -> None:
+        if not self._replaces:
+            check_writable(head.protocol, head.metadata, self.state.store.root)
+
+    def look(self) -> Snapshot:
+        return self.state.refresh()
+
+    def move_to(self, head: Snapshot) -> None:
+        """Makes the actions anew where others have committed."""
+        rewritten = head.chain != self.head.chain
+        if head.version == self.head.version and not rewritten:
+            return
+        log_chain.check_same(self.head, head)
+        self.phase("before_rebase")
+        with self.watch.time("rebase"):
+            if self._judged and self.options.on_conflict == "fail":
+                if rewritten:
+                    raise log_chain.rewritten_log(self.head, head).exception(self.state.store.root)
+                self._judge(self.state.log.commits(self.head.version, head.version))
+            self._set(head)
+        self.rounds += 1
+        self.phase("rebased")
+
+    def _judge(self, winners: list[Commit]) -> None:
+        """Raises the conflict that the winners are to a commit that has read, and may replace, the whole table."""
+        actions = self.actions or HeadActions()
+        reads = rules.Reads(
+            predicates=(None,),
+            removes=frozenset(r.path for r in actions.removes),
+            isolation=cast(Isolation, self.options.isolation or "serializable"),
+            domains=rules.domains_of(actions.domains),
+            changes_protocol=actions.protocol is not None,
+            changes_metadata=actions.metadata is not None or any(w.metadata is not None for w in winners),  # made anew, it would undo theirs
+        )
+        asked = _BY_ROW if self.options.granularity == "row" else rules.RULES
+        if found := rules.first_conflict(asked, reads, winners, fail_policy.table_state(self.head)):
+            raise found.exception(self.state.store.root)
+
+    @property
+    def is_void(self) -> bool:
+        return self.actions is None
+
+    def write(self) -> None:
+        """Nothing: what it names is there, or was written when the actions were made."""
+
+    def commit_file(self) -> bytes:
+        head, actions = self.head, self.actions
+        assert actions is not None
+        info = commit_info(self.operation, self.parameters, self.txn_id, read_version=head.version, blind=False, metrics=actions.metrics)
+        info["rowlock"] = {**self.receipt(None).record(), "read_version": self.read_version}
+        return bytes_on(
+            head, info, protocol=actions.protocol, metadata=actions.metadata, domains=actions.domains, removes=actions.removes, adds=actions.adds, cdc=actions.cdc
+        )
+
+    def receipt(self, version: int | None) -> Receipt:
+        metrics = {} if self.actions is None else dict(self.actions.metrics)
+        return Receipt(
+            version=version,
+            read_version=self.read_version,
+            txn_id=self.txn_id,
+            operation=self.operation,
+            attempts=self.attempts,
+            rounds=self.rounds,
+            metrics=metrics,
+            seconds=dict(self.watch.seconds),
+        )
+
+    def phase(self, name: str) -> None:
+        self._observer.phase(name, self)
+
+    def failed(self, error: RowlockError) -> None:
+        """Keeps an account where others had a part in it; that what was asked cannot be done is none of the table's."""
+        if isinstance(error, (CommitUnknown, DeltaConcurrentModificationException)):
+            with failed_attempt.never_in_the_way(self.state.store.root):
+                failed_attempt.hand_over(self, self.head.version, error, self.operation, self.parameters, self.receipt(None).record(), {"definition": not self._judged})

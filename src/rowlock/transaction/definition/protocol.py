@@ -1,0 +1,70 @@
+"""Changes of a table's protocol that were asked for by name: versions raised, a feature listed, a feature no longer listed.
+
+Owns no rules of what a protocol means (`protocol/features.py` has them).  Never commits a protocol under which
+this version could not write the table any more (I9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rowlock.exceptions import StatementRefused, UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import features
+from rowlock.protocol.actions import Protocol
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
+
+_UPGRADE, _DROP = "UPGRADE PROTOCOL", "DROP FEATURE"
+
+
+def raise_versions(state: SharedState, reader: int, writer: int) -> Receipt:
+    """Raises the protocol's versions; nothing is committed where they are as high already.  Raises InvalidInput, UnsupportedFeature."""
+    return _commit(state, _UPGRADE, {"readerVersion": reader, "writerVersion": writer}, lambda head: features.with_versions(head.protocol, reader, writer))
+
+
+def add_feature(state: SharedState, name: str) -> Receipt:
+    """Lists a feature, by its name in any case.  Raises UnsupportedFeature, naming it, where this version could not write the table then."""
+    spelled = next((n for n in features.WRITABLE if n.lower() == name.lower()), None)
+    if spelled is None:
+        raise UnsupportedFeature(
+            f"This version of Rowlock cannot write tables with feature {name!r}, so it is not added; known are {', '.join(sorted(features.WRITABLE))} [DELTA_UNSUPPORTED_FEATURES_IN_CONFIG]",
+            feature=name,
+            access="write",
+            table=state.store.root,
+        )
+
+    def change(head: Snapshot) -> Protocol:
+        if spelled == "clustering" and head.partition_columns:
+            raise StatementRefused("A partitioned table cannot be clustered, so feature clustering is not added", what=spelled, table=head.table)
+        return features.with_feature(head.protocol, spelled)
+
+    return _commit(state, _UPGRADE, {"featureName": spelled}, change)
+
+
+def drop_feature(state: SharedState, name: str, *, truncate_history: bool = False) -> Receipt:
+    """Lists a feature no longer, where the table holds no trace of it.  Raises StatementRefused, naming it, where that cannot be."""
+    root = state.store.root
+    listed = features.reader_features(head := state.refresh().protocol) | features.writer_features(head)
+    spelled = next((n for n in (*listed, *features.READABLE, *features.WRITABLE) if n.lower() == name.lower()), None)
+    if spelled is None:
+        raise StatementRefused(f"Feature {name!r} is not known to this version of Rowlock [DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE]", what=name, table=root)
+
+    def change(head: Snapshot) -> Protocol:
+        after = features.without_feature(head.protocol, head.metadata, head.domains, spelled, root)
+        if truncate_history:
+            text = f"The history need not be truncated to drop feature {spelled}: leave truncateHistory out [DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED]"
+            raise StatementRefused(text, what=spelled, table=root)
+        return after
+
+    return _commit(state, _DROP, {"featureName": spelled}, change)
+
+
+def _commit(state: SharedState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Protocol]) -> Receipt:
+    def make(head: Snapshot) -> HeadActions | None:
+        protocol = change(head)
+        return None if protocol == head.protocol else HeadActions(protocol=protocol)
+
+    return commit_from_head(state, operation, parameters, make)

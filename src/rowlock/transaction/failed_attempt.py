@@ -1,0 +1,99 @@
+"""What a transaction that failed leaves behind: an account of the work that was thrown away.
+
+Where a failure leaves this layer it is noted in passing (`advice.attempts`); the error goes on as it is.
+A transaction that runs again as a whole carries the sum of its failed tries into the commit that lands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from rowlock import clock
+from rowlock.advice import attempts
+from rowlock.conflict.value import Work
+from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError
+from rowlock.transaction.publish.metrics import operation_parameters
+from rowlock.transaction.state.attempt import Attempt
+from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.proposal import Committing
+from rowlock.version import ENGINE_INFO
+
+
+def work_of(txn: Pending) -> Work:
+    """What a transaction has done so far: rows staged, their bytes, seconds."""
+    blocks = [b for b in txn.effects.blocks if b.kind != "matched"]
+    rows = sum(b.num_rows for b in blocks) or txn.effects.num_tombstones
+    return Work(rows=rows, size_bytes=sum(b.size_bytes for b in blocks), seconds=round(sum(txn.watch.seconds.values()), 4))
+
+
+@contextmanager
+def recorded(txn: Pending, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> Iterator[None]:
+    """Keeps an account of the attempt where the block raises one of our errors, and lets the error pass."""
+    try:
+        yield
+    except RowlockError as error:
+        record(txn, error, operation, parameters, attempt)
+        raise
+
+
+def record(txn: Pending, error: BaseException, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> None:
+    """Once for each transaction.  Never raises: the error that is on its way matters more.
+
+    An error that nobody else has part in (a statement that cannot be carried out) is none of the table's, and is not kept.
+    """
+    alone = outcome_of(error) == "refused" and "rebase" not in txn.watch.seconds
+    if txn.given_up or alone:
+        return
+    txn.given_up = True
+    with never_in_the_way(txn.table.path):
+        account = attempt.receipt(txn, None, {}).record() if attempt is not None else {"seconds": dict(txn.watch.seconds)}
+        does = {"appends": txn.is_blind, "moves": not txn.data_change, "staged": asdict(work_of(txn))}
+        hand_over(txn, txn.base.version, error, operation, parameters, account, does)
+
+
+def hand_over(of: Committing, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]) -> None:
+    """Keeps the account of a failed try beside the table (see `never_in_the_way`)."""
+    conflict = getattr(error, "conflict", None)
+    if conflict is not None:
+        account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
+    met = conflict.version if conflict is not None else error.version if isinstance(error, CommitUnknown) else None
+    attempts.keep(
+        of.state.store,
+        {
+            "at_ms": clock.now_ms(),
+            "txn_id": of.txn_id,
+            "operation": operation,
+            "parameters": operation_parameters(parameters),
+            "read_version": of.read_version,
+            "head_version": max(head_version, met or 0),
+            "outcome": outcome_of(error),
+            "error": type(error).__name__,
+            "on_conflict": of.options.on_conflict,
+            "isolation": of.options.isolation,
+            "granularity": of.options.granularity,
+            "account": account,
+            "engine": ENGINE_INFO,
+            **does,
+        },
+    )
+
+
+@contextmanager
+def never_in_the_way(table: str) -> Iterator[None]:
+    """Whatever the block raises is logged and goes no further."""
+    try:
+        yield
+    except Exception as e:  # noqa: BLE001 - the error that is on its way matters more
+        attempts.logger.debug("a failed attempt on %s could not be described: %s", table, e)
+
+
+def outcome_of(error: BaseException) -> str:
+    """In the words of `advice.history.Outcome`."""
+    if isinstance(error, CommitUnknown):
+        return "unknown"
+    if isinstance(error, DeltaConcurrentModificationException):
+        return "conflict"
+    return "refused" if isinstance(error, RowlockError) else "abandoned"

@@ -1,0 +1,278 @@
+"""Group commit between processes: staged appends are handed over through the table's own store (I1, I2, I8).
+
+A process whose puts are lost again and again posts what it has staged below `_rowlock/queue/`, as the
+commit that it would have been.  The owner of the oldest post leads: it puts one version for all posts.
+The others wait, and look whether they are in it; where nothing moves each leads in its turn, so a leader
+that dies holds nobody up for long.  Who leads is a courtesy: any number of leaders at once is safe, for
+
+- a post is its owner's word for as long as the owner renews it: it puts the post again while it waits.  A post that
+  was not renewed for `LIVE_MS` is adopted by nobody, for its owner may be dead and its work done again by another;
+- before a put at version v all versions from a member's read version to v-1 are searched for its txnId,
+  and for a marker that gave it up; members that are found, and members from before a change of metadata
+  or protocol, are left out;
+- who has posted and gives up commits such a marker first, a version that says nothing else.  Until that is
+  there the outcome is not known.
+
+How old a post is the store's own times say: the leader renews its own post, and compares the two as the store lists
+them, and with the time of the newest commit.  So no post gets into a version after one that the store dates `LIVE_MS` (and the
+second to which some stores cut their times) after its last renewal, whoever was stopped, for how long and where:
+who saw an older head puts at a version that is taken.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rowlock import clock
+from rowlock.exceptions import VersionNotFound
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.protocol import names
+from rowlock.protocol.actions import Commit, CommitInfo
+from rowlock.protocol.commits import parse_commit, serialize_commit
+from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError
+from rowlock.threads import side_by_side
+from rowlock.transaction.commit import commit
+from rowlock.transaction.group_commit import group
+from rowlock.transaction.group_commit.group import Member, PostedAppends, Queue
+from rowlock.transaction.publish import outcome
+from rowlock.transaction.publish.abort_marker import AbortMarker
+
+FOLDER = "_rowlock/queue"
+WINDOW = 512
+"""Versions through which a guest's transaction is searched for; one that read an older version looks after itself."""
+PATIENCE = 5
+"""So many puts' time one waits for each who is before it in line."""
+LONGEST_PUT_S = 1.0
+"""What is waited for as one put at most: one that hung says nothing of the next."""
+RENEW_S = 2.0
+"""So often who waits puts its post again."""
+LIVE_MS = 6_000
+"""A post that was not renewed for so long, by the store's times, belongs to nobody any more."""
+PRESENT_S = 3.0
+"""For so long after a renewal of its own a leader takes that for the present time.  With `LIVE_MS`, and one second for stores that cut
+their times to seconds, 10 s after the last renewal of a post nobody begins a put that has it in it."""
+_SWEEPERS = 8
+_BETWEEN = b"\n\n"
+
+
+class Post:
+    """What one process has staged and handed over; one object, which never changes, and is put again while its owner waits."""
+
+    def __init__(self, store: ObjectStore, members: Sequence[Member], head: Snapshot) -> None:
+        self.key = f"{FOLDER}/{clock.now_ms():013d}-{clock.new_id()}.json"
+        self._store, self._data = store, _BETWEEN.join(_staged(m, head) for m in members)
+        self.renewed_s = -math.inf
+        """When the last renewal began: the store's time of the post is no earlier."""
+        for member in members:  # first: where the put fails it may have landed all the same
+            member.post = self
+        self._put()
+
+    def _put(self) -> None:
+        start_s = clock.monotonic_s()
+        self._store.put(self.key, self._data)
+        self.renewed_s = start_s
+
+    def renew(self) -> None:
+        """Puts it again where that is due.  Where it cannot be, nobody adopts it, and its owner goes on by itself."""
+        if clock.monotonic_s() - self.renewed_s >= RENEW_S:
+            with suppress(StorageError, OSError):
+                self._put()
+
+
+def _staged(member: Member, head: Snapshot) -> bytes:
+    txn = member.txn
+    info = {
+        "timestamp": clock.now_ms(),
+        "operation": member.attempt.operation,
+        "operationMetrics": {k: str(v) for k, v in member.metrics.items()},
+        "readVersion": txn.base.version,  # it was followed this far
+        "txnId": txn.txn_id,
+        "rowlock": {"table": head.metadata.id, "read_version": txn.read_version},
+    }
+    return serialize_commit(CommitInfo(info), adds=member.adds, txns=() if txn.app is None else (txn.app,))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The posts that are there, as one process sees them.
+
+    `live`: its own, and those of others that were renewed of late, oldest first by the clocks of those who posted: whose turn it is decides
+    nothing but who works.  `dead`: the keys of the rest.  `now_ms` is the store's present time and holds until `until_s` on this process's
+    clock; a process that has no post there knows none, and takes nobody for live.
+    """
+
+    live: tuple[ObjectMeta, ...]
+    dead: tuple[str, ...]
+    now_ms: float
+    until_s: float
+
+
+class Board:
+    """The posts of all processes, as one of them sees them; each is read once."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store, self._read = store, dict[str, list[Commit]]()
+
+    def line(self, own: Sequence[PostedAppends]) -> Line:
+        """What is posted; `own` are the caller's posts, renewed just now."""
+        renewed = {p.key: p.renewed_s for p in own}
+        listed = list(self._store.list(FOLDER))
+        mine = [m for m in listed if m.key in renewed]
+        now_ms = max((m.modified_ms for m in mine), default=math.inf)
+        live = tuple(m for m in listed if m.key in renewed or now_ms - m.modified_ms <= LIVE_MS)
+        dead = tuple(m.key for m in listed if m not in live) if mine else ()
+        return Line(live, dead, now_ms, max((renewed[m.key] for m in mine), default=-math.inf) + PRESENT_S)
+
+    def of_others(self, line: Line, own: Sequence[PostedAppends], head: Snapshot) -> dict[str, list[Commit]]:
+        """What others have staged, by the key of the post; those that died before `head` was committed, by its time, are left out."""
+        keys = {p.key for p in own}
+        others = [m for m in line.live if m.key not in keys]
+        if not others:
+            return {}
+        missing = [m.key for m in others if m.key not in self._read]
+        asked: list[Callable[[], Any]] = [partial(self._store.modified_ms, names.commit_key(head.version)), *(partial(self._load, key) for key in missing)]
+        committed_ms, *found = side_by_side(lambda ask: ask(), asked, 16)
+        self._read.update(zip(missing, found, strict=True))
+        now_ms = max(line.now_ms, committed_ms or 0)
+        return {m.key: self._read[m.key] for m in others if now_ms - m.modified_ms <= LIVE_MS}
+
+    def _load(self, key: str) -> list[Commit]:
+        """A post that is gone or damaged brings nothing; whoever owns it commits by itself."""
+        try:
+            found = [parse_commit(0, part, self._store.root) for part in self._store.get(key).split(_BETWEEN)]
+            return [c for c in found if _is_whole(c)]
+        except Exception:  # noqa: BLE001 - nothing of it is needed
+            return []
+
+
+def _is_whole(commit: Commit) -> bool:
+    """Whether a post holds all that its owner staged: one that was cut between two lines reads well."""
+    return group.guest_metrics(commit).get("numFiles") == len(commit.adds) and all(isinstance(t.app_id, str) for t in commit.txns)
+
+
+def hand_over(leader: Member, queue: Queue) -> None:
+    """Commits the leader's transaction, and those that wait with it, together with what other processes have posted."""
+    state = leader.txn.table.state
+    board = Board(state.store)
+    queue.contended()
+    head, moved_s, front = state.newest(), clock.monotonic_s(), ""
+    while True:
+        lot = [m for m in queue.waiting() if m.follow(head)]  # who was stopped for long finds itself in the log here, before it says that it lives
+        if leader.is_over:
+            return
+        lot.sort(key=lambda m: m is not leader)
+        if fresh := [m for m in lot if m.post is None]:
+            Post(state.store, fresh, head)
+        own = list(dict.fromkeys(m.post for m in lot if m.post is not None))
+        side_by_side(lambda post: post.renew(), own, 16)
+        line = board.line(own)
+        if line.live and line.live[0].key != front:  # the head moves by others' commits too, and a post that nobody takes along stays before mine
+            moved_s, front = clock.monotonic_s(), line.live[0].key
+        mine = {p.key for p in own}
+        ahead = next((n for n, m in enumerate(line.live) if m.key in mine), 0)
+        pace = min(max(0.005, queue.seconds_a_put), LONGEST_PUT_S)
+        if ahead and clock.monotonic_s() - moved_s < PATIENCE * pace * ahead:
+            clock.sleep(pace * 0.5 * clock.jitter())
+        elif lot:
+            carried, guests = _admitted(board.of_others(line, own, head), lot, head, state.log)
+            if group.put(lot, head, guests, line.until_s):
+                if guests:
+                    queue.contended()
+                _sweep(state.store, [*carried, *mine, *line.dead])
+                if leader in lot:
+                    return
+        head = state.refresh()
+
+
+def has_posts(store: ObjectStore) -> bool:
+    try:
+        return next(iter(store.list(FOLDER)), None) is not None
+    except StorageError:
+        return False
+
+
+def _admitted(posted: Mapping[str, Sequence[Commit]], lot: Sequence[Member], head: Snapshot, log: TableLog) -> tuple[list[str], list[Commit]]:
+    """(posts that nobody needs any more after this version, transactions of other processes that may be in the version after `head`)."""
+    taken = {m.txn.txn_id for m in lot}
+    apps = {m.txn.app.app_id for m in lot if m.txn.app is not None}
+    files = sum(len(m.adds) for m in lot)
+    guests: list[Commit] = []
+    done = dict.fromkeys(posted)
+    for key, commits in posted.items():
+        for one in commits:
+            if one.txn_id in taken or not _may_come(one, head, log):
+                continue
+            names = {t.app_id for t in one.txns}
+            if names & apps or files + len(one.adds) > limits().group_files:
+                if len(one.adds) <= limits().group_files:  # else its owner alone can commit it
+                    done.pop(key, None)  # the next version is theirs
+                continue
+            taken.add(str(one.txn_id))
+            apps |= names
+            files += len(one.adds)
+            guests.append(one)
+    return list(done), guests
+
+
+def _may_come(commit: Commit, head: Snapshot, log: TableLog) -> bool:
+    info = commit.info.raw if commit.info else {}
+    since, record = info.get("readVersion"), info.get("rowlock")
+    if commit.txn_id is None or not isinstance(since, int) or not isinstance(record, dict) or record.get("table") != head.metadata.id:
+        return False
+    if not 0 <= head.version - since <= WINDOW or commit.removes or commit.metadata or commit.protocol or commit.domains:
+        return False
+    try:
+        winners = log.commits(since, head.version)
+    except VersionNotFound:  # cleaned up: nobody can tell whether it was there
+        return False
+    for between in winners:
+        if commit.txn_id in between.txn_ids or commit.txn_id in between.aborted or between.metadata is not None or between.protocol is not None:
+            return False
+    return all((step := head.txns.get(t.app_id)) is None or step.version < t.version for t in commit.txns)
+
+
+def give_up(member: Member) -> None:
+    """Makes sure that a posted transaction which failed is never committed by another; where it has been, it has not failed.
+
+    Leaves a receipt where it landed after all, else `group.error`, which becomes CommitUnknown where nothing could be found out.
+    """
+    state, txn = member.txn.table.state, member.txn
+    assert member.post is not None
+    try:
+        marker = AbortMarker(state, txn.txn_id, txn.base)
+        receipt = commit(marker)
+        if marker.found is not None and receipt.version is not None:
+            member.error = None
+            member.landed(receipt.version, len(marker.found.txn_ids))
+    except Exception as e:  # noqa: BLE001 - a log that was cleaned up or is damaged tells as little as a store that is down
+        member.error = outcome.unknown(txn.txn_id, state.store.root, None, e)
+
+
+def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
+    """Deletes posts that nobody needs; on a remote store nobody waits for that.  One that stays is deleted by the next who leads."""
+    shares = [keys[n::_SWEEPERS] for n in range(min(_SWEEPERS, len(keys)))] if store.is_remote else []
+    try:
+        for share in shares:  # daemons: a program ends when it ends, whatever the store does
+            threading.Thread(target=_delete_all, args=(store, share), name="rowlock queue", daemon=True).start()
+    except RuntimeError:  # the interpreter is about to end
+        shares = []
+    if not shares:
+        _delete_all(store, keys)
+
+
+def _delete_all(store: ObjectStore, keys: Sequence[str]) -> None:
+    for key in keys:
+        _delete(store, key)
+
+
+def _delete(store: ObjectStore, key: str) -> None:
+    with suppress(StorageError, OSError):
+        store.delete(key)

@@ -1,0 +1,252 @@
+"""Group commit: blind appends that wait for one table become one version (I1, I2, I6, I8).
+
+The versions of a log are sequential, so a version for each commit has the store's round trip as its
+pace.  Appends that read nothing do not care in which version they land.  In one process they wait in
+the queue of the table's state; whoever gets the lane leads all that wait, itself among them: see `appends`.
+Where other processes keep winning the puts, the lot is handed over through the store: see `handover`.
+
+A group holds blind appends only.  An update beside appends in one version would break readers of
+streams, and two transactions that read need more than one place in a version.  Each member keeps its
+txnId, receipt, application transaction and row ids, which are given in the order of the members.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rowlock import clock
+from rowlock.boundary import row_identity
+from rowlock.exceptions import CommitUnknown
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile, Commit, SetTransaction
+from rowlock.transaction.publish import outcome
+from rowlock.transaction.publish.commit_bytes import commit_of
+from rowlock.transaction.publish.file_actions import FileActions, staged_adds
+from rowlock.transaction.publish.metrics import operation_metrics
+from rowlock.transaction.rebase.onto_head import rebase_onto_head
+from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
+from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.receipt import Receipt
+
+if TYPE_CHECKING:
+    from rowlock.transaction.state.shared import SharedState
+
+logger = logging.getLogger("rowlock")
+
+LOOK_S = 0.5
+"""How often a process that wins its puts looks whether others have posted."""
+CONTENDED_S = 2.0
+"""For how long after a hand-over the next lots are handed over at once."""
+
+
+class PostedAppends(Protocol):
+    """What a process has handed over through the table's store (see `handover`)."""
+
+    key: str
+    renewed_s: float
+
+    def renew(self) -> None: ...
+
+
+class Member:
+    """One transaction in a group."""
+
+    def __init__(self, txn: Pending, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
+        self.txn, self.attempt, self.parameters = txn, attempt, parameters
+        self.adds: tuple[AddFile, ...] = ()
+        self.led = False
+        self.post: PostedAppends | None = None
+        self.receipt: Receipt | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.receipt is not None or self.error is not None
+
+    def write(self) -> None:
+        """Its data files, under the definition of its base; those that are written already serve again."""
+        with self.txn.watch.time("write"):
+            self.adds = staged_adds(self.txn.effects, self.txn.base, engine=self.txn.table.engine, staging=self.txn.staging)
+
+    def follow(self, head: Snapshot) -> bool:
+        """Brings the member to the head.  Whether it still is to be committed; else its receipt or its error is there."""
+        try:
+            version = rebase_onto_head(self.txn, self.attempt, head, posted=self.post is not None)
+            if version is not None:
+                self.landed(version, len(self.txn.table.state.log.commits(version - 1, version)[0].txn_ids))
+            else:
+                self.write()
+        except AlreadyCommitted:
+            self.txn.already_committed = True
+            self.receipt = self.attempt.receipt(self.txn, None, {})
+        except Exception as e:  # noqa: BLE001 - it is its own thread's to raise
+            self.error = e
+        return not self.is_over
+
+    def landed(self, version: int, size: int) -> None:
+        self.attempt.group_size = size
+        self.receipt = self.attempt.receipt(self.txn, version, self.metrics)
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        return operation_metrics(self.txn, FileActions(self.adds, ()))
+
+    def record(self) -> dict[str, Any]:
+        """What the group's commit says of it."""
+        return record_of(self.txn.txn_id, self.attempt.operation, self.txn.read_version, self.metrics, self.txn.app)
+
+
+def record_of(txn_id: str | None, operation: str | None, read_version: Any, metrics: Mapping[str, Any], app: SetTransaction | None) -> dict[str, Any]:
+    out = {"txn_id": txn_id, "operation": operation, "read_version": read_version, "files": int(metrics.get("numFiles", 0)), "rows": int(metrics.get("numOutputRows", 0))}
+    return out if app is None else {**out, "app_id": app.app_id, "app_version": app.version}
+
+
+def guest_metrics(guest: Commit) -> dict[str, int]:
+    """What a transaction of another process says of itself."""
+    metrics = guest.info.raw.get("operationMetrics") if guest.info else None
+    return {k: int(v) for k, v in metrics.items() if isinstance(v, str) and v.isdigit()} if isinstance(metrics, dict) else {}
+
+
+def guest_record(guest: Commit) -> dict[str, Any]:
+    raw = guest.info.raw if guest.info else {}
+    record = raw.get("rowlock")
+    read = record.get("read_version") if isinstance(record, dict) else None
+    return record_of(guest.txn_id, raw.get("operation"), read, guest_metrics(guest), guest.txns[0] if guest.txns else None)
+
+
+class Queue:
+    """The members that wait in this process for one table, in the order in which they came.  Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock, self._waiting = threading.Lock(), list[Member]()
+        self._contended_until_s = self._looked_s = 0.0
+        self.seconds_a_put = 0.0
+
+    def is_contended(self) -> bool:
+        """Whether other processes were in each other's way just now."""
+        return clock.monotonic_s() < self._contended_until_s
+
+    def contended(self) -> None:
+        self._contended_until_s = clock.monotonic_s() + CONTENDED_S
+
+    def is_to_look(self) -> bool:
+        """Whether it is time to see if others have posted: who wins every put would never learn it."""
+        now = clock.monotonic_s()
+        if now - self._looked_s < LOOK_S:
+            return False
+        self._looked_s = now
+        return True
+
+    def enter(self, member: Member) -> None:
+        with self._lock:
+            self._waiting.append(member)
+
+    def leave(self, members: Sequence[Member]) -> None:
+        with self._lock:
+            self._waiting = [m for m in self._waiting if m not in members]
+
+    def waiting(self) -> list[Member]:
+        """Those that one version can take in; one step of an application at a time."""
+        with self._lock:
+            return fitting([m for m in self._waiting if not m.is_over])
+
+
+def fitting(members: Sequence[Member]) -> list[Member]:
+    out: list[Member] = []
+    files, apps = 0, set[str]()
+    for member in members:
+        app = member.txn.app
+        if (out and files + len(member.adds) > limits().group_files) or (app is not None and app.app_id in apps):
+            continue
+        files += len(member.adds)
+        apps |= set() if app is None else {app.app_id}
+        out.append(member)
+    return out
+
+
+def queue_of(state: SharedState) -> Queue:
+    queue: Queue = state.shared("appends that wait", Queue)
+    return queue
+
+
+def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = (), until_s: float = math.inf) -> bool:
+    """Tries one version for all of them, and for what `guests` of other processes have staged: these where the put begins before `until_s`."""
+    txn = group[0].txn
+    for member in group:
+        member.attempt.attempts += 1
+    txn.phase("before_put")
+    version = head.version + 1
+    try:
+        lot = _Lot(group, head, guests, until_s)
+    except Exception as e:
+        if not _blame(group, head):
+            raise
+        logger.debug("a group was built again without %s: %s", [m.txn.txn_id for m in group if m.is_over], e)
+        return False
+    try:
+        start = clock.monotonic_s()
+        with txn.watch.time("put"):
+            won = outcome.put(txn.table.state, head, lot.bytes(), txn.txn_id, lot.bytes if lot.guests else None)
+    except CommitUnknown as e:
+        for member in group:
+            member.error = outcome.unknown(member.txn.txn_id, txn.table.path, version, e)
+        return True
+    queue_of(txn.table.state).seconds_a_put = clock.monotonic_s() - start
+    txn.phase("after_put")
+    if won:
+        group[0].led = True
+        size = len(group) + len(lot.guests) if not lot.shrank else len(txn.table.state.log.commits(version - 1, version)[0].txn_ids)
+        for member in group:
+            member.landed(version, size)
+        queue_of(txn.table.state).leave(group)
+    return won
+
+
+class _Lot:
+    """The commit of a group and its guests, without the guests from the moment on at which they may be dead."""
+
+    def __init__(self, group: Sequence[Member], head: Snapshot, guests: Sequence[Commit], until_s: float) -> None:
+        self._group, self._head, self._until_s = group, head, until_s
+        self.guests, self.shrank = tuple(guests), False
+        try:
+            self._data = group_bytes(group, head, self.guests)
+        except Exception:
+            if not guests:
+                raise
+            self.guests = ()  # what a post holds may be damaged in any way, and that is no harm to who leads
+            self._data = group_bytes(group, head)
+
+    def bytes(self) -> bytes:
+        """What is to be put now; a put before may have had the guests in it."""
+        if self.guests and not self.shrank and clock.monotonic_s() > self._until_s:
+            self._data, self.shrank = group_bytes(self._group, self._head), True
+        return self._data
+
+
+def _blame(group: Sequence[Member], head: Snapshot) -> bool:
+    """Gives its error to each member that cannot be committed by itself either, such as one whose rows cannot be counted; whether it is somebody but the only one."""
+    for member in group if len(group) > 1 else ():
+        try:
+            group_bytes([member], head)
+        except Exception as e:  # noqa: BLE001 - it is its own thread's to raise
+            member.error = e
+    return any(m.is_over for m in group)
+
+
+def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bytes:
+    """The commit of a group on top of `head`; that of a member alone where there is one."""
+    leader = group[0]
+    adds, domains = row_identity.assigned([*(a for m in group for a in m.adds), *(a for g in guests for a in g.adds)], head, leader.txn.table.engine.count)
+    files = FileActions(adds, (), domains=domains)
+    steps: list[SetTransaction] = [*(m.txn.app for m in group if m.txn.app is not None), *(t for g in guests for t in g.txns)]
+    metrics = Counter[str]()
+    for one in [*(m.metrics for m in group), *map(guest_metrics, guests)]:
+        metrics.update(one)
+    records = [*(m.record() for m in group), *map(guest_record, guests)]
+    return commit_of(leader.txn, leader.attempt, files, leader.parameters, metrics, steps, {} if len(records) == 1 else {"members": records})

@@ -1,0 +1,82 @@
+"""The file of a commit: what its commitInfo says and its actions, built anew for every put and never used again (I2, I4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowlock import clock
+from rowlock.boundary import row_identity
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import CommitInfo, Metadata, SetTransaction
+from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.in_commit import enabled, stamped
+from rowlock.transaction.publish.file_actions import FileActions
+from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters
+from rowlock.transaction.state.attempt import Attempt
+from rowlock.transaction.state.pending import Pending
+from rowlock.version import ENGINE_INFO
+
+
+def commit_bytes(txn: Pending, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
+    """The commit on top of the transaction's base."""
+    return commit_of(txn, attempt, files, parameters, operation_metrics(txn, files), () if txn.app is None else (txn.app,), {})
+
+
+def commit_of(
+    txn: Pending,
+    attempt: Attempt,
+    files: FileActions,
+    parameters: Mapping[str, Any],
+    metrics: Mapping[str, int],
+    steps: Sequence[SetTransaction],
+    record: Mapping[str, Any],
+) -> bytes:
+    """A commit by `txn`, for itself or for a group; `record` is added to what its commitInfo holds of Rowlock's own."""
+    only_adds = not files.removes
+    info: dict[str, Any] = {
+        "timestamp": clock.now_ms(),
+        "operation": attempt.operation,
+        "operationParameters": operation_parameters(parameters),
+        "readVersion": txn.base.version,
+        "isolationLevel": "SnapshotIsolation" if not txn.data_change else txn.options.delta_level,
+        "isBlindAppend": txn.is_blind and only_adds and txn.metadata is None,
+        "operationMetrics": {k: str(v) for k, v in metrics.items()},
+        "engineInfo": ENGINE_INFO,
+        "txnId": txn.txn_id,
+        "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **txn.reruns.record(), **record},
+    }
+    info = stamped(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
+    rewrites_rows = bool(files.rows_copied) or any(b.kind == "derived" for b in txn.effects.blocks)
+    if tags := row_identity.tags(txn.base, rewrites_rows):
+        info["tags"] = tags
+    stamped_steps = [replace(s, last_updated_ms=info["timestamp"]) for s in steps]
+    return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=stamped_steps, domains=files.domains, cdc=files.cdc)
+
+
+def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | None = None, **actions: Any) -> bytes:
+    """The file of a commit on top of `head` that leaves every row its id, with the time that the table's commits have."""
+    tags = row_identity.tags(head, rewrites_rows=False)
+    info = stamped({**info, **({"tags": tags} if tags else {})}, (metadata or head.metadata).configuration, head.timestamp_ms)
+    if metadata is not None:
+        metadata = enabled(head.metadata, metadata, head.version + 1, info["timestamp"])
+    return serialize_commit(CommitInfo(info), metadata=metadata, **actions)
+
+
+def commit_info(operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]) -> dict[str, Any]:
+    """The commitInfo of a commit that stages no rows."""
+    info: dict[str, Any] = {
+        "timestamp": clock.now_ms(),
+        "operation": operation,
+        "operationParameters": operation_parameters(parameters),
+        "isolationLevel": "Serializable",
+        "isBlindAppend": blind,
+        "operationMetrics": {k: str(v) for k, v in metrics.items()},
+        "engineInfo": ENGINE_INFO,
+        "txnId": txn_id,
+        "rowlock": {"attempts": 1},
+    }
+    if read_version is not None:
+        info["readVersion"] = read_version
+    return info

@@ -1,0 +1,133 @@
+"""From staged effects to the actions of one commit (I4, I5).
+
+A file's new vector is the head's with our tombstones added, never the vector that was staged.  Each
+path gets at most one remove, naming the (path, vector) that lives at the head, and at most one add.
+Where the table does not allow vectors, the rows of a touched file that stay are copied instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyroaring import BitMap64
+
+from rowlock import clock
+from rowlock.boundary import row_identity
+from rowlock.boundary.effects import Effects, RowBlock, StagedFile
+from rowlock.boundary.engine import Engine
+from rowlock.boundary.row_changes import Loss, changes_of, is_told_by_files
+from rowlock.conflict.delta import Slice
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import change_feed as feed
+from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, RemoveFile
+from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
+from rowlock.protocol.features import vectors_allowed
+from rowlock.protocol.statistics import widened
+from rowlock.transaction.publish.placement_tags import placements
+from rowlock.transaction.state.staging import CopyKey, Staging
+from rowlock.transaction.state.vectors import Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class FileActions:
+    adds: tuple[AddFile, ...]
+    removes: tuple[RemoveFile, ...]
+    rows_copied: int = 0
+    vectors_added: int = 0
+    domains: tuple[DomainMetadata, ...] = ()
+    cdc: tuple[AddCdcFile, ...] = ()
+
+    @property
+    def bytes_added(self) -> int:
+        return sum(a.size_bytes for a in self.adds)
+
+
+def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: Vectors, staging: Staging, data_change: bool = True) -> FileActions:
+    """Writes what must be written and returns the file actions for a commit on top of `head`."""
+    allowed = vectors_allowed(head.protocol, head.metadata)
+    touched = _touched(effects, head, engine, vectors)
+    now = clock.now_ms()
+    removes = [t.head.removed(deletion_timestamp_ms=now, data_change=data_change) for t in touched]
+    survivors = [t for t in touched if len(t.dead) < t.num_rows]
+    staged = _written(effects.blocks, head, engine, staging, allowed)
+    if not data_change:
+        places = placements(effects.blocks, staged, {t.head.path: t.ours for t in touched if len(t.dead) == t.num_rows})
+        removes = [replace(r, tags={**(r.tags or {}), **places[r.path].tags()}) if r.path in places else r for r in removes]
+    losses = [Loss(t.head, len(t.dead) >= t.num_rows) for t in touched]
+    cdc = _changes(effects, losses, staged, head, engine, staging, allowed) if data_change else ()
+    copies: list[StagedFile] = []
+    if survivors and not allowed:
+        copies = _copies(survivors, head, engine, staging)
+        survivors = []
+    marked = [(t.head, t.dead, t.num_rows) for t in survivors] + [(s.add, s.dead, s.add.num_records) for s in staged if s.dead]
+    descriptors = vectors.store_all([dead for _, dead, _ in marked])
+    adds = [_with_vector(add, vector, num_rows, data_change) for (add, _, num_rows), vector in zip(marked, descriptors, strict=True)]
+    adds += [replace(s.add, data_change=data_change) for s in [*staged, *copies] if not s.dead]
+    for add, (_, dead, _) in zip(adds, marked, strict=False):
+        vectors.remember(add, dead)
+    tracked, domains = row_identity.assigned(adds, head, engine.count)
+    return FileActions(tracked, tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors), domains, cdc)
+
+
+def staged_adds(effects: Effects, head: Snapshot, *, engine: Engine, staging: Staging) -> tuple[AddFile, ...]:
+    """The files of a transaction that only appends, without row ids yet; those that are written already serve again."""
+    return tuple(replace(s.add, data_change=True) for s in _written(effects.blocks, head, engine, staging, True))
+
+
+def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: Engine, staging: Staging, allowed: bool) -> Sequence[StagedFile]:
+    """The blocks as files; where a put was lost and no row of ours changed since, those of the last put serve again."""
+    rows = tuple(b for b in blocks if b.kind != "matched")
+    if len(rows) != len(staging.blocks) or any(a is not b for a, b in zip(rows, staging.blocks, strict=True)):
+        staging.blocks, staging.files = rows, engine.write(rows, snapshot=head, vectors_allowed=allowed)
+        staging.bytes_written += sum(f.add.size_bytes for f in staging.files)
+    return staging.files
+
+
+def _changes(effects: Effects, losses: Sequence[Loss], staged: Sequence[StagedFile], head: Snapshot, engine: Engine, staging: Staging, allowed: bool) -> tuple[AddCdcFile, ...]:
+    """The change data of the commit, written anew whenever a rebase changed the effects; none where files tell it all."""
+    if not feed.is_enabled(head.protocol, head.metadata) or is_told_by_files(effects, losses, staged, vectors_allowed=allowed):
+        return ()
+    if staging.changes is None or staging.changes[0] is not effects:
+        changes = changes_of(effects, {loss.file.path: loss.file for loss in losses}, engine.provenance)
+        staging.changes = effects, engine.write_changes(changes, snapshot=head)
+    return tuple(staging.changes[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """A live file that loses rows. `dead`: all its dead positions, old and ours; `ours`: those of this transaction."""
+
+    head: AddFile
+    dead: BitMap64
+    ours: BitMap64
+    num_rows: int
+
+
+def _touched(effects: Effects, head: Snapshot, engine: Engine, vectors: Vectors) -> list[_Touched]:
+    live = head.files.get(effects.tombstones.keys())
+    out: list[_Touched] = []
+    for path, ours in sorted(effects.tombstones.items()):
+        if not ours:
+            continue
+        add = live[path]
+        before = vectors.of(add)
+        assert not before & ours, f"tombstones on dead rows of {path}"
+        num_rows = add.num_records
+        out.append(_Touched(add, before | ours, ours, engine.count(add) if num_rows is None else num_rows))
+    return out
+
+
+def _copies(touched: Sequence[_Touched], head: Snapshot, engine: Engine, staging: Staging) -> list[StagedFile]:
+    """Copy on write: the rows that stay, in new files; what an earlier round wrote for the same state is used again."""
+    keys: Mapping[str, CopyKey] = {t.head.path: (t.head.path, t.head.key[1], t.dead.serialize()) for t in touched}
+    missing = [Slice(t.head, without=t.dead) for t in touched if keys[t.head.path] not in staging.copies]
+    if missing:
+        for path, files in engine.copy(missing, snapshot=head).items():
+            staging.copies[keys[path]] = files
+            staging.bytes_written += sum(f.add.size_bytes for f in files)
+    return [f for key in keys.values() for f in staging.copies[key]]
+
+
+def _with_vector(add: AddFile, vector: DeletionVectorDescriptor, num_rows: int | None, data_change: bool) -> AddFile:
+    return replace(add, deletion_vector=vector, stats=widened(add.stats, num_rows), data_change=data_change)

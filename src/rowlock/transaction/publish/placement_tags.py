@@ -1,0 +1,28 @@
+"""Where a compaction put the rows of each file, for the tags of its remove actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pyroaring import BitMap64
+
+from rowlock.boundary.effects import RowBlock, StagedFile
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.placement import Placement
+
+
+def placements(blocks: Sequence[RowBlock], staged: Sequence[StagedFile], taken: Mapping[str, BitMap64]) -> dict[str, Placement]:
+    """Where a compaction puts the rows that it takes out of each file (`taken`, all that lived there): only what is certain."""
+    out: dict[str, Placement] = {}
+    for block in blocks:
+        files = [s for s in staged if s.group == block.group]
+        same = [b for b in blocks if b.group == block.group]
+        if len(files) != 1 or len(same) != 1 or files[0].dead or files[0].add.num_records != block.num_rows or block.provenance is None:
+            continue
+        origin = block.provenance
+        for path, at in origin.by_path():
+            in_a_row = at[-1] - at[0] + 1 == len(at)
+            if in_a_row and path in taken and np.array_equal(origin.position[at], bitmap_to_numpy(taken[path])):
+                out[path] = Placement(files[0].add.path, int(at[0]), len(at))
+    return out

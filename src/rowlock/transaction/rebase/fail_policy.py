@@ -1,0 +1,143 @@
+"""`on_conflict=fail`: what counts as a conflict, by file (open-source Delta's rules) or by row.
+
+By row, a conflict is a rebase that would change something other than places: the old images of our
+rows that are gone are not those of the born rows that the program now changes, or an insert flips.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from rowlock import exceptions
+from rowlock.boundary.effects import Propagated
+from rowlock.boundary.lost_matches import LostMatches, survivors
+from rowlock.conflict import rules
+from rowlock.conflict.delta import Delta, Slice
+from rowlock.conflict.value import Conflict, conflict_with
+from rowlock.log.pruning import Judge
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.properties import Isolation
+from rowlock.protocol.skipping import Predicate
+from rowlock.transaction.failed_attempt import work_of
+from rowlock.transaction.state.pending import Pending
+
+_Row = tuple[str, dict[str, Any]]
+_T = TypeVar("_T")
+_COMPARED_VALUES = 20_000_000
+"""So many values are compared to find the columns that both have set: a tenth of a second."""
+
+
+def table_state(base: Snapshot) -> rules.TableState:
+    """What the pure rules must know of the table as it was read."""
+    return rules.TableState(base.protocol, base.metadata, base.schema, lambda predicate, file: may_match(base, predicate, file))
+
+
+def may_match(base: Snapshot, predicate: Predicate | None, file: AddFile) -> bool:
+    """Whether a file may hold a row that a statement with this predicate reads."""
+    return predicate is None or Judge(predicate, base.schema, base.partition_columns).may_match(file)
+
+
+def check_files(txn: Pending, winners: list[Commit]) -> None:
+    """Raises the conflict that `winners` are to `txn` by Delta's rules, if they are one."""
+    if found := rules.first_conflict(rules.FILE_RULES, reads_of(txn), winners, table_state(txn.base)):
+        raise error_of(txn, found)
+
+
+def reads_of(txn: Pending) -> rules.Reads:
+    reading = [s for s in txn.program if s.touches]
+    return rules.Reads(
+        predicates=(*(s.reads for s in reading if s.kind != "move"), *((None,) if txn.reads_table else ())),
+        files=frozenset(txn.files_read),
+        removes=frozenset(p for p, t in txn.effects.tombstones.items() if t),
+        changes_data=txn.data_change,
+        isolation=cast(Isolation, txn.options.isolation),
+        changes_metadata=txn.metadata is not None,
+    )
+
+
+def error_of(txn: Pending, conflict: Conflict) -> exceptions.DeltaConcurrentModificationException:
+    """The error for a conflict: all that was staged is thrown away with it."""
+    return conflict.with_work(work_of(txn)).exception(txn.table.path)
+
+
+def check_rows(txn: Pending, winners: list[Commit], delta: Delta, head: Snapshot) -> None:
+    """Raises a conflict if a rebase over `delta` would change something other than places.
+
+    Under `snapshot` only rows that the transaction changes itself count.
+    """
+    engine = txn.table.engine
+    lost = [Slice(s.file, only=both) for s in delta.gone if (both := s.covers(txn.effects.tombstones[s.path]) if s.path in txn.effects.tombstones else None)]
+    fresh = engine.propagate(txn.program, txn.effects, delta.gone, delta.born, snapshot=head, lost_matches=LostMatches(txn.effects, delta.gone_by_path(), engine.provenance))
+    files = {s.path: s.file for s in delta.born}
+    won = [Slice(files[p], only=t) for p, t in fresh.tombstones.items() if t]
+    old = _texts(engine.sample(lost, None, snapshot=txn.base) if lost else [])
+    new = _texts(engine.sample(won, None, snapshot=head) if won else [])
+    before, after = Counter(t for t, _ in old), Counter(t for t, _ in new)
+    if txn.options.isolation == "snapshot":
+        if before - after:
+            raise _conflict(txn, winners, delta, old, new)
+        return
+    if before != after:
+        raise _conflict(txn, winners, delta, old, new)
+    if _flipped(txn, fresh):
+        raise _conflict(txn, winners, delta, [], new)
+
+
+def _texts(rows: Sequence[dict[str, Any]]) -> list[_Row]:
+    """Each row, all of one table's columns, with a text that tells it from others."""
+    names = sorted(rows[0]) if rows else []
+    head = repr(names)
+    return [(head + repr([row[n] for n in names]), row) for row in rows]
+
+
+def _flipped(txn: Pending, fresh: Propagated) -> bool:
+    """Whether an insert of a MERGE comes to life or dies."""
+    if any(b.kind == "inserted" and b.num_rows for b in fresh.blocks):
+        return True
+    masks = [survivors(b, {}, fresh.counts, txn.table.engine.provenance) for b in txn.effects.blocks if b.kind == "inserted"]
+    return any(m is not None and not m.all() for m in masks)
+
+
+def _conflict(txn: Pending, winners: list[Commit], delta: Delta, old: Sequence[_Row], new: Sequence[_Row]) -> exceptions.DeltaConcurrentModificationException:
+    there, was_there = {t for t, _ in new}, {t for t, _ in old}
+    changed, came = [r for t, r in old if t not in there], [r for t, r in new if t not in was_there]
+    slices = delta.gone if changed else delta.born
+    paths = {s.path for s in slices}
+    winner = next((w for w in reversed(winners) if paths & w.paths), winners[-1])
+    files = tuple(sorted(paths & winner.paths))
+    sets = {c for s in txn.program if s.touches for c in s.sets}
+    columns = sorted(sets & columns_changed(changed, came)) if changed else ()
+    rule = "rows changed by both" if changed else "rows added"
+    return error_of(txn, conflict_with(winner, rule, files=files, rows=changed or [r for _, r in new], columns=columns))
+
+
+def sampled(rows: Sequence[_T], values_a_row: int) -> Sequence[_T]:
+    """Rows that are spread evenly over all of them, as many as may be held against `values_a_row` values each; one at least."""
+    return rows[:: -(-len(rows) // max(1, _COMPARED_VALUES // max(1, values_a_row)))]
+
+
+def columns_changed(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Columns that differ between rows and their later images; a row's image is the one row that is most like it.
+
+    Of very many rows only some, spread evenly, are held against all images: it explains an error, while others wait.
+    """
+    if not before or not after:
+        return set()
+    columns = list(before[0])
+    some = sampled(before, len(after) * len(columns))
+    codes: list[dict[str, int]] = [{} for _ in columns]
+    rows, images = (np.array([[known.setdefault(repr(r.get(c)), len(known)) for r in side] for c, known in zip(columns, codes, strict=True)], np.int32) for side in (some, after))
+    changed = np.zeros(len(columns), np.bool_)
+    for row in rows.T:
+        differing = images != row[:, None]
+        counts = differing.view(np.uint8).sum(axis=0, dtype=np.int32)
+        nearest = int(counts.argmin())
+        if counts[nearest] < len(columns) and np.count_nonzero(counts == counts[nearest]) == 1:
+            changed |= differing[:, nearest]
+    return set(itertools.compress(columns, changed))

@@ -1,0 +1,98 @@
+"""Whether a transaction still stands on the log that it read: the same table, on an unbroken chain of commits (I3, I9).
+
+Another table at the same place is judged first, under every policy: nothing that was staged is meant for it.
+Where only the log is another (a commit replaced by a bare rename, a backup put back), nobody knows
+the winners one by one.  What is known are two states, and their difference is one winner: who
+repairs is rebased over it, who asked to be told of conflicts is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rowlock.conflict.value import Conflict, conflict_with
+from rowlock.exceptions import VersionNotFound
+from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.protocol.actions import AddFile, Commit, CommitInfo
+from rowlock.transaction.rebase import fail_policy
+from rowlock.transaction.state.pending import Pending
+
+REWRITTEN = "REWRITTEN LOG"
+"""What stands for the operation of a winner that is the difference of two states."""
+
+
+def check_table(txn: Pending, head: Snapshot) -> None:
+    """Raises MetadataChangedException where the head is that of another table."""
+    if head.metadata.id != txn.read.metadata.id:
+        raise fail_policy.error_of(txn, another_table(txn.read, head))
+
+
+def check_same(read: Snapshot, head: Snapshot) -> None:
+    """The same for a commit that stages no rows."""
+    if head.metadata.id != read.metadata.id:
+        raise another_table(read, head).exception(head.table)
+
+
+def another_table(read: Snapshot, head: Snapshot) -> Conflict:
+    """The conflict with whoever made the table anew (or replaced it under another id)."""
+    text = f"The table was made anew while this transaction was staged: at version {read.version} it was the table {read.metadata.id}, and now it is {head.metadata.id}, at version {head.version}."
+    return conflict_with(Commit(head.version), "another table", what=text)
+
+
+def rewritten_log(read: Snapshot, head: Snapshot) -> Conflict:
+    """The conflict with a log that was rewritten, or cleaned up, under whoever read it."""
+    if head.chain == read.chain:
+        text = f"The commits after version {read.version}, which the transaction has read, were cleaned up before they could be looked at."
+        return conflict_with(Commit(head.version), "rewritten log", what=text)
+    if head.version < read.version:
+        what = f"the transaction has read version {read.version}, and the log ends at version {head.version} now"
+    else:
+        what = f"version {read.version}, which the transaction has read, is not the one that is there now"
+    return conflict_with(Commit(head.version), "rewritten log", what=f"The log of this table was rewritten while this transaction was staged: {what}.")
+
+
+def winners_of(txn: Pending, head: Snapshot) -> list[Commit]:
+    """What a log that was rewritten makes of what the transaction has read, as one winner.
+
+    Raises ConcurrentWriteException under `fail` and `rerun`, and where a data file was replaced under its name; a transaction that only adds goes on.
+    """
+    if txn.is_blind:
+        return [difference(txn.read, head, {}, {})]
+    before = {f.path: f for f in [*txn.base.files.adds(), *txn.unseen.values()] if f is not None and txn.unseen.get(f.path, f) is f}
+    after = {f.path: f for f in head.files.adds()}
+    if txn.options.raises or any(_is_another(f, after[p]) for p, f in before.items() if p in after):
+        raise fail_policy.error_of(txn, rewritten_log(txn.read, head))
+    return [difference(txn.read, head, before, after)]
+
+
+def still_there(log: TableLog, after: int, through: int) -> list[Commit]:
+    """The commits up to `through` that were not cleaned up, newest first."""
+    found: list[Commit] = []
+    for version in range(through, after, -1):
+        try:
+            found += log.commits(version - 1, version)
+        except VersionNotFound:
+            break
+    return found
+
+
+def _is_another(known: AddFile, now: AddFile) -> bool:
+    """Whether two files of one name are not one file: files never change."""
+    return (known.size_bytes, known.modification_time_ms, known.base_row_id) != (now.size_bytes, now.modification_time_ms, now.base_row_id)
+
+
+def difference(read: Snapshot, head: Snapshot, before: dict[str, AddFile], after: dict[str, AddFile]) -> Commit:
+    """One commit that leads from what was read to the head."""
+    domains = [d for name, d in head.domains.items() if read.domains.get(name) != d]
+    domains += [replace(d, removed=True) for name, d in read.domains.items() if name not in head.domains]
+    return Commit(
+        version=head.version,
+        info=CommitInfo({"operation": REWRITTEN}),
+        protocol=head.protocol if head.protocol != read.protocol else None,
+        metadata=head.metadata if head.metadata != read.metadata else None,
+        adds=tuple(f for p, f in after.items() if p not in before or before[p].key != f.key),
+        removes=tuple(f.removed(deletion_timestamp_ms=0, data_change=True) for p, f in before.items() if p not in after or after[p].key != f.key),
+        txns=tuple(t for app, t in head.txns.items() if read.txns.get(app) != t),
+        domains=tuple(domains),
+    )

@@ -1,0 +1,118 @@
+"""A transaction as its parts see it: what it has read, what it has staged, and on which table.
+
+Private until its commit.  Its verbs (execute, commit) are in `transaction`; what brings it to another head is in `rebase_onto_head`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rowlock import clock
+from rowlock.boundary.effects import Effects
+from rowlock.boundary.engine import Engine
+from rowlock.boundary.statements import Statement
+from rowlock.conflict.delta import Slice, whole
+from rowlock.conflict.isolation import Unseen
+from rowlock.exceptions import InvalidInput
+from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.protocol import row_tracking
+from rowlock.protocol.actions import Commit, Metadata, SetTransaction
+from rowlock.protocol.features import check_writable
+from rowlock.protocol.schema import parse_schema
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.phases import Observer, current_observer
+from rowlock.transaction.state.receipt import Reruns, Stopwatch
+from rowlock.transaction.state.shared import SharedState, state_of
+from rowlock.transaction.state.staging import Staging
+
+
+class OpenTable:
+    """A table, the engine that works on its rows, and who watches."""
+
+    def __init__(self, log: TableLog, engine: Engine, observer: Observer | None = None, *, state: SharedState | None = None) -> None:
+        self.state = state or state_of(log.store)
+        self.engine, self._observer = engine, observer
+
+    @property
+    def path(self) -> str:
+        return self.state.store.root
+
+    @property
+    def observer(self) -> Observer:
+        return self._observer or current_observer()
+
+    def refresh(self) -> Snapshot:
+        """The newest snapshot.  Raises TableNotFound."""
+        return self.state.refresh()
+
+
+class Pending:
+    """What a transaction has read and staged so far, and what follows from that alone."""
+
+    def __init__(self, table: OpenTable, options: Options, snapshot: Snapshot, metadata: Metadata | None = None, app: SetTransaction | None = None) -> None:
+        check_writable(snapshot.protocol, snapshot.metadata, table.path)
+        self.metadata = metadata if metadata is not None and metadata != snapshot.metadata else None
+        self.table = table
+        self.base, self.read_version = self.view(snapshot), snapshot.version
+        self.options = options.resolved(snapshot.metadata.configuration)
+        if self.options.on_conflict == "lockless" and not row_tracking.is_enabled(snapshot.protocol, snapshot.metadata):
+            raise InvalidInput(f"on_conflict='lockless' knows rows by their ids: set {row_tracking.ENABLED}=true on the table first", table=table.path)
+        self.read = snapshot
+        self.txn_id = clock.new_id()
+        self.program: list[Statement] = []
+        self.effects = Effects()
+        self.staging = Staging()
+        self.watch = Stopwatch(clock.monotonic_s)
+        self.files_read: set[str] = set()
+        self.reads_table = False
+        self.staged_rows: Mapping[str, int] = {}
+        self.app = app
+        self.already_committed = app is not None and (step := snapshot.txns.get(app.app_id)) is not None and step.version >= app.version
+        self.unseen: Unseen = {}
+        self.passed: list[Commit] = []
+        self.data_change = True
+        self.done = self.given_up = False
+        self.reruns = Reruns()
+        self.phase("begin")
+
+    @property
+    def state(self) -> SharedState:
+        """What the table's handles in this process share."""
+        return self.table.state
+
+    def phase(self, name: str) -> None:
+        self.table.observer.phase(name, self)
+
+    def view(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot as this transaction will have made it: under the metadata that it brings."""
+        if self.metadata is None:
+            return snapshot
+        check_writable(snapshot.protocol, self.metadata, self.table.path)
+        return replace(snapshot, metadata=self.metadata, schema=parse_schema(self.metadata.schema_string, self.table.path))
+
+    @property
+    def touches(self) -> bool:
+        """Whether a statement can read or change rows that are there."""
+        return any(s.touches for s in self.program)
+
+    @property
+    def is_lockless(self) -> bool:
+        """Whether what is staged are intents by row id.  A compaction means no cells, and new metadata means the whole table: they are rebased."""
+        return self.options.on_conflict == "lockless" and self.metadata is None and not any(s.kind == "move" for s in self.program)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether nothing in the transaction read the table: appends only, and of rows from elsewhere."""
+        return not self.touches and not self.reads_table
+
+    def candidates(self, statement: Statement) -> list[Slice]:
+        """The live rows of every file that a statement may read or change at the base."""
+        if not statement.touches:
+            return []
+        if statement.kind == "move":
+            chosen = list(self.base.files.get([p for group in statement.only for p in group]).values())
+        else:
+            chosen = self.base.files.prune(statement.reads, self.base.schema, self.base.partition_columns)
+        return [whole(f, self.table.state.vectors.of) for f in chosen]

@@ -1,0 +1,209 @@
+"""What all handles of one table in one process share: the newest snapshot, vectors, the commit lane.
+
+The lane saves rounds between threads of one process and decides nothing (I7).  A snapshot is only
+ever carried forward; where the log turns out to have been rewritten under us (another engine's
+commit by a bare rename, a backup that was put back, a table made anew), it is thrown away, and the
+`chain` of the next one says so to transactions that began before.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import warnings
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+from rowlock import clock
+from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.protocol import names
+from rowlock.storage.lane import lane_of
+from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.transaction.state.vectors import Vectors
+
+logger = logging.getLogger("rowlock")
+_WATCHED_COMMITS = 3
+_A_MOMENT_S = 2.0
+
+
+class CommitOverwrittenWarning(UserWarning):
+    """A commit that had landed was replaced by a writer that does not put-if-absent."""
+
+
+@runtime_checkable
+class Forgets(Protocol):
+    """Something that keeps what was read of a table."""
+
+    def forget(self) -> None:
+        """Lets go of it: the table is another now."""
+
+
+class SingleFlight:
+    """Lets threads that want the same answer share one call for it: never one that began before they asked."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._started = self._ended = 0
+        self._answer: tuple[int, Snapshot] | None = None
+
+    def do(self, call: Callable[[], Snapshot]) -> Snapshot:
+        """The answer of a `call` that began after this.  What a shared call raises, each thread meets in a call of its own."""
+        with self._changed:
+            asked = self._started
+            while self._started != self._ended:
+                self._changed.wait()
+                if self._answer is not None and self._answer[0] > asked:
+                    return self._answer[1]
+            self._started += 1
+            mine = self._started
+        answer = None
+        try:
+            answer = call()
+            return answer
+        finally:
+            with self._changed:
+                self._ended = mine
+                self._answer = None if answer is None else (mine, answer)
+                self._changed.notify_all()
+
+
+class SharedState:
+    """Shared by the handles of one table in this process.  Thread-safe."""
+
+    def __init__(self, log: TableLog, store: ObjectStore) -> None:
+        self.log, self.store, self.vectors = log, store, Vectors(store)
+        self.lane = lane_of(store)
+        self.overwritten: list[int] = []
+        self._lock = threading.RLock()
+        self._flights = SingleFlight()
+        self._sharing, self._shared = threading.RLock(), dict[str, Any]()
+        self._latest: Snapshot | None = None
+        self._asked_s = 0.0
+        self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        """What an engine wants shared between the table's handles, such as a cache of rows.
+
+        Where it has a method `forget`, that is called when the table turns out to be another.
+        """
+        with self._sharing:
+            if name not in self._shared:
+                self._shared[name] = make()
+            return self._shared[name]
+
+    def refresh(self) -> Snapshot:
+        """The newest snapshot.  Raises TableNotFound, UnsupportedFeature, CorruptLog.
+
+        Threads that ask at the same time share one look at the log, if it began after they asked.
+        """
+        return self._flights.do(self._refresh)
+
+    def _refresh(self) -> Snapshot:
+        with self._lock:
+            before = self._latest
+            replaced = None if before is None else self._replaced(before)
+            latest = self.log.latest(before if replaced is None else None)
+            if before is not None and latest.chain != before.chain:
+                self._broken(before, latest, replaced)
+            if not self.store.is_remote and (before is None or latest is not before):
+                self._watch(latest.version)
+            self._latest, self._asked_s = latest, clock.monotonic_s()
+            return latest
+
+    def newest(self) -> Snapshot:
+        """The newest snapshot, on a remote store without asking again what was asked a moment ago.
+
+        For places where an old answer costs a lost put at most.  Elsewhere asking is cheap, and this is `refresh`.
+        """
+        with self._lock:
+            known = self._latest
+            if known is not None and self.store.is_remote and clock.monotonic_s() - self._asked_s < _A_MOMENT_S:
+                return known
+        return self.refresh()
+
+    def carry(self, version: int, data: bytes, tag: str | None) -> None:
+        """Takes a commit that landed into the snapshot it was put on, so that nobody reads it back; `tag` if the store told it."""
+        with self._lock:
+            if self._latest is None or self._latest.version != version - 1:
+                return
+            self._latest, self._asked_s = self.log.advance(self._latest, version, data, tag), clock.monotonic_s()
+            if not self.store.is_remote:
+                self._watched.append((version, zlib.crc32(data)))
+
+    def forget(self) -> None:
+        """Drops the snapshot, after the table was made anew."""
+        with self._lock:
+            self._start_over()
+
+    def _broken(self, before: Snapshot, latest: Snapshot, replaced: int | None) -> None:
+        """The log is not the one that `before` was read from: nothing that was kept of it is believed, and a table that lost commits is named."""
+        self._start_over()
+        if latest.metadata.id != before.metadata.id:
+            return
+        version = before.version if replaced is None else replaced
+        self.overwritten.append(version)
+        if version > latest.version:
+            text = f"Version {version} of {self.store.root} is gone after it had been committed: the log ends at version {latest.version}, as where a backup was put back. The changes of later commits are lost."
+        else:
+            text = (
+                f"Version {version} of {self.store.root} was overwritten after it had been committed: a writer that renames instead of putting if absent "
+                "(delta-spark on a local disk does) shares this table. The overwritten commit's changes are lost. Use a store with an arbiter for such a fleet."
+            )
+        logger.error(text)
+        warnings.warn(text, CommitOverwrittenWarning, stacklevel=4)
+
+    def _start_over(self) -> None:
+        self.log = TableLog(self.store)
+        self._latest = None  # whatever is raised before the next one is known: that of before is never carried on
+        self._watched.clear()
+        self.vectors.forget()
+        with self._sharing:
+            held = list(self._shared.values())
+        for one in held:
+            if isinstance(one, Forgets):
+                one.forget()
+
+    def _watch(self, version: int) -> None:
+        seen = {v for v, _ in self._watched}
+        for v in range(max(0, version - _WATCHED_COMMITS + 1), version + 1):
+            if v not in seen and (mark := self._mark(v)) is not None:
+                self._watched.append((v, mark))
+
+    def _mark(self, version: int) -> int | None:
+        try:
+            return zlib.crc32(self.store.get(names.commit_key(version)))
+        except NotFound:
+            return None
+
+    def _replaced(self, before: Snapshot) -> int | None:
+        """The first of the last few versions whose commit is another than it was; one that was cleaned up is none, and that of `before` the log looks at."""
+        return next((v for v, mark in self._watched if v != before.version and self._mark(v) not in (mark, None)), None)
+
+
+_states: weakref.WeakValueDictionary[str, SharedState] = weakref.WeakValueDictionary()
+_states_lock = threading.Lock()
+
+
+def state_of(store: ObjectStore) -> SharedState:
+    """The shared state of the table at a store's root."""
+    with _states_lock:
+        state = _states.get(store.identity)
+        if state is None:
+            state = SharedState(TableLog(store), store)
+            _states[store.identity] = state
+        return state
+
+
+def _fresh_states() -> None:
+    """A forked child has none of its parent's threads, and they may have held any lock of a state."""
+    global _states, _states_lock
+    _states, _states_lock = weakref.WeakValueDictionary(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_states)

@@ -1,0 +1,147 @@
+"""Waiting in line before working: the leases of a transaction, taken before it stages anything (I7).
+
+What a statement touches is known when it is planned, and planning is cheap; so a transaction plans, takes
+the leases that its lock asks for, and where the head has moved while it waited begins anew from there.
+
+    plan → (wait → begin and plan again, where the head has moved) → stage → commit → give back
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+
+from rowlock import clock
+from rowlock.boundary.statements import Statement
+from rowlock.locks import scope
+from rowlock.locks.lease import Lease, Leases, logger
+from rowlock.log.snapshot import Snapshot
+from rowlock.transaction.state.proposal import Committing
+from rowlock.transaction.state.shared import SharedState
+from rowlock.transaction.waiting.advised_lock import advised_lock
+from rowlock.transaction.waiting.turns import registers_of
+
+Advisor = Callable[[SharedState, Sequence[Statement]], str]
+"""What `lock = auto` means for these statements on this table: none, writes, table or partition."""
+
+
+advisor: Advisor = advised_lock
+"""Who is asked under `lock = auto`."""
+
+_threads = threading.local()
+
+
+def _leases_of_thread() -> list[tuple[SharedState, Lease]]:
+    """The leases that transactions of this thread hold, on any table.  A forked child holds none of its parent's."""
+    if getattr(_threads, "process", None) != os.getpid():
+        _threads.held, _threads.process = [], os.getpid()
+    held: list[tuple[SharedState, Lease]] = _threads.held
+    return held
+
+
+def _forget(held: list[tuple[SharedState, Lease]], lease: Lease) -> None:
+    for known in [k for k in held if k[1] is lease]:
+        with suppress(ValueError):
+            held.remove(known)
+
+
+class LeaseLine:
+    """The leases of one transaction, as a context manager: they are given back when it ends, however it ends."""
+
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
+        self._held: list[Lease] = []
+        self._of_thread = _leases_of_thread()
+        self._waited_s = 0.0
+        self._waited = False
+
+    def __enter__(self) -> LeaseLine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Gives the leases back."""
+        while self._held:
+            lease = self._held.pop()
+            _forget(self._of_thread, lease)
+            lease.release()
+
+    @property
+    def scopes(self) -> frozenset[scope.Scope]:
+        """What is held, by this transaction and by others of its thread: a statement inside of a `with` block does not wait for the block's own lease."""
+        return frozenset(s for lease in [*self._held, *self._beside()] for s in lease.scopes)
+
+    def _beside(self) -> list[Lease]:
+        """What other transactions of this thread hold on the table, as far as is known."""
+        return [held for state, held in self._of_thread if state is self._state and not held.lost]
+
+    def join(self, txn: Committing, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
+        """Waits for what `statements` (or reading the table as a whole) must wait for under the transaction's lock.
+
+        True where the head has moved meanwhile: what has staged nothing yet had better begin anew.  It waits once; what a
+        later statement asks for beyond that is taken if it is free, so that no two transactions wait for each other.
+        """
+        options, read = txn.options, txn.read
+        assert read is not None, "only where there is a table can be waited for"
+        if options.lock == "none":
+            return False
+        wanted = scopes_under(str(options.lock), statements, read, reads_table, lambda: advisor(self._state, statements))
+        wanted = frozenset(w for w in wanted if not any(held <= w for held in self.scopes))
+        if not wanted:
+            return False
+        start = clock.monotonic_s()
+        patience_s = 0.0 if self._waited or self._beside() else options.lock_timeout or 0.0
+        lease = _acquire(self._state, read, wanted, patience_s)
+        self._waited = True
+        if lease is not None:
+            self._held.append(lease)
+            self._of_thread.append((self._state, lease))
+        self._waited_s += clock.monotonic_s() - start
+        return self._state.refresh().version != txn.read_version
+
+    def join_unplanned(self, txn: Committing) -> bool:
+        """Waits now, where it must whatever will be planned: planning an append may stage its rows already."""
+        return txn.options.lock == "table" and self.join(txn, ())
+
+    def account(self, txn: Committing) -> None:
+        """Writes down for the receipt how long was waited."""
+        if self._waited:
+            txn.watch.add("lock", self._waited_s)
+            self._waited_s = 0.0
+
+
+def scopes_under(lock: str, statements: Sequence[Statement], snapshot: Snapshot, reads_table: bool, ask: Callable[[], str]) -> frozenset[scope.Scope]:
+    """What must be waited for.
+
+    writes     the table, for statements that change or read rows that are there; not for appends, nor for compactions, which make nobody fail
+    table      the table, for everybody
+    partition  what the statements' conditions pin of the partition columns and of `rowlock.lockKey`; the table where they pin nothing
+    auto       as the table's history advises
+    """
+    working = [s for s in statements if s.kind not in ("append", "move")]
+    if lock != "table" and not working and not reads_table:
+        return frozenset()
+    lock = ask() if lock == "auto" else lock
+    if lock == "none":
+        return frozenset()
+    if lock != "partition" or reads_table:
+        return frozenset({scope.TABLE})
+    return scope.scopes_of([s.reads for s in working], snapshot.partition_columns, snapshot.properties.lock_key)
+
+
+def _acquire(state: SharedState, snapshot: Snapshot, scopes: frozenset[scope.Scope], timeout_s: float) -> Lease | None:
+    properties = snapshot.properties
+    try:
+        registers = registers_of(state, snapshot)
+    except Exception as e:  # noqa: BLE001 - a lock is a courtesy: a writer without its provider goes on
+        logger.warning("no lease: its provider cannot be had (%s); the writer goes on without one", e)
+        return None
+    name = f"leases {properties.lock_provider} {properties.lock_term_s}"
+    leases: Leases = state.shared(name, lambda: Leases(registers, term_s=properties.lock_term_s))
+    return leases.acquire(scopes, timeout_s)
+
