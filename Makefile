@@ -30,10 +30,11 @@ test: $(VENV)/.test  ## all tests, in two processes (ARGS="tests/test_layers.py 
 quick: $(VENV)/.test  ## the tests that need no Spark
 	$(PYTHON) -m pytest -m "not spark and not slow" $(ARGS)
 
-check: $(VENV)/.test  ## ruff, mypy --strict, the test of the layers
+check: $(VENV)/.test  ## ruff (rules and format), mypy --strict, the tests of the layers
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTHON) -m pytest -q tests/test_layers.py
+	$(PYTHON) -m pytest -q tests/test_layers.py tests/test_structure.py
 
 bench: $(VENV)/.test  ## contended UPDATE and MERGE, beside delta-spark (ARGS="--quick")
 	$(BIN)/rowlock bench $(ARGS)

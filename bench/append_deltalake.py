@@ -14,7 +14,9 @@ ROWS = 100
 
 
 def rows_of(writer: int, n: int) -> pa.Table:
-    return pa.table({"writer": pa.array([writer] * ROWS, pa.int64()), "n": pa.array([n] * ROWS, pa.int64()), "text": [f"row {i} of append {n}" for i in range(ROWS)]})
+    return pa.table(
+        {"writer": pa.array([writer] * ROWS, pa.int64()), "n": pa.array([n] * ROWS, pa.int64()), "text": [f"row {i} of append {n}" for i in range(ROWS)]}
+    )
 
 
 def main(path: str, writer: int, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """What a lease costs that nobody else wants: milliseconds to take one and to give it back, by provider, beside real servers on this machine.
 
-    PYTHONPATH=src:tests python bench/leases.py [TIMES]
+PYTHONPATH=src:tests python bench/leases.py [TIMES]
 """
 
 from __future__ import annotations

@@ -76,7 +76,10 @@ def main() -> None:
             table.update(where, {"v": "v + 1"})
         seconds, receipt = time.perf_counter() - meet.start, table.lastReceipt
         assert receipt is not None and receipt.rounds == 1
-        print(f"{'lost to a winner that ' + name:<44}"[:44].ljust(34) + f"{len(reads.files):>12}{sum(reads.files.values()):>14,}{seconds:>10.2f}{receipt.rows_rebased:>14,}{receipt.rows_followed:>15,}")
+        print(
+            f"{'lost to a winner that ' + name:<44}"[:44].ljust(34)
+            + f"{len(reads.files):>12}{sum(reads.files.values()):>14,}{seconds:>10.2f}{receipt.rows_rebased:>14,}{receipt.rows_followed:>15,}"
+        )
         reads.files.clear()
         start = time.perf_counter()
         table.update(where, {"v": "v + 1"})

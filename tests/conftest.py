@@ -138,4 +138,6 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     if tables := len(_READ_BY_ALL) + sum(_READ_BY_WORKERS):
-        terminalreporter.write_line(f"{tables} tables that tests left were read by Rowlock, deltalake, DuckDB and, one in six, delta-spark, with the same rows.")
+        terminalreporter.write_line(
+            f"{tables} tables that tests left were read by Rowlock, deltalake, DuckDB and, one in six, delta-spark, with the same rows."
+        )

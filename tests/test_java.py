@@ -22,7 +22,7 @@ def fake(home: Path, version: str, *, vector: bool = True, release: bool = True)
     program.parent.mkdir(parents=True)
     (home / "lib").mkdir()
     refuse = "" if vector else f'case "$*" in *{LAUNCH}*) echo "Module jdk.incubator.vector not found" >&2; exit 1;; esac\n'
-    program.write_text(f"#!/bin/sh\n{refuse}echo 'openjdk version \"{version}\" 2024-01-01' >&2\necho \"got:\" \"$@\"\n")
+    program.write_text(f'#!/bin/sh\n{refuse}echo \'openjdk version "{version}" 2024-01-01\' >&2\necho "got:" "$@"\n')
     program.chmod(0o755)
     return home
 

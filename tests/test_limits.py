@@ -49,7 +49,10 @@ def test_a_value_that_is_none_is_named_and_nothing_is_changed(values: dict[str, 
 
 @pytest.mark.parametrize(
     ("variable", "text", "message"),
-    [("ROWLOCK_LIMITS_DRIVER_ROWS", "many", "ROWLOCK_LIMITS_DRIVER_ROWS is a whole number of rows, 0 or more, not 'many'"), ("ROWLOCK_LIMITS_ROWS", "1", "no limit ROWLOCK_LIMITS_ROWS")],
+    [
+        ("ROWLOCK_LIMITS_DRIVER_ROWS", "many", "ROWLOCK_LIMITS_DRIVER_ROWS is a whole number of rows, 0 or more, not 'many'"),
+        ("ROWLOCK_LIMITS_ROWS", "1", "no limit ROWLOCK_LIMITS_ROWS"),
+    ],
 )
 def test_the_environment_is_checked(variable: str, text: str, message: str) -> None:
     """I9: a variable that is none of ours, or has no number, is named."""
@@ -59,7 +62,13 @@ def test_the_environment_is_checked(variable: str, text: str, message: str) -> N
 
 def test_the_environment_sets_limits_of_a_new_process() -> None:
     code = "from rowlock.limits import limits; print(limits().driver_rows, limits().inline_vector_bytes)"
-    done = subprocess.run([sys.executable, "-c", code], env={"ROWLOCK_LIMITS_DRIVER_ROWS": "1_000", "ROWLOCK_LIMITS_INLINE_VECTOR_BYTES": "0", "PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"ROWLOCK_LIMITS_DRIVER_ROWS": "1_000", "ROWLOCK_LIMITS_INLINE_VECTOR_BYTES": "0", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.split() == ["1000", "0"]
 
 

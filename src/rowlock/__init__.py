@@ -24,7 +24,21 @@ if TYPE_CHECKING:
     from rowlock.tables import DeltaTable, read, run, write
     from rowlock.transaction.state.receipt import Conflict, Receipt
 
-__all__ = ["Conflict", "DeltaTable", "Limits", "Receipt", "__version__", "append", "create_lock_table", "read", "run", "set_limits", "spark", "to_arrow", "write"]
+__all__ = [
+    "Conflict",
+    "DeltaTable",
+    "Limits",
+    "Receipt",
+    "__version__",
+    "append",
+    "create_lock_table",
+    "read",
+    "run",
+    "set_limits",
+    "spark",
+    "to_arrow",
+    "write",
+]
 
 _LAZY = {
     **dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables"),

@@ -47,7 +47,11 @@ def commit(engine: str) -> bytes:
 
 def beside(w: World) -> None:
     """A commit by an engine that asks no arbiter."""
-    options = {name: value for name in ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if (value := os.environ[name])}
+    options = {
+        name: value
+        for name in ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        if (value := os.environ[name])
+    }
     write_deltalake(w.store.root, pa.table({"id": [9]}), mode="append", storage_options=options)
 
 

@@ -25,7 +25,9 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 def killed_at(point: str, folder: Path, version: int, data: str, dynamodb: DynamoDb) -> None:
     options = json.dumps(dynamodb.storage_options | {"AWS_S3_LOCKING_PROVIDER": "dynamodb"})
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), os.environ.get("PYTHONPATH", "")])}
-    with subprocess.Popen([sys.executable, str(WRITER), str(folder), str(version), data, point, options], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        [sys.executable, str(WRITER), str(folder), str(version), data, point, options], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         try:
             assert process.stdout.readline().strip() == "AT"

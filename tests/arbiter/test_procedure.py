@@ -279,7 +279,12 @@ def test_bytes_that_are_gone_are_damage(world: MakeWorld) -> None:
 def test_other_keys_pass_through(world: MakeWorld) -> None:
     counted = Faulty(world().client)
     store = world().ours(client=counted)
-    for key in ("part-0.parquet", "_delta_log/00000000000000000001.checkpoint.parquet", "_delta_log/x/00000000000000000001.json", "x/_delta_log/00000000000000000001.json"):
+    for key in (
+        "part-0.parquet",
+        "_delta_log/00000000000000000001.checkpoint.parquet",
+        "_delta_log/x/00000000000000000001.json",
+        "x/_delta_log/00000000000000000001.json",
+    ):
         assert (store.put_if_absent(key, b"1"), store.put_if_absent(key, b"2")) == (Committed(), Lost())
     data, tag = store.get_tagged("part-0.parquet")
     assert data == b"1" and store.replace_if("part-0.parquet", b"3", tag) == Committed()
@@ -424,6 +429,11 @@ def test_the_table_is_made_on_request(client: Any) -> None:
     assert described["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     assert client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["AttributeName"] == "expireTime"
     other = f"other_{uuid.uuid4().hex}"
-    client.create_table(TableName=other, KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}], AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}], BillingMode="PAY_PER_REQUEST")
+    client.create_table(
+        TableName=other,
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
     with pytest.raises(InvalidInput, match="with the key"):
         create_table(client=client, name=other)

@@ -40,7 +40,11 @@ def our_writer(w: World, name: str, seed: int, ledger: Ledger, *, commits: int, 
         data = f"{name}/{n}".encode()
         while True:
             stop = chance.choice(["claim", "copy", "complete"]) if kills and chance.random() < 0.1 else None
-            store = w.ours_stopped_before(stop) if stop else w.ours(client=Faulty(w.client, lose=lambda *_: chance.choice(["before", "after"]) if chance.random() < 0.03 else None))
+            store = (
+                w.ours_stopped_before(stop)
+                if stop
+                else w.ours(client=Faulty(w.client, lose=lambda *_: chance.choice(["before", "after"]) if chance.random() < 0.03 else None))
+            )
             try:
                 outcome = store.put_if_absent(commit_key(version), data)
             except Stopped:

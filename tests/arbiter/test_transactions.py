@@ -89,7 +89,9 @@ def test_every_increment_counts_once(minio: Minio, dynamodb: DynamoDb, client: A
             try:
                 while True:
                     try:
-                        spark.write(version, json.dumps({"commitInfo": {"timestamp": 1, "operation": "WRITE", "txnId": txn_id}}).encode() + b"\n", stop_before=stop)
+                        spark.write(
+                            version, json.dumps({"commitInfo": {"timestamp": 1, "operation": "WRITE", "txnId": txn_id}}).encode() + b"\n", stop_before=stop
+                        )
                     except FileExistsError:
                         version += 1
                         continue

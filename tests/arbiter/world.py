@@ -28,7 +28,9 @@ class World:
         self.table_path = self.store.root.replace("s3://", f"{self.scheme or 's3a'}://")
 
     def ours(self, *, store: ObjectStore | None = None, client: Any = None) -> ArbitratedStore:
-        return ArbitratedStore(store or self.store, EntryTable(client or self.client, TABLE), scheme=self.scheme, ttl_s=self.ttl_s, conditional_copy=self.conditional_copy)
+        return ArbitratedStore(
+            store or self.store, EntryTable(client or self.client, TABLE), scheme=self.scheme, ttl_s=self.ttl_s, conditional_copy=self.conditional_copy
+        )
 
     def delta(self) -> DeltaLogStore:
         return DeltaLogStore(self.store, self.client, TABLE, self.table_path)

@@ -61,10 +61,22 @@ def test_no_rows_are_a_commit_without_files(path: str) -> None:
 
 @pytest.mark.usual_limits("it counts files")
 def test_partitions(path: str) -> None:
-    data = pa.table({"k": ["a", "b/%", "a", None, ""], "d": pa.array([Decimal("1.10"), None, Decimal("1.10"), Decimal("2"), Decimal("2")], pa.decimal128(5, 2)), "v": [1, 2, 3, 4, 5]})
+    data = pa.table(
+        {
+            "k": ["a", "b/%", "a", None, ""],
+            "d": pa.array([Decimal("1.10"), None, Decimal("1.10"), Decimal("2"), Decimal("2")], pa.decimal128(5, 2)),
+            "v": [1, 2, 3, 4, 5],
+        }
+    )
     rowlock.append(path, data, partition_by=["K", "d"])
-    assert rows(path) == sorted([("a", Decimal("1.10"), 1), ("b/%", None, 2), ("a", Decimal("1.10"), 3), (None, Decimal("2.00"), 4), (None, Decimal("2.00"), 5)], key=repr)
-    assert {tuple(a.partition_values.items()): a.num_records for a in commit(path, 0).adds} == {(("k", "a"), ("d", "1.10")): 2, (("k", "b/%"), ("d", None)): 1, (("k", None), ("d", "2.00")): 2}
+    assert rows(path) == sorted(
+        [("a", Decimal("1.10"), 1), ("b/%", None, 2), ("a", Decimal("1.10"), 3), (None, Decimal("2.00"), 4), (None, Decimal("2.00"), 5)], key=repr
+    )
+    assert {tuple(a.partition_values.items()): a.num_records for a in commit(path, 0).adds} == {
+        (("k", "a"), ("d", "1.10")): 2,
+        (("k", "b/%"), ("d", None)): 1,
+        (("k", None), ("d", "2.00")): 2,
+    }
     with pytest.raises(InvalidInput, match="partitioned by k, d, not by v"):
         rowlock.append(path, data, partition_by="v")
     rowlock.append(path, data.select(["v", "k"]))
@@ -149,7 +161,9 @@ def test_a_column_that_makes_its_own_values_is_refused_by_name(path: str) -> Non
     head = log.refresh()
     text = head.metadata.schema_string.replace('"metadata":{}', '"metadata":{"delta.generationExpression":"1 + 1"}')
     assert text != head.metadata.schema_string
-    data = serialize_commit(CommitInfo({"timestamp": 1, "operation": "ALTER"}), protocol=Protocol(1, 4), metadata=replace(head.metadata, configuration={}, schema_string=text))
+    data = serialize_commit(
+        CommitInfo({"timestamp": 1, "operation": "ALTER"}), protocol=Protocol(1, 4), metadata=replace(head.metadata, configuration={}, schema_string=text)
+    )
     log.log.put(1, data)
     with pytest.raises(UnsupportedFeature) as e:
         rowlock.append(path, numbers(1))
@@ -240,7 +254,10 @@ def test_a_stream_too_large_to_be_kept_is_refused_when_it_is_needed_again(path: 
     turn_down(monkeypatch, stream_kept_bytes=8)
     create(path, ID, properties={"delta.enableDeletionVectors": "false"})
     state = opened(path)
-    with use_observer(Once("staged", lambda: creation.set_properties(state, {"delta.enableRowTracking": "true"}))), pytest.raises(InvalidInput, match="stream that has been read"):
+    with (
+        use_observer(Once("staged", lambda: creation.set_properties(state, {"delta.enableRowTracking": "true"}))),
+        pytest.raises(InvalidInput, match="stream that has been read"),
+    ):
         rowlock.append(path, reader(1, 2, 3))
     assert rows(path) == []
 
@@ -304,7 +321,12 @@ def test_a_new_constraint_is_refused_by_name_and_not_passed(path: str) -> None:
         head = state.refresh()
         configuration = {**head.metadata.configuration, "delta.constraints.small": "id < 10"}
         protocol = creation.upgraded(head.protocol, configuration)
-        state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "ADD CONSTRAINT"}), protocol=protocol, metadata=replace(head.metadata, configuration=configuration)))
+        state.log.put(
+            1,
+            serialize_commit(
+                CommitInfo({"timestamp": 1, "operation": "ADD CONSTRAINT"}), protocol=protocol, metadata=replace(head.metadata, configuration=configuration)
+            ),
+        )
 
     with use_observer(Once("staged", constrain)), pytest.raises((UnsupportedFeature, MetadataChangedException), match="small"):
         rowlock.append(path, numbers(1))

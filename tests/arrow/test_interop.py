@@ -129,6 +129,8 @@ def test_spark_and_append_change_one_table(spark: Any, table_path: str) -> None:
 @pytest.mark.spark
 def test_int96_of_delta_spark_is_read(spark: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "theirs")
-    spark.sql("select id, timestamp_seconds(1600000000.123456 + id) at, cast(id as decimal(20,3)) d, named_struct('t', timestamp'1900-01-02 00:00:00') s from range(5)").write.format("delta").save(path)
+    spark.sql(
+        "select id, timestamp_seconds(1600000000.123456 + id) at, cast(id as decimal(20,3)) d, named_struct('t', timestamp'1900-01-02 00:00:00') s from range(5)"
+    ).write.format("delta").save(path)
     assert rows(path)[1][1] == dt.datetime(2020, 9, 13, 12, 26, 41, 123456, tzinfo=dt.UTC)
     assert_same_rows(rows_of(rowlock.to_arrow(path)), rows_of(spark.read.format("delta").load(path).toArrow()), "to_arrow", "delta-spark")

@@ -30,7 +30,10 @@ def test_processes_and_threads(tmp_path: Path, exists: bool) -> None:
         rowlock.append(path, pa.table({"writer": pa.array([], pa.string()), "n": pa.array([], pa.int64()), "place": pa.array([], pa.int64())}))
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     command = [sys.executable, str(WRITER), path]
-    running = [subprocess.Popen([*command, str(p), str(THREADS), str(APPENDS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) for p in range(PROCESSES)]
+    running = [
+        subprocess.Popen([*command, str(p), str(THREADS), str(APPENDS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        for p in range(PROCESSES)
+    ]
     try:
         for process in running:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -106,5 +109,7 @@ threading.Thread(target=work).start()
 
 def test_threads_that_outlive_the_script_go_on(tmp_path: Path) -> None:
     """From its end on no pool of threads takes work."""
-    done = subprocess.run([sys.executable, "-c", LATE, str(tmp_path / "table")], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SOURCES)}, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, str(tmp_path / "table")], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SOURCES)}, timeout=60
+    )
     assert done.stdout == "[0, 1, 2]\n", done.stderr

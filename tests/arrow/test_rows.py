@@ -51,14 +51,22 @@ def check_kept(tmp_path: Path, differing: str) -> None:
             file = replace(file, modification_time_ms=2) if differing == "time" else file
             snapshot = replace(snapshot, metadata=replace(snapshot.metadata, id="another")) if differing == "table" else snapshot
         file = replace(file, size_bytes=(tmp_path / file.path).stat().st_size + (first if differing == "size" else 0))
-        found = [rows.read(file, snapshot), rows.read_columns(file, NAMES, snapshot), rows.read_positions(file, np.arange(3), snapshot), rows.read_at(file, np.arange(3), NAMES, snapshot)]
+        found = [
+            rows.read(file, snapshot),
+            rows.read_columns(file, NAMES, snapshot),
+            rows.read_positions(file, np.arange(3), snapshot),
+            rows.read_at(file, np.arange(3), NAMES, snapshot),
+        ]
         assert [t.column("k").to_pylist() for t in found if t is not None] == [values.tolist()] * 4
 
 
 def nested(column: str, fields: str) -> str:
     """A schema of `id bigint` and a struct with fields of text, as the log has it."""
     inner = [{"name": n, "type": "string", "nullable": True, "metadata": {}} for n in fields]
-    columns = [{"name": "id", "type": "long", "nullable": True, "metadata": {}}, {"name": column, "type": {"type": "struct", "fields": inner}, "nullable": True, "metadata": {}}]
+    columns = [
+        {"name": "id", "type": "long", "nullable": True, "metadata": {}},
+        {"name": column, "type": {"type": "struct", "fields": inner}, "nullable": True, "metadata": {}},
+    ]
     return orjson.dumps({"type": "struct", "fields": columns}).decode()
 
 
@@ -73,7 +81,11 @@ def test_a_field_that_was_dropped_and_added_again_is_another(tmp_path: Path) -> 
     schema["fields"][1]["type"]["fields"][1]["metadata"] = {"delta.columnMapping.id": 9, "delta.columnMapping.physicalName": "col-new"}
     text = orjson.dumps(schema).decode()
     later = replace(snapshot, metadata=replace(snapshot.metadata, schema_string=text), schema=parse_schema(text))
-    for found in (rows.read_columns(staged.add, ["s"], later), rows.read(staged.add, later).select(["s"]), rows.read_at(staged.add, np.arange(1), ["s"], later)):
+    for found in (
+        rows.read_columns(staged.add, ["s"], later),
+        rows.read(staged.add, later).select(["s"]),
+        rows.read_at(staged.add, np.arange(1), ["s"], later),
+    ):
         assert found.column("s").to_pylist() == [{"a": "x", "b": None}]
 
 
@@ -90,7 +102,9 @@ def test_a_dictionary_in_a_field_that_differs_by_case_is_left_to_spark(tmp_path:
 
 def test_a_null_is_found_in_a_file_whose_columns_arrow_counts_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """I3: where nothing is known of a footer's leaves, NOT NULL is asked of the rows."""
-    schema = schema_string([("k", "long", True), ("v", "long", True)]).replace('"name":"k","type":"long","nullable":true', '"name":"k","type":"long","nullable":false')
+    schema = schema_string([("k", "long", True), ("v", "long", True)]).replace(
+        '"name":"k","type":"long","nullable":true', '"name":"k","type":"long","nullable":false'
+    )
     snapshot = draft_snapshot(new_metadata(schema, (), {}), str(tmp_path))
     assert not snapshot.schema.fields[0].nullable
     pq.write_table(pa.table({"k": pa.array([1, None], pa.int64()), "v": [1, 2]}), tmp_path / "part-0.parquet")
@@ -108,7 +122,9 @@ def test_leaves_of_every_kind_of_list(tmp_path: Path, made: Callable[[pa.DataTyp
     pq.write_table(pa.table({"l": pa.array([[{"a": 1, "b": 2}]], pa.list_(inner)), "k": [1]}), tmp_path / "x.parquet")
     plain = leaves_of(pq.ParquetFile(tmp_path / "x.parquet").metadata)
     pq.write_table(pa.table({"l": view.from_arrays(pa.array([0], size), pa.array([1], size), rows), "k": [1]}), tmp_path / "y.parquet")
-    assert leaves_of(pq.ParquetFile(tmp_path / "y.parquet").metadata) == plain and plain is not None and [leaf.path for leaf in plain] == [("l",), ("l",), ("k",)]
+    assert (
+        leaves_of(pq.ParquetFile(tmp_path / "y.parquet").metadata) == plain and plain is not None and [leaf.path for leaf in plain] == [("l",), ("l",), ("k",)]
+    )
 
 
 def test_statistics_columns_are_named_as_sql_names_them(tmp_path: Path) -> None:

@@ -156,7 +156,10 @@ def test_a_late_refusal_leaves_no_file(tmp_path, monkeypatch) -> None:
     path = str(tmp_path / "table")
     create(path, StructField("id", P("long"), nullable=False), StructField("p", P("long")), partition_by=("p",))
     schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
-    batches = [pa.record_batch({"id": pa.array([1, 2]), "p": pa.array([1, 2])}, schema), pa.record_batch({"id": pa.array([None], pa.int64()), "p": pa.array([1])}, schema)]
+    batches = [
+        pa.record_batch({"id": pa.array([1, 2]), "p": pa.array([1, 2])}, schema),
+        pa.record_batch({"id": pa.array([None], pa.int64()), "p": pa.array([1])}, schema),
+    ]
     turn_down(monkeypatch, append_held_bytes=1)
     with pytest.raises(ConstraintViolated):
         rowlock.append(path, pa.RecordBatchReader.from_batches(schema, batches))
@@ -178,7 +181,10 @@ def test_merge_schema_adds_but_does_not_change(tmp_path) -> None:
 
 def test_pandas_frames(tmp_path) -> None:
     path = str(tmp_path / "table")
-    frame = pd.DataFrame({"n": [1, 2], "kind": pd.Categorical(["a", "b"]), "at": pd.to_datetime([NOON, None], utc=True), "maybe": pd.array([True, None], "boolean")}, index=[7, 8])
+    frame = pd.DataFrame(
+        {"n": [1, 2], "kind": pd.Categorical(["a", "b"]), "at": pd.to_datetime([NOON, None], utc=True), "maybe": pd.array([True, None], "boolean")},
+        index=[7, 8],
+    )
     rowlock.append(path, frame)
     rowlock.append(path, frame.astype({"kind": object, "n": "Int32"}))
     assert rows(path) == sorted([(1, "a", NOON, True), (2, "b", None, None)] * 2, key=repr)

@@ -95,7 +95,13 @@ def foreign(path: str, table: pa.Table, *fields: StructField, metadata: dict[str
     with pq.ParquetWriter(f"{path}/foreign.parquet", table.schema, store_schema=False, **how) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata(metadata or {})
-    state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "WRITE"}), adds=[AddFile("foreign.parquet", {}, Path(path, "foreign.parquet").stat().st_size, 1, True, None)]))
+    state.log.put(
+        1,
+        serialize_commit(
+            CommitInfo({"timestamp": 1, "operation": "WRITE"}),
+            adds=[AddFile("foreign.parquet", {}, Path(path, "foreign.parquet").stat().st_size, 1, True, None)],
+        ),
+    )
 
 
 WIDER = [
@@ -168,7 +174,10 @@ def test_files_of_other_types_are_refused(path: str, values: pa.Array, type_: An
 def test_variant_and_padded_columns_are_refused_and_the_others_read(path: str) -> None:
     state = create(path, StructField("a", PrimitiveType("long")), StructField("c", PrimitiveType("string")))
     metadata = state.refresh().metadata
-    padded = metadata.schema_string.replace('"name":"c","type":"string","nullable":true,"metadata":{', '"name":"c","type":"string","nullable":true,"metadata":{"__CHAR_VARCHAR_TYPE_STRING":"char(3)"')
+    padded = metadata.schema_string.replace(
+        '"name":"c","type":"string","nullable":true,"metadata":{',
+        '"name":"c","type":"string","nullable":true,"metadata":{"__CHAR_VARCHAR_TYPE_STRING":"char(3)"',
+    )
     state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "ALTER"}), metadata=replace(metadata, schema_string=padded)))
     assert rowlock.to_arrow(path, columns=["a"]).num_rows == 0
     with pytest.raises(UnsupportedFeature, match=r"char\(3\)"):

@@ -78,7 +78,9 @@ def test_advice_on_hot_rows(hot_table: Path) -> None:
 def test_json(hot_table: Path) -> None:
     conflicts, advice = orjson.loads(rowlock("conflicts", hot_table, "--json")), orjson.loads(rowlock("advise", hot_table, "--json"))
     assert (conflicts["commits"], conflicts["versions"], len(conflicts["failed"])) == (62, [0, 61], 174)
-    assert conflicts["pairs"] == [{"loser": "UPDATE", "winner": "UPDATE", "overlaps": 174, "met": 174, "failed": 174, "rows": conflicts["pairs"][0]["rows"], "rate": 1.0}]
+    assert conflicts["pairs"] == [
+        {"loser": "UPDATE", "winner": "UPDATE", "overlaps": 174, "met": 174, "failed": 174, "rows": conflicts["pairs"][0]["rows"], "rate": 1.0}
+    ]
     assert sum(s["commits"] for s in conflicts["timeline"]) == 62 and conflicts["columns"][0]["name"] == "v" and conflicts["overwritten"] == []
     assert advice["settings"] == {"rowlock.lock": "writes", "rowlock.onConflict": "repair"} and advice["commits"] == 62 and advice["failed"] == 174
     assert advice["costs"]["failed"] == 174 and advice["expected_s"]["none"] > advice["expected_s"]["writes"]
@@ -108,7 +110,10 @@ def test_what_others_wrote_is_shown_as_text(tmp_path: Path) -> None:
     evil = "[red]UPDATE[/red]\x1b[2J[/nonsense]"
     for n in range(3):
         account = {"conflicts": [{"version": 5, "operation": evil, "files": [evil], "columns": [evil], "rule": evil}]}
-        store.put(attempts.key_of(n, "x"), orjson.dumps({"outcome": "conflict", "operation": evil, "error": evil, "at_ms": 10**17, "read_version": 3, "head_version": 6, "account": account}))
+        store.put(
+            attempts.key_of(n, "x"),
+            orjson.dumps({"outcome": "conflict", "operation": evil, "error": evil, "at_ms": 10**17, "read_version": 3, "head_version": 6, "account": account}),
+        )
     text = rowlock("conflicts", store.root) + rowlock("advise", store.root)
     assert "[red]UPDATE[/red]" in text and "\x1b" not in text
 

@@ -26,7 +26,9 @@ ORDERS = "order_id,country,amount\n1,US,10.5\n2,UK,20\n3,US,\n4,FR,1\n"
 
 def rowlock(*arguments: object, timeout_s: float = 400) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(Path(p).absolute()) for p in sys.path if p)}
-    return subprocess.run([sys.executable, "-m", "rowlock.cli.main", *map(str, arguments)], capture_output=True, text=True, timeout=timeout_s, check=False, env=environment)
+    return subprocess.run(
+        [sys.executable, "-m", "rowlock.cli.main", *map(str, arguments)], capture_output=True, text=True, timeout=timeout_s, check=False, env=environment
+    )
 
 
 def counts(output: str, writer: str) -> list[int]:
@@ -89,7 +91,11 @@ WRONG: dict[str, tuple[dict[str, str | bytes], list[str], str]] = {
     "key is not there": ({"sales.csv": ORDERS}, ["--source", "sales.csv", "--key", "id"], "no column id for --key. The columns are: order_id, country, amount"),
     "split is not there": ({"sales.csv": ORDERS}, ["--source", "sales.csv", "--key", "order_id", "--split", "land"], "no column land for --split"),
     "key is null": ({"sales.csv": ORDERS}, ["--source", "sales.csv", "--key", "amount"], "amount is null in 1 of 4 rows"),
-    "key is not unique": ({"sales.csv": ORDERS}, ["--source", "sales.csv", "--key", "country"], "country is not unique: 1 values occur more than once, such as country=US"),
+    "key is not unique": (
+        {"sales.csv": ORDERS},
+        ["--source", "sales.csv", "--key", "country"],
+        "country is not unique: 1 values occur more than once, such as country=US",
+    ),
     "names that differ by case": ({"sales.csv": "id,Amount,amount\n1,2,3\n"}, ["--source", "sales.csv", "--key", "id"], "Several columns are called amount"),
     "policy": ({}, ["--policy", "hope"], "--policy is one of repair, fail"),
     "path is taken": ({"table/x": "mine"}, [], "exists already"),
@@ -135,7 +141,14 @@ def test_csv_types_and_names(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("Order ID;land;delay;note;at\n1;NA;NA;NA;2024-01-01 10:00:00\n2;DE;7;x;2024-01-02 11:30:00\n")
     notes = source.stage(tmp_path, source=tmp_path / "a.csv", key=["order id"], split="land")
     rows = pl.read_parquet(tmp_path / load.INITIAL)
-    assert rows.schema == {"Order_ID": pl.Int64, "land": pl.String, "delay": pl.Int64, "note": pl.String, "at": pl.Datetime("us", "UTC"), "demo_batch": pl.Int32}
+    assert rows.schema == {
+        "Order_ID": pl.Int64,
+        "land": pl.String,
+        "delay": pl.Int64,
+        "note": pl.String,
+        "at": pl.Datetime("us", "UTC"),
+        "demo_batch": pl.Int32,
+    }
     assert set(rows["land"]) == {"NA", "DE"}, "NA is Namibia here"
     assert "renamed, as Delta does not allow these names: Order ID -> Order_ID" in notes
     assert stored.open_load(tmp_path).key == ("Order_ID",)

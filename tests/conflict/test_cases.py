@@ -89,7 +89,10 @@ APPEND, READ = "conflict ConcurrentAppend", "conflict ConcurrentDeleteRead"
         ({"isolation": "WriteSerializable", "winning": [{"commitInfo": {"isBlindAppend": False}}, BASE["winning"][0]]}, APPEND),
         ({"isolation": "WriteSerializable", "ours": [*BASE["ours"], {"metaData": {"schema": {}}}]}, APPEND),
         ({"isolation": "SnapshotIsolation"}, "success"),
-        ({"setup": [{"metaData": {"schema": {"x": "integer"}, "partitionColumns": ["x"], "configuration": {"delta.isolationLevel": "WriteSerializable"}}}]}, "success"),
+        (
+            {"setup": [{"metaData": {"schema": {"x": "integer"}, "partitionColumns": ["x"], "configuration": {"delta.isolationLevel": "WriteSerializable"}}}]},
+            "success",
+        ),
         # ours without a change of data
         ({"ours": []}, "success"),
         ({"ours": [{"domainMetadata": {"domain": "delta.rowTracking", "configuration": {"rowIdHighWaterMark": 3}}}]}, "success"),
@@ -98,9 +101,30 @@ APPEND, READ = "conflict ConcurrentAppend", "conflict ConcurrentDeleteRead"
         ({"ours": [], "winning": [{"remove": {"path": "a", "dataChange": True}}]}, READ),
         # several winners, and several ways to write statistics
         ({"winning": [[{"add": {"path": "b", "partitionValues": {"x": "2"}}}], [{"remove": {"path": "a", "dataChange": True}}]]}, READ),
-        ({"setup": [{"metaData": {"schema": {"v": "int"}}}], "txn_reads": [{"filter": "v > 5"}], "winning": [{"add": {"path": "b", "stats": {"min.v": 1, "max.v": 5, "numRecords": 2}}}]}, "success"),
-        ({"setup": [{"metaData": {"schema": {"v": "int"}}}], "txn_reads": [{"filter": "v > 5"}], "winning": [{"add": {"path": "b", "stats": '{"numRecords":2,"minValues":{"v":1},"maxValues":{"v":6}}'}}]}, APPEND),
-        ({"setup": [{"metaData": {"schema": {"v": "int"}}}], "txn_reads": [{"filter": "v is null"}], "winning": [{"add": {"path": "b", "stats": {"nullCount.v": 0, "numRecords": 2}}}]}, "success"),
+        (
+            {
+                "setup": [{"metaData": {"schema": {"v": "int"}}}],
+                "txn_reads": [{"filter": "v > 5"}],
+                "winning": [{"add": {"path": "b", "stats": {"min.v": 1, "max.v": 5, "numRecords": 2}}}],
+            },
+            "success",
+        ),
+        (
+            {
+                "setup": [{"metaData": {"schema": {"v": "int"}}}],
+                "txn_reads": [{"filter": "v > 5"}],
+                "winning": [{"add": {"path": "b", "stats": '{"numRecords":2,"minValues":{"v":1},"maxValues":{"v":6}}'}}],
+            },
+            APPEND,
+        ),
+        (
+            {
+                "setup": [{"metaData": {"schema": {"v": "int"}}}],
+                "txn_reads": [{"filter": "v is null"}],
+                "winning": [{"add": {"path": "b", "stats": {"nullCount.v": 0, "numRecords": 2}}}],
+            },
+            "success",
+        ),
         # protocols
         ({"winning": [{"protocol": {"minReaderVersion": 2147483647, "minWriterVersion": 7}}]}, "error"),
         ({"winning": [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}]}, "conflict ProtocolChanged"),
@@ -131,7 +155,9 @@ def test_live_files_are_compared() -> None:
     assert not cases.judge({**case, "final_files": ["a", "b"]}).passed
 
 
-@pytest.mark.parametrize("change", [{"level": "operation"}, {"setup": ["a table with a history"]}, {"winning": [{"operation": "RESTORE"}]}, {"txn_reads": ["all files"]}])
+@pytest.mark.parametrize(
+    "change", [{"level": "operation"}, {"setup": ["a table with a history"]}, {"winning": [{"operation": "RESTORE"}]}, {"txn_reads": ["all files"]}]
+)
 def test_cases_that_are_not_for_the_rules(change: dict[str, Any]) -> None:
     assert cases.unfit({**BASE, **change})
 

@@ -10,7 +10,13 @@ from rowlock.protocol.schema import DecimalType, PrimitiveType, StructField, Str
 from support.conflict_filters import read_filter
 
 TYPES = {"part": "string", "p": "integer", "day": "date", "s": "string", "i": "integer", "d": "double", "at": "timestamp", "b": "boolean"}
-SCHEMA = StructType((*(StructField(n, PrimitiveType(t)) for n, t in TYPES.items()), StructField("n", StructType((StructField("x", PrimitiveType("long")),))), StructField("m", DecimalType(10, 2))))
+SCHEMA = StructType(
+    (
+        *(StructField(n, PrimitiveType(t)) for n, t in TYPES.items()),
+        StructField("n", StructType((StructField("x", PrimitiveType("long")),))),
+        StructField("m", DecimalType(10, 2)),
+    )
+)
 PARTITIONS = ("part", "p", "day")
 
 

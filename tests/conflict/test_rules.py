@@ -54,7 +54,14 @@ def with_features(*names: str) -> Protocol:
 
 
 def test_order_is_that_of_delta() -> None:
-    everything = winner(protocol=Protocol(1, 2), metadata=replace(METADATA, id="other"), domains=(DomainMetadata("d", ""),), txns=(SetTransaction("app", 1),), adds=(add("new"),), removes=(remove("read"), remove("both")))
+    everything = winner(
+        protocol=Protocol(1, 2),
+        metadata=replace(METADATA, id="other"),
+        domains=(DomainMetadata("d", ""),),
+        txns=(SetTransaction("app", 1),),
+        adds=(add("new"),),
+        removes=(remove("read"), remove("both")),
+    )
     reads = Reads(predicates=(A,), files=frozenset({"read"}), removes=frozenset({"both"}), app_ids=frozenset({"app"}), domains=frozenset({"d"}))
     order, rest = [], rules.RULES
     while conflict := rules.first_conflict(rest, reads, [everything], STATE):
@@ -65,7 +72,9 @@ def test_order_is_that_of_delta() -> None:
 
 def test_first_winner_names_the_conflict() -> None:
     reads = Reads(predicates=(A,), files=frozenset({"a"}))
-    conflict = rules.first_conflict(rules.RULES, reads, [replace(winner(removes=(remove("a"),)), version=3), replace(winner(adds=(add("b"),)), version=4)], STATE)
+    conflict = rules.first_conflict(
+        rules.RULES, reads, [replace(winner(removes=(remove("a"),)), version=3), replace(winner(adds=(add("b"),)), version=4)], STATE
+    )
     assert conflict is not None and (conflict.version, conflict.rule) == (3, "removed files")
 
 
@@ -157,7 +166,10 @@ def test_a_catalog_names_the_table() -> None:
 def test_deletion_vectors() -> None:
     assert found(Reads(), winner(metadata=having(delta__enableDeletionVectors="true"))) is None
     assert found(Reads(), winner(metadata=having(delta__enableDeletionVectors="false"))) == "metadata"
-    assert found(Reads(), winner(metadata=having(delta__enableDeletionVectors="true"), protocol=Protocol(1, 2)), state=replace(STATE, protocol=Protocol(1, 2))) == "metadata"
+    assert (
+        found(Reads(), winner(metadata=having(delta__enableDeletionVectors="true"), protocol=Protocol(1, 2)), state=replace(STATE, protocol=Protocol(1, 2)))
+        == "metadata"
+    )
 
 
 def test_type_widening_is_toggled() -> None:

@@ -23,7 +23,10 @@ LONG = "country=UK/part-00017-2abbde89-2d0f-465e-a2f0-3e84f1b84654-c000.snappy.p
 
 def full() -> Conflict:
     files = (LONG, *(f"part-{n}.parquet" for n in range(5)))
-    rows = [{"id": n, "amount": 10.5, "note": None} for n in range(4)] + [{"id": 9, "amount": 1.0, "note": "a long\nnote " + "x" * 60}, {"id": 10, "amount": 0, "note": ""}]
+    rows = [{"id": n, "amount": 10.5, "note": None} for n in range(4)] + [
+        {"id": 9, "amount": 1.0, "note": "a long\nnote " + "x" * 60},
+        {"id": 10, "amount": 0, "note": ""},
+    ]
     conflict = conflict_with(WINNER, "rows changed by both", files=files, rows=rows, columns=("amount",))
     return conflict.with_work(Work(rows=1200, size_bytes=3_400_000, seconds=12.34))
 
@@ -80,7 +83,15 @@ def test_error_has_the_conflict_and_its_main_facts() -> None:
 
 def test_error_without_a_conflict() -> None:
     error = exceptions.MetadataChangedException("It changed.", table="t", remedy="Do it again.")
-    assert (str(error), error.remedy, error.conflict, error.files, error.rows, error.winner_version, error.rule) == ("It changed. [table t] Do it again.", "Do it again.", None, (), (), None, None)
+    assert (str(error), error.remedy, error.conflict, error.files, error.rows, error.winner_version, error.rule) == (
+        "It changed. [table t] Do it again.",
+        "Do it again.",
+        None,
+        (),
+        (),
+        None,
+        None,
+    )
 
 
 def test_record_is_json_without_values_of_rows() -> None:
@@ -110,7 +121,11 @@ def fail(mine: str, theirs: str, granularity: str = "row") -> exceptions.DeltaCo
     with pytest.raises(exceptions.DeltaConcurrentModificationException) as caught:
         commit(txn, parse(mine))
     conflict = caught.value.conflict
-    assert (conflict.version, conflict.operation, conflict.txn_id) == (receipt.version, parse(theirs).__class__.__name__.upper().replace("APPEND", "WRITE"), receipt.txn_id)
+    assert (conflict.version, conflict.operation, conflict.txn_id) == (
+        receipt.version,
+        parse(theirs).__class__.__name__.upper().replace("APPEND", "WRITE"),
+        receipt.txn_id,
+    )
     assert conflict.staged.rows and conflict.thrown_away == conflict.staged and conflict.staged.seconds > 0
     return caught.value
 

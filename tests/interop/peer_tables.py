@@ -48,7 +48,14 @@ def sql(spark: SparkSession, path: str, *statements: str) -> None:
 def vectors(spark: SparkSession, path: str) -> None:
     """Deletion vectors in files and inline, a file that is vectored twice, one that is gone."""
     make(spark, path, "select id, id % 10 as grp, 0L as v from range(0, 2000, 1, 2)", enableDeletionVectors=True)
-    sql(spark, path, "DELETE FROM T WHERE id % 7 = 0", "DELETE FROM T WHERE id = 5", "UPDATE T SET v = id WHERE id BETWEEN 100 AND 120", "DELETE FROM T WHERE id >= 1000")
+    sql(
+        spark,
+        path,
+        "DELETE FROM T WHERE id % 7 = 0",
+        "DELETE FROM T WHERE id = 5",
+        "UPDATE T SET v = id WHERE id BETWEEN 100 AND 120",
+        "DELETE FROM T WHERE id >= 1000",
+    )
 
 
 def typed_partitions(spark: SparkSession, path: str) -> None:
@@ -76,7 +83,10 @@ def all_types(spark: SparkSession, path: str) -> None:
 
 def legacy_calendar(spark: SparkSession, path: str) -> None:
     """Days and moments before 1582 and 1900 in the hybrid calendar of Spark 2."""
-    old = {n: spark.conf.get(n) for n in ("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite", "spark.sql.parquet.outputTimestampType")}
+    old = {
+        n: spark.conf.get(n)
+        for n in ("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite", "spark.sql.parquet.outputTimestampType")
+    }
     try:
         for n in old:
             spark.conf.set(n, "TIMESTAMP_MICROS" if n.endswith("Type") else "LEGACY")
@@ -107,7 +117,15 @@ def checkpoints(spark: SparkSession, path: str) -> None:
 
 def struct_stats(spark: SparkSession, path: str) -> None:
     """Checkpoints whose statistics and partition values are structs only."""
-    make(spark, path, "select id, id % 2 as p, id * 1.5 as v, timestamp_micros(id) as t from range(10)", partition_by="p", checkpointInterval=1, checkpoint__writeStatsAsStruct=True, checkpoint__writeStatsAsJson=False)
+    make(
+        spark,
+        path,
+        "select id, id % 2 as p, id * 1.5 as v, timestamp_micros(id) as t from range(10)",
+        partition_by="p",
+        checkpointInterval=1,
+        checkpoint__writeStatsAsStruct=True,
+        checkpoint__writeStatsAsJson=False,
+    )
     sql(spark, path, "DELETE FROM T WHERE id = 3", "INSERT INTO T SELECT id, 7, 0, timestamp_micros(0) FROM range(20, 25)")
 
 
@@ -129,7 +147,15 @@ def v2_checkpoint(form: str) -> Maker:
         spark.conf.set("spark.databricks.delta.checkpointV2.topLevelFileFormat", form)
         spark.conf.set("spark.databricks.delta.checkpoint.partSize", "3")
         try:
-            make(spark, path, "select id, id % 3 as p from range(0, 30, 1, 3)", partition_by="p", checkpointPolicy="v2", checkpointInterval=2, enableDeletionVectors=True)
+            make(
+                spark,
+                path,
+                "select id, id % 3 as p from range(0, 30, 1, 3)",
+                partition_by="p",
+                checkpointPolicy="v2",
+                checkpointInterval=2,
+                enableDeletionVectors=True,
+            )
             sql(spark, path, "DELETE FROM T WHERE id = 3", "INSERT INTO T SELECT id, 9 FROM range(100, 110)", "DELETE FROM T WHERE id = 105")
         finally:
             spark.conf.unset("spark.databricks.delta.checkpointV2.topLevelFileFormat")
@@ -171,19 +197,37 @@ def mapped_later(spark: SparkSession, path: str) -> None:
 
 def no_zone(spark: SparkSession, path: str) -> None:
     """Timestamps without a zone, as columns and as partitions."""
-    make(spark, path, "select id, timestamp_ntz '2024-03-31 02:30:00.000001' as t, if(id = 0, null, timestamp_ntz '1969-12-31 23:59:59') as p from range(3)", partition_by="p")
+    make(
+        spark,
+        path,
+        "select id, timestamp_ntz '2024-03-31 02:30:00.000001' as t, if(id = 0, null, timestamp_ntz '1969-12-31 23:59:59') as p from range(3)",
+        partition_by="p",
+    )
 
 
 def change_feed(spark: SparkSession, path: str) -> None:
     """A change feed: cdc files beside the data, and data files with extra columns."""
     make(spark, path, "select id, 0L as v from range(20)", enableChangeDataFeed=True)
-    sql(spark, path, "UPDATE T SET v = 1 WHERE id < 5", "DELETE FROM T WHERE id > 15", "MERGE INTO T t USING (select 3L id union all select 40L) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 9 WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, 8)")
+    sql(
+        spark,
+        path,
+        "UPDATE T SET v = 1 WHERE id < 5",
+        "DELETE FROM T WHERE id > 15",
+        "MERGE INTO T t USING (select 3L id union all select 40L) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 9 WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, 8)",
+    )
 
 
 def added_columns(spark: SparkSession, path: str) -> None:
     """Files that lack columns of the table."""
     make(spark, path, "select id from range(5)")
-    sql(spark, path, "ALTER TABLE T ADD COLUMNS (v bigint, s struct<a: int>)", "INSERT INTO T VALUES (10, 1, named_struct('a', 2))", "ALTER TABLE T ADD COLUMNS (s.b string)", "INSERT INTO T VALUES (11, 1, named_struct('a', 2, 'b', 'x'))")
+    sql(
+        spark,
+        path,
+        "ALTER TABLE T ADD COLUMNS (v bigint, s struct<a: int>)",
+        "INSERT INTO T VALUES (10, 1, named_struct('a', 2))",
+        "ALTER TABLE T ADD COLUMNS (s.b string)",
+        "INSERT INTO T VALUES (11, 1, named_struct('a', 2, 'b', 'x'))",
+    )
 
 
 def restored(spark: SparkSession, path: str) -> None:
@@ -241,7 +285,17 @@ DELTA_SPARK: tuple[Maker, ...] = (
 def rs_plain(_: SparkSession | None, path: str) -> None:
     """deltalake: several files, one deleted from by copy on write, a checkpoint."""
     for n in range(3):
-        write_deltalake(path, pa.table({"id": pa.array(range(n * 20, n * 20 + 20), pa.int64()), "grp": pa.array([i % 10 for i in range(20)], pa.int64()), "v": pa.array([0] * 20, pa.int64())}), mode="append")
+        write_deltalake(
+            path,
+            pa.table(
+                {
+                    "id": pa.array(range(n * 20, n * 20 + 20), pa.int64()),
+                    "grp": pa.array([i % 10 for i in range(20)], pa.int64()),
+                    "v": pa.array([0] * 20, pa.int64()),
+                }
+            ),
+            mode="append",
+        )
     table = DeltaTable(path)
     table.delete("id % 7 = 0")
     table.update(predicate="id = 11", updates={"v": "5"})
@@ -251,7 +305,9 @@ def rs_plain(_: SparkSession | None, path: str) -> None:
 def rs_special_partitions(_: SparkSession | None, path: str) -> None:
     """deltalake: partition values with spaces, percent signs and the like, which it encodes in its own way."""
     values = [*SPECIAL, None]
-    write_deltalake(path, pa.table({"id": pa.array(range(3 * len(values)), pa.int64()), "p": pa.array([v for v in values for _ in range(3)])}), partition_by=["p"])
+    write_deltalake(
+        path, pa.table({"id": pa.array(range(3 * len(values)), pa.int64()), "p": pa.array([v for v in values for _ in range(3)])}), partition_by=["p"]
+    )
     DeltaTable(path).delete("id % 3 = 1")
 
 

@@ -98,7 +98,9 @@ def assert_same_rows(ours: list[Row], theirs: list[Row], us: str, them: str) -> 
         return
     mine, other = Counter(map(repr, ours)), Counter(map(repr, theirs))
     missing, extra = list((other - mine).elements()), list((mine - other).elements())
-    raise AssertionError(f"{us} has {len(ours)} rows and {them} {len(theirs)}; only in {us}: {len(extra)} such as {extra[:3]}; only in {them}: {len(missing)} such as {missing[:3]}")
+    raise AssertionError(
+        f"{us} has {len(ours)} rows and {them} {len(theirs)}; only in {us}: {len(extra)} such as {extra[:3]}; only in {them}: {len(missing)} such as {missing[:3]}"
+    )
 
 
 def normal(value: Any) -> Any:

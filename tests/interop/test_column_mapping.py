@@ -59,12 +59,20 @@ def test_in_turns(spark: SparkSession, table_path: str, monkeypatch: pytest.Monk
     else:
         schema = spark.createDataFrame([], COLUMNS).schema
         schema["v"].nullable = False
-        DeltaTable.create(spark).location(table_path).addColumns(schema).partitionedBy("p").property("delta.columnMapping.mode", mode).property("delta.enableDeletionVectors", vectors).execute()
+        DeltaTable.create(spark).location(table_path).addColumns(schema).partitionedBy("p").property("delta.columnMapping.mode", mode).property(
+            "delta.enableDeletionVectors", vectors
+        ).execute()
     rowlock.write(spark.sql(ROWS.format(0, 6)), table_path)
     table = DeltaTable.forPath(spark, table_path)
     statements(spark, table_path, table)
     check_files(table_path)
-    sql(spark, table_path, "ALTER TABLE T RENAME COLUMN v TO `the v`", "ALTER TABLE T ADD COLUMN note string", "UPDATE T SET `the v` = 7, note = 'n' WHERE id = 2")
+    sql(
+        spark,
+        table_path,
+        "ALTER TABLE T RENAME COLUMN v TO `the v`",
+        "ALTER TABLE T ADD COLUMN note string",
+        "UPDATE T SET `the v` = 7, note = 'n' WHERE id = 2",
+    )
     table.update("id = 3", {"`the v`": "`the v` + 1", "note": "'us'"})
     sql(spark, table_path, "ALTER TABLE T RENAME COLUMN p TO part", "ALTER TABLE T DROP COLUMN m")
     table.update("part = 'p 0'", {"note": "'even'"})

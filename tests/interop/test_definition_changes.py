@@ -35,11 +35,17 @@ OURS: dict[str, Statement] = {
     "append": lambda spark, table, path: rowlock.write(spark.sql("select id + 20 as id, id as v from range(3)"), path),
     "append of all": lambda spark, table, path: rowlock.write(spark.sql(ROWS.format(30, 32)), path),
     "update": lambda spark, table, path: table.update("id >= 4", {"v": "v + 1"}),
-    "merge": lambda spark, table, path: merge(spark, table).whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedInsert(values={"id": "s.id", "v": "s.v"}).execute(),
+    "merge": lambda spark, table, path: (
+        merge(spark, table).whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedInsert(values={"id": "s.id", "v": "s.v"}).execute()
+    ),
     "optimize": lambda spark, table, path: table.optimize().executeCompaction(),
 }
 WINNERS = {
-    "new columns, one of them filled": ["ALTER TABLE T ADD COLUMN extra string FIRST", "ALTER TABLE T ADD COLUMN s.z int", "UPDATE T SET extra = 'e' WHERE id = 4"],
+    "new columns, one of them filled": [
+        "ALTER TABLE T ADD COLUMN extra string FIRST",
+        "ALTER TABLE T ADD COLUMN s.z int",
+        "UPDATE T SET extra = 'e' WHERE id = 4",
+    ],
     "renamed column": ["ALTER TABLE T RENAME COLUMN note TO remark"],
     "dropped columns": ["ALTER TABLE T DROP COLUMN note", "ALTER TABLE T DROP COLUMN s.y"],
     "words, a constraint, a protocol": [

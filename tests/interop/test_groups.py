@@ -19,7 +19,11 @@ from rowlock.transaction.publish.abort_marker import ABORT, AbortMarker
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("properties", [{}, {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true", "delta.enableInCommitTimestamps": "true"}], ids=["plain", "tracked"])
+@pytest.mark.parametrize(
+    "properties",
+    [{}, {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true", "delta.enableInCommitTimestamps": "true"}],
+    ids=["plain", "tracked"],
+)
 def test_groups_and_markers_are_commits_to_everybody(spark: Any, table_path: str, properties: dict[str, str]) -> None:
     rowlock.append(table_path, pa.table({"n": pa.array([], pa.int64())}), properties=properties)
     state = opened(table_path)

@@ -13,7 +13,19 @@ from rowlock import DeltaTable
 
 pytestmark = pytest.mark.spark
 
-OPERATIONS = ["WRITE", "WRITE", "UPDATE", "DELETE", "MERGE", "OPTIMIZE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "WRITE", "CREATE OR REPLACE TABLE", "WRITE"]
+OPERATIONS = [
+    "WRITE",
+    "WRITE",
+    "UPDATE",
+    "DELETE",
+    "MERGE",
+    "OPTIMIZE",
+    "SET TBLPROPERTIES",
+    "UNSET TBLPROPERTIES",
+    "WRITE",
+    "CREATE OR REPLACE TABLE",
+    "WRITE",
+]
 
 
 def every_statement(spark: SparkSession, path: str) -> None:
@@ -25,7 +37,7 @@ def every_statement(spark: SparkSession, path: str) -> None:
     table.delete("id = 2")
     table.alias("t").merge(rows.limit(4).alias("s"), "t.id = s.id + 100").whenMatchedDelete().whenNotMatchedInsertAll("s.id > 1").execute()
     table.optimize().where("p = 1").executeCompaction()
-    table.setProperties({"rowlock.granularity": "file", "owner": "a, \"b\""})
+    table.setProperties({"rowlock.granularity": "file", "owner": 'a, "b"'})
     table.unsetProperties(["owner"])
     rowlock.write(rows, path, mode="overwrite")
     DeltaTable.createOrReplace(spark).location(path).addColumns(rows.schema).partitionedBy("p").comment("made anew").execute()
@@ -45,7 +57,13 @@ def test_theirs_of_ours(spark: SparkSession, table_path: str) -> None:
     detail = SparkDelta.forPath(spark, table_path).detail().collect()[0]
     assert (detail.format, detail.partitionColumns, detail.description, detail.minReaderVersion, detail.minWriterVersion) == ("delta", ["p"], "made anew", 3, 7)
     ours = DeltaTable.forPath(spark, table_path).detail().collect()[0]
-    assert (ours.id, ours.numFiles, ours.sizeInBytes, ours.properties, ours.partitionColumns) == (detail.id, detail.numFiles, detail.sizeInBytes, detail.properties, detail.partitionColumns)
+    assert (ours.id, ours.numFiles, ours.sizeInBytes, ours.properties, ours.partitionColumns) == (
+        detail.id,
+        detail.numFiles,
+        detail.sizeInBytes,
+        detail.properties,
+        detail.partitionColumns,
+    )
     assert sorted(ours.tableFeatures) == sorted(detail.tableFeatures)
     assert [h["operation"] for h in reversed(RustDelta(table_path).history())] == OPERATIONS
 
@@ -63,7 +81,18 @@ def test_same_columns(spark: SparkSession, table_path: str) -> None:
 
 def test_ours_of_theirs(spark: SparkSession, table_path: str) -> None:
     peer_tables.vectors(spark, table_path)
-    names = ["version", "operation", "operationParameters", "readVersion", "isolationLevel", "isBlindAppend", "operationMetrics", "userMetadata", "engineInfo", "timestamp"]
+    names = [
+        "version",
+        "operation",
+        "operationParameters",
+        "readVersion",
+        "isolationLevel",
+        "isBlindAppend",
+        "operationMetrics",
+        "userMetadata",
+        "engineInfo",
+        "timestamp",
+    ]
     ours = DeltaTable.forPath(spark, table_path).history().select(*names).collect()
     theirs = SparkDelta.forPath(spark, table_path).history().select(*names).collect()
     for our, their in zip(ours, theirs, strict=True):

@@ -102,7 +102,9 @@ class TheirWriter:
                 self.updates += 1
             else:
                 key = 2000 + n
-                self._until_it_is_in(lambda key=key: self.spark.range(key, key + 1).selectExpr("id", "0L as n").write.format("delta").mode("append").save(self.path))
+                self._until_it_is_in(
+                    lambda key=key: self.spark.range(key, key + 1).selectExpr("id", "0L as n").write.format("delta").mode("append").save(self.path)
+                )
                 self.appended.append(key)
 
     def _until_it_is_in(self, statement: Callable[[], object]) -> None:

@@ -38,7 +38,12 @@ def created(columns: str) -> Callable[[SparkSession, str], None]:
 
 
 def with_default(spark: SparkSession, path: str) -> None:
-    sql(spark, path, "CREATE TABLE T (id bigint, v bigint DEFAULT 7) USING delta TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')", "INSERT INTO T (id) SELECT id FROM range(10)")
+    sql(
+        spark,
+        path,
+        "CREATE TABLE T (id bigint, v bigint DEFAULT 7) USING delta TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+        "INSERT INTO T (id) SELECT id FROM range(10)",
+    )
 
 
 WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
@@ -84,8 +89,16 @@ def refusal(run: Callable[[], object]) -> UnsupportedFeature | None:
 
 @pytest.mark.no_peers("deltalake and DuckDB do not read variants")
 def test_variants_are_read_and_not_written(spark: SparkSession, table_path: str) -> None:
-    sql(spark, table_path, "CREATE TABLE T (id bigint, x variant) USING delta", """INSERT INTO T SELECT id, parse_json('{"a": ' || id || ', "b": [null]}') FROM range(5)""", "INSERT INTO T VALUES (9, null)")
-    ours, theirs = (sorted(map(tuple, f.selectExpr("id", "to_json(x)").collect())) for f in (rowlock.read(spark, table_path), spark.read.format("delta").load(table_path)))
+    sql(
+        spark,
+        table_path,
+        "CREATE TABLE T (id bigint, x variant) USING delta",
+        """INSERT INTO T SELECT id, parse_json('{"a": ' || id || ', "b": [null]}') FROM range(5)""",
+        "INSERT INTO T VALUES (9, null)",
+    )
+    ours, theirs = (
+        sorted(map(tuple, f.selectExpr("id", "to_json(x)").collect())) for f in (rowlock.read(spark, table_path), spark.read.format("delta").load(table_path))
+    )
     assert ours == theirs and ours[1] == (1, '{"a":1,"b":[null]}') and ours[-1] == (9, None)
     assert rowlock.read(spark, table_path).where("variant_get(x, '$.a', 'int') = 3").count() == 1
     before = commit_files(table_path)

@@ -13,13 +13,24 @@ from spark.support import read, take_route, winner
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake and DuckDB do not read tables with type widening")]
 
-COLUMNS = {"b": ("tinyint", "int"), "i": ("int", "bigint"), "f": ("float", "double"), "d": ("decimal(6, 2)", "decimal(12, 4)"), "n": ("int", "double"), "w": ("smallint", "decimal(10, 0)")}
+COLUMNS = {
+    "b": ("tinyint", "int"),
+    "i": ("int", "bigint"),
+    "f": ("float", "double"),
+    "d": ("decimal(6, 2)", "decimal(12, 4)"),
+    "n": ("int", "double"),
+    "w": ("smallint", "decimal(10, 0)"),
+}
 VALUES = "select cast(id as int) as k, cast(id as tinyint) as b, cast(id * 3 as int) as i, cast(id * 1.1 as float) as f, cast(id / 8 as decimal(6, 2)) as d, cast(id as int) as n, cast(id as smallint) as w from range({}, {})"
 
 
 def made(spark: SparkSession, path: str) -> DeltaTable:
     columns = ", ".join(f"{n} {before}" for n, (before, _) in COLUMNS.items())
-    sql(spark, path, f"CREATE TABLE T (k int, {columns}) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true', 'delta.enableDeletionVectors' = 'true')")
+    sql(
+        spark,
+        path,
+        f"CREATE TABLE T (k int, {columns}) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true', 'delta.enableDeletionVectors' = 'true')",
+    )
     sql(spark, path, "INSERT INTO T " + VALUES.format(0, 50))
     return DeltaTable.forPath(spark, path)
 
@@ -38,7 +49,12 @@ def test_every_statement_over_old_and_new_files(spark: SparkSession, table_path:
     table = made(spark, table_path)
     widen(spark, table_path)
     same(spark, table_path)
-    rowlock.write(spark.sql("select 100 as k, 1000 as b, 5000000000L as i, 0.1d as f, cast(1234567.1234 as decimal(12, 4)) as d, 0.5d as n, cast(99999 as decimal(10, 0)) as w"), table_path)
+    rowlock.write(
+        spark.sql(
+            "select 100 as k, 1000 as b, 5000000000L as i, 0.1d as f, cast(1234567.1234 as decimal(12, 4)) as d, 0.5d as n, cast(99999 as decimal(10, 0)) as w"
+        ),
+        table_path,
+    )
     table.update("i >= 60 and i < 5000000000", {"i": "i + 5000000000", "b": "b + 1000"})
     table.update("f > 1.1", {"d": "d + 0.0001"})
     table.delete("f = cast(cast(3.3 as float) as double) or n = 7")
@@ -75,12 +91,17 @@ def test_a_winner_widens_a_column(spark: SparkSession, table_path: str, statemen
         elif statement == "update":
             table.update("i >= 6", {"i": "i + 1"})
         elif statement == "merge":
-            table.alias("t").merge(spark.sql(VALUES.format(55, 65)).alias("s"), "t.k = s.k").whenMatchedUpdate(set={"i": "s.i + 1"}).whenNotMatchedInsertAll().execute()
+            table.alias("t").merge(spark.sql(VALUES.format(55, 65)).alias("s"), "t.k = s.k").whenMatchedUpdate(
+                set={"i": "s.i + 1"}
+            ).whenNotMatchedInsertAll().execute()
         else:
             table.optimize().executeCompaction()
     same(spark, table_path)
     found = {r["k"]: r["i"] for r in rowlock.read(spark, table_path).collect()}
-    expected = {k: k * 3 + (1 if (statement == "update" and k >= 2) or (statement == "merge" and 55 <= k < 60) else 0) for k in range({"append": 70, "merge": 65}.get(statement, 60))}
+    expected = {
+        k: k * 3 + (1 if (statement == "update" and k >= 2) or (statement == "merge" and 55 <= k < 60) else 0)
+        for k in range({"append": 70, "merge": 65}.get(statement, 60))
+    }
     assert found == expected
     sql(spark, table_path, "UPDATE T SET i = 7000000000 WHERE k = 1")
     same(spark, table_path)

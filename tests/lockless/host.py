@@ -186,5 +186,3 @@ def mixed(host: Host, writer: int, commits: int, compacting: bool, seed: int) ->
         receipt = host.do(text)
         done.append([text, receipt["version"], receipt["read_version"]])
     return done
-
-

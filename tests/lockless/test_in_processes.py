@@ -66,7 +66,11 @@ def test_c11_kill_9(opened: Callable[[], Remote], tmp_path: Path, seed: int) -> 
     for writer in writers:
         time.sleep(rng.random() * 0.3)
         writer.kill()
-    done = [(str(c.info.raw["operationParameters"].get("statement") or _append(host, c.version)), c.version, c.info.raw["rowlock"]["read_version"]) for c in host.commits() if c.info and c.version > 1]
+    done = [
+        (str(c.info.raw["operationParameters"].get("statement") or _append(host, c.version)), c.version, c.info.raw["rowlock"]["read_version"])
+        for c in host.commits()
+        if c.info and c.version > 1
+    ]
     assert host.do("UPDATE SET a = 77 WHERE k IN (0, 1, 2)")["version"] == done[-1][1] + 1
     first = as_table([(k, 0, 0, 0) for k in range(60)])
     states = replayed(first, done)

@@ -45,7 +45,9 @@ def test_cells_of_every_type(spark: SparkSession, table_path: str, monkeypatch: 
     rows = [(n, float("nan") if n % 3 == 0 else None if n % 3 == 1 else n * 1.0, "ab"[n % 2], (n, ["y", None]), {"k": n}) for n in range(12)]
     table = make(spark, table_path, rows, SCHEMA, partition_by=["p"], **LOCKLESS | {"delta.enableDeletionVectors": vectors})
     before = {r[0]: r for r in rows}
-    with winner(lambda: DeltaTable.forPath(spark, table_path).update("id in (2, 3, 5)", {"s": "named_struct('x', -1, 'y', array('z'))", "v": "0.5", "p": "'c'"})):
+    with winner(
+        lambda: DeltaTable.forPath(spark, table_path).update("id in (2, 3, 5)", {"s": "named_struct('x', -1, 'y', array('z'))", "v": "0.5", "p": "'c'"})
+    ):
         table.update("id < 5", {"s.x": "100", "m": "map('new', id)"})
     receipt = table.lastReceipt
     assert receipt is not None and receipt.rounds == 1

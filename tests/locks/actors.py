@@ -21,7 +21,9 @@ class Actor:
 
     def __init__(self, path: str | Path, *job: str) -> None:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": f"{TESTS.parent / 'src'}{os.pathsep}{TESTS}"}
-        self.process = subprocess.Popen([sys.executable, str(TESTS / "locks" / "actor.py"), str(path), *job], stdout=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(
+            [sys.executable, str(TESTS / "locks" / "actor.py"), str(path), *job], stdout=subprocess.PIPE, text=True, env=environment
+        )
 
     def says(self) -> str:
         assert self.process.stdout is not None
@@ -36,7 +38,11 @@ class Actor:
 def make(path: Path, **properties: str) -> InMemory:
     """A table with the rows (1, 0) and (2, 0)."""
     world = InMemory(store=LocalStore(path))
-    world.create(schema_string([("k", "long", True), ("v", "long", True)]), (), {f"rowlock.{k}": v for k, v in properties.items()} | {"delta.enableDeletionVectors": "true"})
+    world.create(
+        schema_string([("k", "long", True), ("v", "long", True)]),
+        (),
+        {f"rowlock.{k}": v for k, v in properties.items()} | {"delta.enableDeletionVectors": "true"},
+    )
     world.run(Append(((1, 0), (2, 0))))
     return world
 

@@ -100,7 +100,10 @@ def test_a_writer_waits_before_it_works_and_then_reads_what_the_holder_left(time
     assert not Leases(ObjectRegisters(made.state.store)).holders().grants, "it is given back"
 
 
-@pytest.mark.parametrize(("lock", "script", "waits"), [("writes", ADDS, False), ("writes", UPDATE, True), ("table", ADDS, True), ("partition", ADDS, False), ("partition", UPDATE, True)])
+@pytest.mark.parametrize(
+    ("lock", "script", "waits"),
+    [("writes", ADDS, False), ("writes", UPDATE, True), ("table", ADDS, True), ("partition", ADDS, False), ("partition", UPDATE, True)],
+)
 def test_appends_wait_under_table_only(lock: str, script: Script, waits: bool, time: TestClock) -> None:
     made = world(lock=lock)
     held(made)
@@ -197,7 +200,10 @@ def test_an_append_without_spark_waits_before_it_reads_its_rows(lock: str, waits
         yield batch
 
     if waits:
-        time.on_sleep = [lambda: commit_from_head(state_of(LocalStore(tmp_path)), "NOTHING", {}, lambda head: HeadActions(), options=Options(lock="none")), lease.release]
+        time.on_sleep = [
+            lambda: commit_from_head(state_of(LocalStore(tmp_path)), "NOTHING", {}, lambda head: HeadActions(), options=Options(lock="none")),
+            lease.release,
+        ]
     receipt = rowlock.append(tmp_path, pa.RecordBatchReader.from_batches(batch.schema, batches()))
     assert (receipt.read_version, receipt.version) == ((1, 2) if waits else (0, 1))
     assert ("lock" in receipt.seconds) == waits and staged == [0]

@@ -70,4 +70,3 @@ def test_a_long_writer_among_four_short_ones(tmp_path: Path) -> None:
     world = InMemory(store=LocalStore(tmp_path / "table"))
     assert AFTER < int(puts) <= 2 * (AFTER + 1 + 4), "a second turn is allowed to a machine that was busy with other things"
     assert short > 0 and values(world) == {1: 1000 + short, 2: 1000}
-

@@ -140,7 +140,9 @@ def test_a_turn_that_was_too_short_is_announced_anew_and_for_longer(time: TestCl
     assert again.epoch == 2 and first.term_s < again.term_s <= LONGEST_TERM_S
 
 
-@pytest.mark.parametrize("value", [b"", b"[]", b"\xff", b'{"holder": "x"}', b'{"holder": "x", "epoch": "a", "term_s": 1}', b'{"holder": "x", "epoch": 1, "term_s": null}'])
+@pytest.mark.parametrize(
+    "value", [b"", b"[]", b"\xff", b'{"holder": "x"}', b'{"holder": "x", "epoch": "a", "term_s": 1}', b'{"holder": "x", "epoch": 1, "term_s": null}']
+)
 def test_a_cell_with_something_else_in_it_is_nobodys_turn(value: bytes, time: TestClock) -> None:
     registers = in_memory()
     registers.create(CELL, value)

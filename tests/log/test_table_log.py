@@ -252,7 +252,11 @@ def test_bounds_of_years_that_python_has_not(unit: str, far: int) -> None:
     grow(log, 10)
     table = pq.read_table(pa.BufferReader(log.store.get(names.checkpoint_key(10))))
     adds = table.column("add").combine_chunks()
-    bounds = [pa.array([far] * len(adds), pa.int64()).cast(pa.timestamp(unit, "UTC")), pa.array([3_000_000] * len(adds), pa.int32()).cast(pa.date32()), pa.array([7] * len(adds))]
+    bounds = [
+        pa.array([far] * len(adds), pa.int64()).cast(pa.timestamp(unit, "UTC")),
+        pa.array([3_000_000] * len(adds), pa.int32()).cast(pa.date32()),
+        pa.array([7] * len(adds)),
+    ]
     low = pa.StructArray.from_arrays(bounds, ["t", "d", "numRecords"])
     parsed = pa.StructArray.from_arrays([pa.array([3] * len(adds)), low], ["numRecords", "minValues"])
     kept = [f.name for f in adds.type if f.name != "stats"]

@@ -150,7 +150,12 @@ def with_vector(table: Path, dead: list[int], *, stored: bool, cardinality: int 
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(body)
     add = next(line["add"] for line in actions(table, 5) if "add" in line)
-    vector = {"storageType": descriptor.storage_type, "pathOrInlineDv": descriptor.path_or_inline_dv, "sizeInBytes": descriptor.size_bytes, "cardinality": cardinality or len(bitmap)}
+    vector = {
+        "storageType": descriptor.storage_type,
+        "pathOrInlineDv": descriptor.path_or_inline_dv,
+        "sizeInBytes": descriptor.size_bytes,
+        "cardinality": cardinality or len(bitmap),
+    }
     if descriptor.offset is not None:
         vector["offset"] = descriptor.offset
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
@@ -202,7 +207,9 @@ def test_a_file_that_lives_twice(table: Path) -> None:
 
 
 def test_unknown_features_are_named(table: Path) -> None:
-    (table / commit_key(6)).write_text(json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["futureThing"], "writerFeatures": ["futureThing"]}}))
+    (table / commit_key(6)).write_text(
+        json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["futureThing"], "writerFeatures": ["futureThing"]}})
+    )
     report = check(LocalStore(table))
     assert "futureThing" in found(report)["cannot-be-read-here"].text and report.is_sound and report.version is None
     (table / commit_key(6)).write_text(json.dumps({"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["futureThing"]}}))
@@ -296,7 +303,9 @@ def test_unfinished_commits() -> None:
 
 
 def test_traces_of_an_arbiter_that_is_not_set() -> None:
-    assert found(arbiter_findings(COMMITS, Arbitration(False, temporaries=frozenset({1, 2, 3, 9})), NOW))["arbiter-not-set"].text.count("versions 1 to 3, 9") == 1
+    assert (
+        found(arbiter_findings(COMMITS, Arbitration(False, temporaries=frozenset({1, 2, 3, 9})), NOW))["arbiter-not-set"].text.count("versions 1 to 3, 9") == 1
+    )
 
 
 def test_texts() -> None:

@@ -62,7 +62,11 @@ def test_from_any_version_to_any(first: int, vectors: str) -> None:
         net.update(before)
         assert +net == rows(world, target) and not -net
         old = TableLog(world.state.store).at(target).files
-        assert (receipt.metrics["numOfFilesAfterRestore"], receipt.metrics["tableSizeAfterRestore"]) == (len(old), old.total_size_bytes) == (len(head.files), head.files.total_size_bytes)
+        assert (
+            (receipt.metrics["numOfFilesAfterRestore"], receipt.metrics["tableSizeAfterRestore"])
+            == (len(old), old.total_size_bytes)
+            == (len(head.files), head.files.total_size_bytes)
+        )
     audit(world.state.log)
 
 

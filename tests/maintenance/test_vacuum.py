@@ -161,7 +161,20 @@ def test_a_retention_that_is_no_number_of_hours_is_refused(days: Days, hours: fl
     assert world.has(world.removed)
 
 
-@pytest.mark.parametrize("spelling", ["./{name}", "sub/../{name}", ".//{name}", "../table/{name}", "inside/{name}", "{link}/{name}", "file:{link}/{name}", "{root}/{name}", "file:{root}/{name}"])
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "./{name}",
+        "sub/../{name}",
+        ".//{name}",
+        "../table/{name}",
+        "inside/{name}",
+        "{link}/{name}",
+        "file:{link}/{name}",
+        "{root}/{name}",
+        "file:{root}/{name}",
+    ],
+)
 def test_a_file_is_kept_however_the_log_spells_it(days: Days, spelling: str, tmp_path: Path) -> None:
     """I10: other engines name files by whole places, through links, and with dots in them."""
     root, link = tmp_path / "table", tmp_path / "link"

@@ -133,10 +133,17 @@ amounts = st.floats(0, 100, allow_nan=False)
 
 
 @given(
-    losses=st.tuples(amounts, amounts), wait=amounts, partition=st.none() | amounts, appends=st.floats(0, 1), queued=st.floats(0, 0.2), current=st.sampled_from(["none", "partition", "writes"])
+    losses=st.tuples(amounts, amounts),
+    wait=amounts,
+    partition=st.none() | amounts,
+    appends=st.floats(0, 1),
+    queued=st.floats(0, 0.2),
+    current=st.sampled_from(["none", "partition", "writes"]),
 )
 @settings(max_examples=400)
-def test_the_lock_only_grows_with_what_conflicts_cost(losses: tuple[float, float], wait: float, partition: float | None, appends: float, queued: float, current: Any) -> None:
+def test_the_lock_only_grows_with_what_conflicts_cost(
+    losses: tuple[float, float], wait: float, partition: float | None, appends: float, queued: float, current: Any
+) -> None:
     from rowlock.advice.advice import _chosen
 
     less, more = sorted(losses)
@@ -150,7 +157,10 @@ def test_the_lock_of_a_history_grows_with_the_seconds_it_lost(name: str) -> None
     history = recorded(name)
     answers = []
     for factor in (0.0, 0.01, 0.1, 0.5, 1, 3, 10, 100, 1000):
-        runs = [replace(r, seconds=dict(r.seconds) | {"rebase": factor * r.seconds.get("rebase", 0.0)}, thrown_seconds=factor * r.thrown_seconds) for r in history.runs]
+        runs = [
+            replace(r, seconds=dict(r.seconds) | {"rebase": factor * r.seconds.get("rebase", 0.0)}, thrown_seconds=factor * r.thrown_seconds)
+            for r in history.runs
+        ]
         answers.append(RANK[lock_for(replace(history, runs=runs))])
     assert answers == sorted(answers) and answers[0] == 0 and answers[-1] > 0
 
@@ -168,22 +178,70 @@ def mostly(value: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 numbers = mostly(st.integers(0, 60) | st.floats(0, 10, allow_nan=False))
 names = mostly(st.sampled_from(["WRITE", "UPDATE", "MERGE", "DELETE", "OPTIMIZE", "SET TBLPROPERTIES", "[bold]x[/]", "\x1b[31m"]))
-met = st.fixed_dictionaries({"version": numbers, "operation": names, "files": mostly(st.lists(st.sampled_from("abc"), max_size=3)), "rule": mostly(st.sampled_from(["", "rows changed by both", "removed files"]))})
+met = st.fixed_dictionaries(
+    {
+        "version": numbers,
+        "operation": names,
+        "files": mostly(st.lists(st.sampled_from("abc"), max_size=3)),
+        "rule": mostly(st.sampled_from(["", "rows changed by both", "removed files"])),
+    }
+)
 accounts = st.fixed_dictionaries(
-    {"attempts": numbers, "rounds": numbers, "seconds": mostly(st.dictionaries(st.sampled_from(["stage", "put", "rebase", "wait", "write"]), numbers)), "conflicts": mostly(st.lists(met, max_size=3))},
-    optional={"overwritten": mostly(st.lists(st.fixed_dictionaries({"version": numbers, "outcome": names, "columns": anything}), max_size=2)), "rerun_of": anything, "thrown_away": anything},
+    {
+        "attempts": numbers,
+        "rounds": numbers,
+        "seconds": mostly(st.dictionaries(st.sampled_from(["stage", "put", "rebase", "wait", "write"]), numbers)),
+        "conflicts": mostly(st.lists(met, max_size=3)),
+    },
+    optional={
+        "overwritten": mostly(st.lists(st.fixed_dictionaries({"version": numbers, "outcome": names, "columns": anything}), max_size=2)),
+        "rerun_of": anything,
+        "thrown_away": anything,
+    },
 )
 infos = mostly(
     st.fixed_dictionaries(
         {"operation": names, "timestamp": numbers, "readVersion": numbers},
-        optional={"rowlock": mostly(accounts), "isBlindAppend": anything, "operationMetrics": anything, "operationParameters": mostly(st.fixed_dictionaries({"predicate": anything | st.text(max_size=30)})), "engineInfo": anything, "txnId": anything},
+        optional={
+            "rowlock": mostly(accounts),
+            "isBlindAppend": anything,
+            "operationMetrics": anything,
+            "operationParameters": mostly(st.fixed_dictionaries({"predicate": anything | st.text(max_size=30)})),
+            "engineInfo": anything,
+            "txnId": anything,
+        },
     )
 )
-failures = mostly(st.fixed_dictionaries({"outcome": mostly(st.sampled_from(["conflict", "unknown", "refused", "abandoned"])), "operation": names, "read_version": numbers, "head_version": numbers, "at_ms": numbers, "account": mostly(accounts), "staged": anything, "on_conflict": anything}))
-touched = st.builds(Touched, removed=st.just(("a",)), partitions=st.frozensets(st.sampled_from(["p=1", "p=2"])), num_removed=st.integers(0, 2), num_added=st.integers(0, 2), complete=st.booleans())
+failures = mostly(
+    st.fixed_dictionaries(
+        {
+            "outcome": mostly(st.sampled_from(["conflict", "unknown", "refused", "abandoned"])),
+            "operation": names,
+            "read_version": numbers,
+            "head_version": numbers,
+            "at_ms": numbers,
+            "account": mostly(accounts),
+            "staged": anything,
+            "on_conflict": anything,
+        }
+    )
+)
+touched = st.builds(
+    Touched,
+    removed=st.just(("a",)),
+    partitions=st.frozensets(st.sampled_from(["p=1", "p=2"])),
+    num_removed=st.integers(0, 2),
+    num_added=st.integers(0, 2),
+    complete=st.booleans(),
+)
 
 
-@given(commits=st.lists(st.tuples(infos, touched), max_size=30), failed=st.lists(failures, max_size=10), partitioned=st.booleans(), properties=st.dictionaries(st.sampled_from(["rowlock.lock", "rowlock.onConflict", "rowlock.granularity"]), st.text(max_size=8)))
+@given(
+    commits=st.lists(st.tuples(infos, touched), max_size=30),
+    failed=st.lists(failures, max_size=10),
+    partitioned=st.booleans(),
+    properties=st.dictionaries(st.sampled_from(["rowlock.lock", "rowlock.onConflict", "rowlock.granularity"]), st.text(max_size=8)),
+)
 @settings(max_examples=80, deadline=None)
 def test_no_history_makes_advice_raise(commits: list[tuple[Any, Touched]], failed: list[Any], partitioned: bool, properties: dict[str, str]) -> None:
     import io

@@ -65,7 +65,9 @@ def lose(made: InMemory, policy: str = "fail", granularity: str | None = None) -
     return txn
 
 
-@pytest.mark.parametrize(("policy", "granularity", "rule"), [("fail", "row", "rows changed by both"), ("rerun", "row", "rows changed by both"), ("fail", "file", "added files")])
+@pytest.mark.parametrize(
+    ("policy", "granularity", "rule"), [("fail", "row", "rows changed by both"), ("rerun", "row", "rows changed by both"), ("fail", "file", "added files")]
+)
 def test_a_conflict_that_is_raised_is_kept(policy: str, granularity: str, rule: str) -> None:
     made = world()
     txn = lose(made, policy, granularity)

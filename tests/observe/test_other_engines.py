@@ -70,8 +70,20 @@ def test_delta_rs_tells_as_much(tmp_path: Path) -> None:
 def test_a_commit_of_many_files_is_counted_and_not_read_through() -> None:
     store = MemoryStore("memory://many")
     protocol = b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}'
-    metadata = orjson.dumps({"metaData": {"id": "a", "format": {"provider": "parquet", "options": {}}, "schemaString": '{"type":"struct","fields":[]}', "partitionColumns": [], "configuration": {}}})
-    adds = [orjson.dumps({"add": {"path": f"f{n}", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}}) for n in range(MAX_ACTIONS + 50)]
+    metadata = orjson.dumps(
+        {
+            "metaData": {
+                "id": "a",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": '{"type":"struct","fields":[]}',
+                "partitionColumns": [],
+                "configuration": {},
+            }
+        }
+    )
+    adds = [
+        orjson.dumps({"add": {"path": f"f{n}", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}}) for n in range(MAX_ACTIONS + 50)
+    ]
     store.put("_delta_log/00000000000000000000.json", b"\n".join([protocol, metadata]))
     store.put("_delta_log/00000000000000000001.json", b"\n".join([b'{"commitInfo":{"operation":"WRITE","isBlindAppend":true}}', *adds]))
     store.put("_delta_log/00000000000000000002.json", b"")

@@ -90,13 +90,25 @@ class Writer:
     reruns: Reruns = field(default_factory=Reruns)
 
 
-def play(writers: Sequence[Writer], *, columns: str = "k long, v long", rows: int = 100, partition: tuple[str, ...] = (), store: ObjectStore | None = None, **properties: str) -> History:
+def play(
+    writers: Sequence[Writer],
+    *,
+    columns: str = "k long, v long",
+    rows: int = 100,
+    partition: tuple[str, ...] = (),
+    store: ObjectStore | None = None,
+    **properties: str,
+) -> History:
     """Runs the writers to their end and gives the table's history.  Rows at the start: (k, 0), or (k, k % 4, 0) where there are three columns."""
     world_clock = VirtualClock()
     with clock.use(world_clock):
         world = InMemory(engine=SlowEngine, store=store or SlowStore())
         names = [tuple(c.split()) for c in columns.split(", ")]
-        world.create(schema_string([(name, kind, True) for name, kind in names]), partition, {"delta.enableDeletionVectors": "true", **{k.replace("__", "."): v for k, v in properties.items()}})
+        world.create(
+            schema_string([(name, kind, True) for name, kind in names]),
+            partition,
+            {"delta.enableDeletionVectors": "true", **{k.replace("__", "."): v for k, v in properties.items()}},
+        )
         middle = ", k % 4" if len(names) == 3 else ""
         values = ", ".join(f"({k}{f', {k % 4}' if middle else ''}, 0)" for k in range(rows))
         statements.run(world.table, parse(f"APPEND {values}"), Options(lane=False))

@@ -54,7 +54,14 @@ class Contest:
     """
 
     def __init__(
-        self, history: History, world: Any, serial: Serial, run_program: Callable[[Sequence[Script]], Receipt], properties: Mapping[str, str] | None = None, steps: int = 1, tracked: bool = False
+        self,
+        history: History,
+        world: Any,
+        serial: Serial,
+        run_program: Callable[[Sequence[Script]], Receipt],
+        properties: Mapping[str, str] | None = None,
+        steps: int = 1,
+        tracked: bool = False,
     ) -> None:
         self._steps = steps
         self._tracked = tracked

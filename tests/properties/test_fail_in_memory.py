@@ -89,4 +89,3 @@ def test_by_row_it_raises_exactly_when_something_would_change(history: History) 
     raised, differs = Fail(history, "row").play()
     if raised is not None:
         assert raised == differs
-

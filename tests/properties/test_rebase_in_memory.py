@@ -32,7 +32,15 @@ def contest(history: History, world: InMemory, *, one_by_one: bool = True, track
             txn.execute(*statements)
         return txn.commit(operation(scripts[0]), parameters(scripts[0]))
 
-    return Contest(history, world, SerialTable(COLUMNS, history.not_null), run_program, steps=len(history.program) if one_by_one else 1, tracked=tracked, properties=properties).run()
+    return Contest(
+        history,
+        world,
+        SerialTable(COLUMNS, history.not_null),
+        run_program,
+        steps=len(history.program) if one_by_one else 1,
+        tracked=tracked,
+        properties=properties,
+    ).run()
 
 
 @given(history=histories(several_statements=True), options=st.sampled_from(ENGINES), one_by_one=st.booleans())

@@ -141,7 +141,9 @@ ENGINES = (KeepsGoneRows, KeepsDeadInserts, LeavesCounts, IgnoresGoneImages, Ign
 FAULTS = {engine.__name__: _with(engine) for engine in ENGINES} | {"StagedVectors": _staged_vectors, "FalseStatistics": _false_statistics}
 
 
-TRACKING: dict[str, Callable[[pytest.MonkeyPatch], InMemory]] = {engine.__name__: _with(engine) for engine in (ForgetsIds, TakesMovesForUpdates, TakesUpdatesForMoves)}
+TRACKING: dict[str, Callable[[pytest.MonkeyPatch], InMemory]] = {
+    engine.__name__: _with(engine) for engine in (ForgetsIds, TakesMovesForUpdates, TakesUpdatesForMoves)
+}
 
 
 def _stale_mark(monkeypatch: pytest.MonkeyPatch) -> InMemory:

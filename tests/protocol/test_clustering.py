@@ -52,6 +52,8 @@ def test_a_tag_that_does_not_read_is_no_order(tag: str) -> None:
     assert not is_clustered(theirs, [("day",)], [("day",)]) and cube_of(theirs, ["day"]) is None and cube_of(FILE, []) is None
 
 
-@pytest.mark.parametrize(("text", "size"), [("104857600", 100 << 20), ("100mb", 100 << 20), ("2 KB", 2048), ("1g", 1 << 30), ("0", None), ("large", None), ("", None)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("104857600", 100 << 20), ("100mb", 100 << 20), ("2 KB", 2048), ("1g", 1 << 30), ("0", None), ("large", None), ("", None)]
+)
 def test_the_size_that_files_are_to_have(text: str, size: int | None) -> None:
     assert TableProperties({"delta.targetFileSize": text}).target_file_bytes == size

@@ -47,7 +47,11 @@ ONLY_READABLE = [
     ("identityColumns", Protocol(1, 6), metadata('{"delta.identity.start":1}')),
     ("allowColumnDefaults", features("allowColumnDefaults"), metadata('{"CURRENT_DEFAULT":"1"}')),
     ("invariants", Protocol(1, 2), metadata('{"delta.invariants":"{}"}')),
-    ("inCommitTimestamp-preview", features("inCommitTimestamp-preview"), Metadata("id", metadata().schema_string, (), {"delta.enableInCommitTimestamps-preview": "true"})),
+    (
+        "inCommitTimestamp-preview",
+        features("inCommitTimestamp-preview"),
+        Metadata("id", metadata().schema_string, (), {"delta.enableInCommitTimestamps-preview": "true"}),
+    ),
     ("rowTracking", features("domainMetadata"), metadata(enableRowTracking="true")),
     ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true")),
     ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true", rowTrackingSuspended="true")),

@@ -102,7 +102,17 @@ def test_numbers_are_spelled_as_spark_spells_them(value: float, single: bool) ->
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1e-5, "1.0E-5"), (0.001, "0.001"), (1e7, "1.0E7"), (9999999.5, "9999999.5"), (-0.0, "-0.0"), (0.0, "0.0"), (123.0, "123.0"), (1.5e300, "1.5E300"), (100.0, "100.0")],
+    [
+        (1e-5, "1.0E-5"),
+        (0.001, "0.001"),
+        (1e7, "1.0E7"),
+        (9999999.5, "9999999.5"),
+        (-0.0, "-0.0"),
+        (0.0, "0.0"),
+        (123.0, "123.0"),
+        (1.5e300, "1.5E300"),
+        (100.0, "100.0"),
+    ],
 )
 def test_doubles_in_javas_notation(value: float, text: str) -> None:
     assert serialize(value, P("double")) == text
@@ -113,7 +123,9 @@ def test_values_in_the_spelling_of_older_versions() -> None:
     assert parse("1e-05", P("double")) == parse("1.0E-5", P("double")) == 1e-5
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("1883-01-01T00:00:00-04:56:02", 17762), ("1883-01-01T00:00:00+00:19:32", -1172), ("1883-01-01T00:00:00-0456", 17760)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1883-01-01T00:00:00-04:56:02", 17762), ("1883-01-01T00:00:00+00:19:32", -1172), ("1883-01-01T00:00:00-0456", 17760)]
+)
 def test_offsets_with_seconds(text: str, seconds: int) -> None:
     assert parse(text, P("timestamp")) == dt.datetime(1883, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
 

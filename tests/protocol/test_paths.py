@@ -50,7 +50,10 @@ def test_as_uris_have_them(real: str, log: str) -> None:
     assert paths.encode(real) == log and paths.decode(log) == real
 
 
-@pytest.mark.parametrize(("log", "ours"), [("p=日/x", False), ("p=%E6%97%A5/x", True), ("p=%e6%97%a5/x", False), ("p=%41/x", False), ("a b", False), ("a%20b", True), ("p=a%253Ab/x", True)])
+@pytest.mark.parametrize(
+    ("log", "ours"),
+    [("p=日/x", False), ("p=%E6%97%A5/x", True), ("p=%e6%97%a5/x", False), ("p=%41/x", False), ("a b", False), ("a%20b", True), ("p=a%253Ab/x", True)],
+)
 def test_another_spelling_is_kept(log: str, ours: bool) -> None:
     """delta-spark compares spellings: a file leaves the table only by the one that it came in with."""
     add = action_json.add_from({"path": log, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True})
@@ -75,7 +78,18 @@ def test_absolute_and_joined() -> None:
 
 @pytest.mark.parametrize(
     ("place", "scheme"),
-    [("/a/b", None), ("a:b", None), ("C:\\tables", None), ("file:/a", "file"), ("S3A://bucket/t", "s3a"), ("memory://t", "memory"), ("/a:b", None), ("x+y.z-1:t", "x+y.z-1"), ("1s3://b", None), ("", None)],
+    [
+        ("/a/b", None),
+        ("a:b", None),
+        ("C:\\tables", None),
+        ("file:/a", "file"),
+        ("S3A://bucket/t", "s3a"),
+        ("memory://t", "memory"),
+        ("/a:b", None),
+        ("x+y.z-1:t", "x+y.z-1"),
+        ("1s3://b", None),
+        ("", None),
+    ],
 )
 def test_the_scheme_of_a_place(place: str, scheme: str | None) -> None:
     assert paths.scheme_of(place) == scheme
@@ -102,7 +116,9 @@ def test_one_file_is_one_key_however_it_is_spelled(root: str, path: str) -> None
     """I4: steps that lead nowhere, whole places, escapes; and the writer's own spelling is kept."""
     log, folder = paths.encode(path), root.rsplit("/", 1)[1]
     spellings = [log, f"./{log}", f"q/../{log}", f".//{log}", f"../{folder}/{log}", f"{root}/{log}", f"{root}//{log}", f"{root}/./{log}"]
-    spellings += [f"file:{root}/{log}", f"FILE://{root}/{log}"] if root.startswith("/") else [root.replace("s3:", "S3A:").replace("abfss:", "abfs:") + f"/{log}"]
+    spellings += (
+        [f"file:{root}/{log}", f"FILE://{root}/{log}"] if root.startswith("/") else [root.replace("s3:", "S3A:").replace("abfss:", "abfs:") + f"/{log}"]
+    )
     for spelling in spellings:
         add = action_json.add_from({"path": spelling, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}, root)
         assert add.path == path and (add.log_path or log) == spelling, spelling
@@ -131,10 +147,22 @@ def test_commits_and_checkpoints_agree_on_spellings(tmp_path: Path) -> None:
 
     table: list[dict[str, Any]] = [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {"metaData": {"id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": '{"type":"struct","fields":[]}', "partitionColumns": [], "configuration": {}}},
+        {
+            "metaData": {
+                "id": "x",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": '{"type":"struct","fields":[]}',
+                "partitionColumns": [],
+                "configuration": {},
+            }
+        },
     ]
     remove = {"remove": {"path": "f", "deletionTimestamp": 1_900_000_000_000, "dataChange": True}}
-    assert live(log("anew", [*table, add("f")], [remove, add("./f")])) == live(log("anew the other way round", [*table, add("f")], [add("./f"), remove])) == [("f", "./f")]
+    assert (
+        live(log("anew", [*table, add("f")], [remove, add("./f")]))
+        == live(log("anew the other way round", [*table, add("f")], [add("./f"), remove]))
+        == [("f", "./f")]
+    )
     two = log("two", [*table, add("f")], [add("./f")])
     assert live(two) == [("f", "./f")]
     other = log("checkpoint", [], [])

@@ -22,7 +22,13 @@ def test_our_own_word_is_believed() -> None:
 
 @pytest.mark.parametrize(
     "info",
-    [{"writer": "rowlock", "offset": 7, "rows": 3}, {"writer": "rowlock", "format": 1, "offset": 7, "rows": 3}, {"writer": "other", "format": 2, "offset": 7, "rows": 3}, [], {}],
+    [
+        {"writer": "rowlock", "offset": 7, "rows": 3},
+        {"writer": "rowlock", "format": 1, "offset": 7, "rows": 3},
+        {"writer": "other", "format": 2, "offset": 7, "rows": 3},
+        [],
+        {},
+    ],
 )
 def test_no_other_word_is(info: Any) -> None:
     """I3, I9: the first format took the order of large outputs for granted, which was wrong in partitioned tables."""

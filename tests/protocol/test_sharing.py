@@ -33,8 +33,19 @@ def listing(feature: str) -> Protocol:
 def delta_rs_writes(protocol: Protocol, path: Path) -> bool:
     schema = {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]}
     said = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
-    said |= {name: sorted(features) for name, features in (("readerFeatures", protocol.reader_features), ("writerFeatures", protocol.writer_features)) if features is not None}
-    metadata = {"id": str(uuid.uuid4()), "format": {"provider": "parquet", "options": {}}, "schemaString": json.dumps(schema), "partitionColumns": [], "configuration": {}, "createdTime": 0}
+    said |= {
+        name: sorted(features)
+        for name, features in (("readerFeatures", protocol.reader_features), ("writerFeatures", protocol.writer_features))
+        if features is not None
+    }
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(schema),
+        "partitionColumns": [],
+        "configuration": {},
+        "createdTime": 0,
+    }
     (path / "_delta_log").mkdir(parents=True)
     (path / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, [{"protocol": said}, {"metaData": metadata}])))
     try:

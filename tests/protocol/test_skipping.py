@@ -207,7 +207,9 @@ def test_bounds_of_small_decimals_are_exact() -> None:
     assert [v for v in range(12) if may_match(Compare("=", ("n",), Decimal(v)), {}, known, schema)] == [5, 6, 7]
 
 
-@pytest.mark.parametrize(("low", "high", "op", "value"), [("\ufffd", "z", "<", "é"), ("a", "a\ufffdb", ">", "a😀"), ("a\ufffd", "b", "<", "a"), ("\ufffd", "\ufffd", "=", "z")])
+@pytest.mark.parametrize(
+    ("low", "high", "op", "value"), [("\ufffd", "z", "<", "é"), ("a", "a\ufffdb", ">", "a😀"), ("a\ufffd", "b", "<", "a"), ("\ufffd", "\ufffd", "=", "z")]
+)
 def test_bounds_with_the_mark_of_lost_bytes(low: str, high: str, op: Any, value: str) -> None:
     """I3: others write U+FFFD in place of bytes that are no UTF-8, which may lie below it and above it."""
     known = {"numRecords": 2, "minValues": {"s": low}, "maxValues": {"s": high}, "nullCount": {"s": 0}}
@@ -273,7 +275,9 @@ def test_years_that_python_has_not(days: int) -> None:
     assert by_footer[far] == {} and set(by_footer[near]) <= {"d", "t", "z"} and by_footer["nullCount"] == {"d": 0, "t": 0, "z": 0}
     for text in (f"{'+' if days > 0 else '-'}10183-09-21", f"{'+' if days > 0 else '-'}10183-09-21T00:00:00.000Z"):
         others = {"numRecords": 1, "minValues": {"d": text, "t": text}, "maxValues": {"d": text, "t": text}, "nullCount": {"d": 0, "t": 0}}
-        assert may_match(Compare("=", ("d",), dt.date(2020, 1, 1)), {}, others, FAR) and may_match(Compare("=", ("t",), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)), {}, others, FAR)
+        assert may_match(Compare("=", ("d",), dt.date(2020, 1, 1)), {}, others, FAR) and may_match(
+            Compare("=", ("t",), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)), {}, others, FAR
+        )
 
 
 @pytest.mark.parametrize(
@@ -302,7 +306,11 @@ def test_columns_that_are_called_as_statistics_are() -> None:
     schema = StructType(tuple(StructField(n, PrimitiveType("boolean" if n == "tightBounds" else "long")) for n in STATISTICS))
     table = pa.table({n: [True, True] if n == "tightBounds" else [5, 9] for n in STATISTICS})
     text = stats.from_arrow(table, stats.indexed_leaves(schema))
-    for told in (text, orjson.dumps({k: v for k, v in orjson.loads(text).items() if k not in ("numRecords", "tightBounds")}).decode(), '{"minValues":{"tightBounds":true,"numRecords":1.50}}'):
+    for told in (
+        text,
+        orjson.dumps({k: v for k, v in orjson.loads(text).items() if k not in ("numRecords", "tightBounds")}).decode(),
+        '{"minValues":{"tightBounds":true,"numRecords":1.50}}',
+    ):
         wide = orjson.loads(loose := stats.widened(told, 2) or "")
         assert wide["tightBounds"] is False and wide["numRecords"] == 2 and wide.get("maxValues") == orjson.loads(told).get("maxValues")
         assert wide["minValues"] == orjson.loads(told)["minValues"] and ("1.50" in loose) == ("1.50" in told)

@@ -28,7 +28,9 @@ NO_LANE = Options(lane=False)
 class InMemory:
     """One table, in memory or in `store`. Other keyword arguments are the engine's; `engine` stands in for it."""
 
-    def __init__(self, *, override: Mapping[str, str] | None = None, engine: type[MemoryEngine] = MemoryEngine, store: ObjectStore | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, override: Mapping[str, str] | None = None, engine: type[MemoryEngine] = MemoryEngine, store: ObjectStore | None = None, **options: Any
+    ) -> None:
         store = store or MemoryStore(f"memory://{clock.new_id()}")
         log = TableLog(store)
         self.state = SharedState(log, store)

@@ -124,7 +124,9 @@ class Play:
         except Exception as e:
             error = e
         ends = self.next_step()
-        assert ends is not None and (ends.session, ends.verb) == (begins.session, "ends"), f"line {begins.line}: ended early ({error!r}, {receipt}), before {ends}"
+        assert ends is not None and (ends.session, ends.verb) == (begins.session, "ends"), (
+            f"line {begins.line}: ended early ({error!r}, {receipt}), before {ends}"
+        )
         self.take()
         assert stop.waiting is None or error, f"line {ends.line}: phase {stop.waiting!r} was never reached"
         self._judge(ends, receipt, error)
@@ -138,7 +140,15 @@ class Play:
                 raise AssertionError(f"line {ends.line}: {outcome} was expected") from error
             return
         assert receipt is not None
-        found = "nothing" if receipt.version is None else "ok" if outcome == "ok" and not (receipt.rows_rebased or receipt.rows_dropped) else "rebase" if receipt.rounds else "ok"
+        found = (
+            "nothing"
+            if receipt.version is None
+            else "ok"
+            if outcome == "ok" and not (receipt.rows_rebased or receipt.rows_dropped)
+            else "rebase"
+            if receipt.rounds
+            else "ok"
+        )
         if not self._strict:
             assert outcome in ("ok", "rebase", "nothing"), f"line {ends.line}: {outcome} was expected, {found} came"
             return
@@ -153,7 +163,9 @@ class Play:
             case SetProperty(name, value):
                 return creation.set_properties(state, {name: value})
             case AddColumn():
-                return alteration.add_columns(state, self._world.engine, [StructField(action.name, PrimitiveType({"int": "integer"}.get(action.type, action.type)))])
+                return alteration.add_columns(
+                    state, self._world.engine, [StructField(action.name, PrimitiveType({"int": "integer"}.get(action.type, action.type)))]
+                )
             case DropColumn(name):
                 return alteration.drop_columns(state, self._world.engine, [name])
             case AddCheck(name, expression):

@@ -60,7 +60,9 @@ class SerialTable:
             case Delete(where):
                 return [row for row in self.rows if not (self._true(where, row) and self._changed(row, None))]
             case Append(rows):
-                return self.rows + [self._new(dict.fromkeys(self.columns) | dict(zip(self.columns, r, strict=False))) for r in rows]  # columns that came since are null
+                return self.rows + [
+                    self._new(dict.fromkeys(self.columns) | dict(zip(self.columns, r, strict=False))) for r in rows
+                ]  # columns that came since are null
             case Overwrite(rows, where):
                 kept = [row for row in self.rows if where and not (self._true(where, row) and self._changed(row, None))]
                 if where is None:

@@ -54,6 +54,8 @@ def make_container(endpoint: str, name: str) -> None:
     canonical = "".join(f"{k}:{v}\n" for k, v in headers.items())
     signed = "PUT" + "\n" * 12 + f"{canonical}/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
     signature = base64.b64encode(hmac.new(base64.b64decode(KEY), signed.encode(), hashlib.sha256).digest()).decode()
-    request = urllib.request.Request(f"{endpoint}/{name}?restype=container", method="PUT", headers={**headers, "Authorization": f"SharedKey {ACCOUNT}:{signature}"})
+    request = urllib.request.Request(
+        f"{endpoint}/{name}?restype=container", method="PUT", headers={**headers, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}
+    )
     with urllib.request.urlopen(request, timeout=10):
         pass

@@ -44,7 +44,23 @@ def start() -> Gcs:
 
     def command(port: int, folder: object) -> list[str]:
         here = f"127.0.0.1:{port}"
-        return [binary, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-public-host", here, "-external-url", f"http://{here}", "-backend", "memory", "-log-level", "error"]
+        return [
+            binary,
+            "-scheme",
+            "http",
+            "-host",
+            "127.0.0.1",
+            "-port",
+            str(port),
+            "-public-host",
+            here,
+            "-external-url",
+            f"http://{here}",
+            "-backend",
+            "memory",
+            "-log-level",
+            "error",
+        ]
 
     def answers(port: int) -> bool:
         return status(f"http://127.0.0.1:{port}/storage/v1/b?project=tests") == 200

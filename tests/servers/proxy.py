@@ -91,7 +91,9 @@ class Proxy:
                 response = await self.handle(request, self._forward)
                 if response is None:
                     break
-                writer.write(_bytes_of(f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Other')}", response.headers, response.body, request.method == "HEAD"))
+                writer.write(
+                    _bytes_of(f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Other')}", response.headers, response.body, request.method == "HEAD")
+                )
                 await writer.drain()
         writer.transport.abort()  # a break is a break: no orderly goodbye
 
@@ -112,7 +114,15 @@ class Proxy:
             writer.close()
 
 
-_REASONS = {200: "OK", 204: "No Content", 404: "Not Found", 409: "Conflict", 412: "Precondition Failed", 500: "Internal Server Error", 503: "Service Unavailable"}
+_REASONS = {
+    200: "OK",
+    204: "No Content",
+    404: "Not Found",
+    409: "Conflict",
+    412: "Precondition Failed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 
 
 def _bytes_of(first: str, headers: tuple[tuple[str, str], ...], body: bytes, is_head: bool) -> bytes:

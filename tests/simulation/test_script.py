@@ -31,7 +31,18 @@ def test_a_case_inside_of_a_clause() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["SELECT 1", "UPDATE v = 1", "UPDATE SET v", "DELETE k = 1", "APPEND 1, 2", "APPEND (x)", "MERGE USING (k: (1)) ON t.k = s.k", "OPTIMIZE now", "MERGE USING (k: (1)) ON t.k = s.k WHEN MATCHED THEN NOTHING"]
+    "text",
+    [
+        "SELECT 1",
+        "UPDATE v = 1",
+        "UPDATE SET v",
+        "DELETE k = 1",
+        "APPEND 1, 2",
+        "APPEND (x)",
+        "MERGE USING (k: (1)) ON t.k = s.k",
+        "OPTIMIZE now",
+        "MERGE USING (k: (1)) ON t.k = s.k WHEN MATCHED THEN NOTHING",
+    ],
 )
 def test_refused(text: str) -> None:
     with pytest.raises(InvalidInput):

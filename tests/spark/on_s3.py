@@ -17,7 +17,9 @@ def main(root: str, options: dict[str, str]) -> dict[str, Any]:
     spark = rowlock.spark(cores=2, memory_mb=1024, stores=["s3"])
     found: dict[str, Any] = {}
     spark.conf.set("spark.sql.shuffle.partitions", "2")
-    DeltaTable.create(spark).location(root, storage_options=options).addColumn("id", "BIGINT", nullable=False).addColumn("v", "BIGINT").addColumn("p", "STRING").partitionedBy("p").execute()
+    DeltaTable.create(spark).location(root, storage_options=options).addColumn("id", "BIGINT", nullable=False).addColumn("v", "BIGINT").addColumn(
+        "p", "STRING"
+    ).partitionedBy("p").execute()
     found["is there"] = DeltaTable.isDeltaTable(spark, root, storage_options=options)
     rows = spark.range(1000).selectExpr("id", "id * 10 as v", "case when id % 2 = 0 then 'a b' else 'c%d' end as p")
     found["append"] = rowlock.write(rows, root, storage_options=options).version
@@ -30,7 +32,9 @@ def main(root: str, options: dict[str, str]) -> dict[str, Any]:
     for n in range(3):
         rowlock.write(spark.range(2000 + n, 2001 + n).selectExpr("id", "id as v", "'x' as p"), root, storage_options=options)
     big = spark.range(0, 1000).selectExpr("id", "id as v", "'big' as p").unionAll(spark.range(3000, 253000).selectExpr("id", "id as v", "'big' as p"))
-    table.alias("t").merge(big.alias("s"), "t.id = s.id AND t.id < 5").whenMatchedUpdate(set={"v": "t.v"}).whenNotMatchedInsert(condition="s.id >= 3000", values={"id": "s.id", "v": "s.v", "p": "s.p"}).execute()
+    table.alias("t").merge(big.alias("s"), "t.id = s.id AND t.id < 5").whenMatchedUpdate(set={"v": "t.v"}).whenNotMatchedInsert(
+        condition="s.id >= 3000", values={"id": "s.id", "v": "s.v", "p": "s.p"}
+    ).execute()
     table.optimize().executeCompaction()
     with table.transaction() as txn:
         txn.update("id = 20", {"v": "7"})
@@ -42,7 +46,11 @@ def main(root: str, options: dict[str, str]) -> dict[str, Any]:
     found["old"] = rowlock.read(spark, root, version=1, storage_options=options).count()
     found["history"] = [r.operation for r in table.history().collect()]
     found["reads the table"] = _sees_itself(rowlock, spark, table, root, options)
-    shown = " ".join(f"{k}={v}" for k, v in spark.sparkContext.getConf().getAll()) + str(spark.sql("SET").collect()) + str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.bucket.tables.secret.key"))
+    shown = (
+        " ".join(f"{k}={v}" for k, v in spark.sparkContext.getConf().getAll())
+        + str(spark.sql("SET").collect())
+        + str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.bucket.tables.secret.key"))
+    )
     found["shows the secret"] = options["AWS_SECRET_ACCESS_KEY"] in shown
     spark.stop()
     return found

@@ -43,7 +43,16 @@ def version(path: str) -> int:
         return -1
 
 
-def make(spark: SparkSession, path: str, frame: DataFrame | Sequence[Row], schema: str | None = None, *, files: int = 1, partition_by: Sequence[str] = (), **properties: str) -> DeltaTable:
+def make(
+    spark: SparkSession,
+    path: str,
+    frame: DataFrame | Sequence[Row],
+    schema: str | None = None,
+    *,
+    files: int = 1,
+    partition_by: Sequence[str] = (),
+    **properties: str,
+) -> DeltaTable:
     """A table with these rows, in so many files."""
     frame = frame if isinstance(frame, DataFrame) else spark.createDataFrame(list(frame), schema)
     rowlock.write(frame.limit(0), path, partition_by=list(partition_by), properties=properties)

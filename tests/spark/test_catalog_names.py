@@ -107,7 +107,12 @@ def test_a_table_under_a_name_is_the_catalogs(spark, tmp_path, kept):
     spark.sql(f"INSERT INTO {kept} VALUES (2, 'b')")
     assert rows(table.toDF()) == rows(spark.table(kept)) == [(1, "a"), (2, "b")]
     described = spark.sql(f"DESCRIBE DETAIL {kept}").first()
-    assert (described.name, described.description, described.partitionColumns, described.properties["team"]) == (f"spark_catalog.{kept}", "sales", ["v"], "oars")
+    assert (described.name, described.description, described.partitionColumns, described.properties["team"]) == (
+        f"spark_catalog.{kept}",
+        "sales",
+        ["v"],
+        "oars",
+    )
     assert table.history().where("version = 0").first().operationParameters["isManaged"] == "true"
 
 

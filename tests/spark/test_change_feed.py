@@ -60,11 +60,19 @@ def _net(found: Counter[Any]) -> Counter[Any]:
     return Counter({row: n for row, n in found.items() if not (row[0].startswith("update") and row[1:] in idle)})
 
 
-WAYS = [("driver", True, ("p",), "none"), ("mixed", False, (), "id"), ("large", True, (), "name"), ("large", False, ("p",), "none"), ("driver", True, ("p",), "name")]
+WAYS = [
+    ("driver", True, ("p",), "none"),
+    ("mixed", False, (), "id"),
+    ("large", True, (), "name"),
+    ("large", False, ("p",), "none"),
+    ("driver", True, ("p",), "name"),
+]
 
 
 @pytest.mark.parametrize(("route", "vectors", "partition_by", "mapping"), WAYS)
-def test_every_statement(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str) -> None:
+def test_every_statement(
+    spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str
+) -> None:
     take_route(monkeypatch, route)
     table = fed(spark, table_path, partition_by=partition_by, vectors=vectors, mapping=mapping)
     table.update("id >= 4", {"v": "v + 1", "p": "'c'"})
@@ -112,7 +120,9 @@ def test_several_statements_are_net(spark: SparkSession, table_path: str) -> Non
         txn.delete("id in (2, 21, 9)")
         txn.update("id >= 20", {"v": "7"})
     last = check(spark, table_path)[-1]
-    kinds = Counter(r["_change_type"] for r in spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", last.version).load(table_path).collect())
+    kinds = Counter(
+        r["_change_type"] for r in spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", last.version).load(table_path).collect()
+    )
     assert kinds == {"update_preimage": 4, "update_postimage": 4, "insert": 4, "delete": 2}
 
 
@@ -121,7 +131,11 @@ def test_rebased_commits(spark: SparkSession, table_path: str, monkeypatch: pyte
     """The old images are those of the head, and what a winner took away is no change of ours."""
     take_route(monkeypatch, route)
     table, other = fed(spark, table_path, vectors=vectors), DeltaTable.forPath(spark, table_path)
-    with winner(lambda: other.update("id >= 5", {"v": "v + 1"}), lambda: other.delete("id in (3, 6)"), lambda: rowlock.write(spark.createDataFrame(some(50, 53), SCHEMA), table_path)):
+    with winner(
+        lambda: other.update("id >= 5", {"v": "v + 1"}),
+        lambda: other.delete("id in (3, 6)"),
+        lambda: rowlock.write(spark.createDataFrame(some(50, 53), SCHEMA), table_path),
+    ):
         table.update("id >= 2", {"v": "v + 100"})
     with winner(lambda: other.update("id = 4", {"v": "-1"}), lambda: other.optimize().executeCompaction()):
         table.delete("id in (4, 5)")
@@ -140,7 +154,10 @@ def test_more_rows_than_come_to_the_driver(spark: SparkSession, table_path: str)
     table.update("v < 50", {"v": "v + 1000"})
     table.delete("v >= 1040")
     feed = spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 1).load(table_path)
-    counts = {(r["_commit_version"], r["_change_type"]): (r["n"], r["s"]) for r in feed.groupBy("_commit_version", "_change_type").agg(F.count("*").alias("n"), F.sum("v").alias("s")).collect()}
+    counts = {
+        (r["_commit_version"], r["_change_type"]): (r["n"], r["s"])
+        for r in feed.groupBy("_commit_version", "_change_type").agg(F.count("*").alias("n"), F.sum("v").alias("s")).collect()
+    }
     old = sum(n % 100 for n in range(250_000) if n % 100 < 50)
     gone = [n % 100 + 1000 for n in range(250_000) if 40 <= n % 100 < 50]
     assert counts == {(1, "update_preimage"): (125_000, old), (1, "update_postimage"): (125_000, old + 125_000_000), (2, "delete"): (len(gone), sum(gone))}
@@ -148,7 +165,9 @@ def test_more_rows_than_come_to_the_driver(spark: SparkSession, table_path: str)
 
 def test_delta_spark_and_rowlock_in_turns(spark: SparkSession, table_path: str) -> None:
     """Also with the columns that delta-spark leaves in data files, and with row tracking beside."""
-    spark.sql(f"CREATE TABLE delta.`{table_path}` (id int, v int, p string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true, delta.enableRowTracking = true)")
+    spark.sql(
+        f"CREATE TABLE delta.`{table_path}` (id int, v int, p string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true, delta.enableRowTracking = true)"
+    )
     spark.createDataFrame(some(0, 10), SCHEMA).coalesce(1).write.format("delta").mode("append").save(table_path)
     spark.sql(f"UPDATE delta.`{table_path}` SET v = -1 WHERE id < 5")
     table = DeltaTable.forPath(spark, table_path)
@@ -156,7 +175,9 @@ def test_delta_spark_and_rowlock_in_turns(spark: SparkSession, table_path: str) 
     table.delete("id in (2, 8)")
     spark.sql(f"DELETE FROM delta.`{table_path}` WHERE id = 3")
     table.optimize().executeCompaction()
-    table.alias("t").merge(spark.createDataFrame([(4, 4, "x"), (40, 4, "x")], SCHEMA).alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    table.alias("t").merge(
+        spark.createDataFrame([(4, 4, "x"), (40, 4, "x")], SCHEMA).alias("s"), "t.id = s.id"
+    ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     check(spark, table_path)
 
 

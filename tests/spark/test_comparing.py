@@ -49,8 +49,12 @@ def new_york(spark: SparkSession) -> Iterator[None]:
 
 def rows_of(spark: SparkSession, side: int):
     """One row for each pair with the one value or the other; and one that both sides have, with all the values that there are."""
-    selects = [f"SELECT {i}L AS id, " + ", ".join(f"{pair[side] if m == n else 'null'} AS c{m}" for m in range(len(PAIRS))) for i, (n, pair) in enumerate(CELLS)]
-    selects.append(f"SELECT {len(CELLS)}L AS id, " + ", ".join(f"{pairs[0][0] if t != 'double' else NAN} AS c{m}" for m, (t, pairs) in enumerate(PAIRS.items())))
+    selects = [
+        f"SELECT {i}L AS id, " + ", ".join(f"{pair[side] if m == n else 'null'} AS c{m}" for m in range(len(PAIRS))) for i, (n, pair) in enumerate(CELLS)
+    ]
+    selects.append(
+        f"SELECT {len(CELLS)}L AS id, " + ", ".join(f"{pairs[0][0] if t != 'double' else NAN} AS c{m}" for m, (t, pairs) in enumerate(PAIRS.items()))
+    )
     typed = ", ".join(f"CAST(c{m} AS {t}) AS c{m}" for m, t in enumerate(PAIRS))
     return spark.sql(f"SELECT id, {typed} FROM ({' UNION ALL '.join(selects)})").coalesce(1)
 

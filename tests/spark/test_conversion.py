@@ -52,7 +52,9 @@ def test_a_table_that_is_there_is_left_as_it_is(spark, table_path):
     assert version(table_path) == 0
 
 
-@pytest.mark.parametrize("given", ["p string, q int", StructType([StructField("Q", IntegerType()), StructField("p", StringType())])], ids=["text", "a StructType"])
+@pytest.mark.parametrize(
+    "given", ["p string, q int", StructType([StructField("Q", IntegerType()), StructField("p", StringType())])], ids=["text", "a StructType"]
+)
 def test_partitions_come_from_the_folders(spark, table_path, given):
     source = spark.createDataFrame([(1, "a b", 1), (2, "c/d=e", 2), (3, None, 3), (4, "ü%", None)], "id int, p string, q int")
     source.write.partitionBy("p", "q").parquet(table_path)
@@ -66,7 +68,9 @@ def test_partitions_come_from_the_folders(spark, table_path, given):
 
 
 def test_every_partition_type(spark, table_path):
-    row = spark.sql("select 1 as id, date'2026-01-02' as d, timestamp'2026-01-02 03:04:05' as t, true as b, cast(1.50 as decimal(5,2)) as m, 2.5D as f, 7L as l")
+    row = spark.sql(
+        "select 1 as id, date'2026-01-02' as d, timestamp'2026-01-02 03:04:05' as t, true as b, cast(1.50 as decimal(5,2)) as m, 2.5D as f, 7L as l"
+    )
     row.write.partitionBy("d", "t", "b", "m", "f", "l").parquet(table_path)
     table = convert(spark, table_path, "d date, t timestamp, b boolean, m decimal(5,2), f double, l bigint")
     assert rows(table.toDF()) == delta_rows(spark, table_path) == rows(row)

@@ -147,7 +147,11 @@ def test_what_builders_refuse(spark, table_path):
 def test_what_is_not_there_yet_is_refused_by_name(spark, table_path):
     table = make(spark, table_path, spark.range(3))
     with unchanged(table_path):
-        for call in (lambda: table.clone("/elsewhere"), lambda: table.cloneAtVersion(0, "/elsewhere"), lambda: table.cloneAtTimestamp("2026-01-01", "/elsewhere")):
+        for call in (
+            lambda: table.clone("/elsewhere"),
+            lambda: table.cloneAtVersion(0, "/elsewhere"),
+            lambda: table.cloneAtTimestamp("2026-01-01", "/elsewhere"),
+        ):
             with pytest.raises(UnsupportedFeature, match="clones"):
                 call()
 
@@ -232,7 +236,18 @@ def test_history_has_deltas_columns(spark, table_path):
 def test_detail_has_deltas_columns(spark, table_path):
     table = make(spark, table_path, [(1,), (2,)], "id int")
     ours_row, their_row = table.detail().first(), spark.sql(f"DESCRIBE DETAIL delta.`{table_path}`").first()
-    for name in ("format", "id", "location", "partitionColumns", "clusteringColumns", "numFiles", "sizeInBytes", "properties", "minReaderVersion", "minWriterVersion"):
+    for name in (
+        "format",
+        "id",
+        "location",
+        "partitionColumns",
+        "clusteringColumns",
+        "numFiles",
+        "sizeInBytes",
+        "properties",
+        "minReaderVersion",
+        "minWriterVersion",
+    ):
         assert ours_row[name] == their_row[name], name
     assert sorted(ours_row.tableFeatures) == sorted(their_row.tableFeatures)
 
@@ -478,7 +493,12 @@ def test_merge_on_any_condition(spark, table_path, name):
     pairs = [(3, 4), (7, 7), (50, 60)]
     table = make(spark, table_path, spark.range(10).selectExpr("id", "concat('n', id) as name"))
     source = spark.createDataFrame(pairs, "lo bigint, hi bigint")
-    merge = table.alias("t").merge(source.alias("s"), on).whenMatchedUpdate(set={"name": "concat(t.name, '-', s.hi)"}).whenNotMatchedInsert(values={"id": "s.lo", "name": "'new'"})
+    merge = (
+        table.alias("t")
+        .merge(source.alias("s"), on)
+        .whenMatchedUpdate(set={"name": "concat(t.name, '-', s.hi)"})
+        .whenNotMatchedInsert(values={"id": "s.lo", "name": "'new'"})
+    )
     merge.execute()
     met = {t: [hi for lo, hi in pairs if matches(t, lo, hi)] for t in range(10)}
     expected = [(t, f"n{t}-{met[t][0]}" if met[t] else f"n{t}") for t in range(10)]
@@ -508,16 +528,31 @@ def test_every_type_passes_through_every_statement(spark, table_path, tmp_path):
     rich(spark, 0, 8).select(without).coalesce(1).write.format("delta").save(twin)
     for face, path in ((DeltaTable, table_path), (theirs.DeltaTable, twin)):
         table = face.forPath(spark, path)
-        table.update("id % 4 = 1", {"big": "big + 1", "st.y.z": "concat(st.y.z, '!')", "list": "array(9)", "m": "map('new', 1)", "at": "at + interval 1 day", "dec": "dec * 2", "bin": "x'00ff'"})
+        table.update(
+            "id % 4 = 1",
+            {
+                "big": "big + 1",
+                "st.y.z": "concat(st.y.z, '!')",
+                "list": "array(9)",
+                "m": "map('new', 1)",
+                "at": "at + interval 1 day",
+                "dec": "dec * 2",
+                "bin": "x'00ff'",
+            },
+        )
         table.update("array_contains(list, 2) or m['k'] = 3", {"st.x": "-1", "day": "day + 1"})
         table.delete("bin = cast('b4' as binary) or at = timestamp_seconds(1600000005.123456)")
         merge = table.alias("t").merge(rich(spark, 6, 11).select(without).alias("s"), "t.id = s.id and t.day = s.day")
-        merge.whenMatchedUpdate("s.id = 6", {"t.st.y": "s.st.y", "m": "map_concat(t.m, map('q', 2))"}).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        merge.whenMatchedUpdate(
+            "s.id = 6", {"t.st.y": "s.st.y", "m": "map_concat(t.m, map('q', 2))"}
+        ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert read(spark, table_path) == delta_rows(spark, table_path) == delta_rows(spark, twin)
 
 
 def test_nested_fields_are_set_one_by_one(spark, table_path):
-    frame = spark.sql("select 1 as id, named_struct('a', 1, 'b', named_struct('c', 'x', 'd', 2)) as s union all select 2, cast(null as struct<a:int,b:struct<c:string,d:int>>)").coalesce(1)
+    frame = spark.sql(
+        "select 1 as id, named_struct('a', 1, 'b', named_struct('c', 'x', 'd', 2)) as s union all select 2, cast(null as struct<a:int,b:struct<c:string,d:int>>)"
+    ).coalesce(1)
     table = make(spark, table_path, frame)
     table.update("id = 1", {"s.a": "s.a + 1", "s.b.c": "'y'", "S.B.D": "s.b.d + s.a"})
     assert read(spark, table_path)[0] == (1, (2, ("y", 3)))
@@ -690,9 +725,13 @@ def test_every_mode_makes_the_table(spark, table_path, mode):
 
 
 def test_write_partitioned(spark, table_path):
-    frame = spark.sql("select * from values (1, 'x/y=z', date'2026-01-01'), (2, null, null), (3, '', date'2026-01-02'), (4, 'ü %', date'2026-01-02') as t(id, p, day)")
+    frame = spark.sql(
+        "select * from values (1, 'x/y=z', date'2026-01-01'), (2, null, null), (3, '', date'2026-01-02'), (4, 'ü %', date'2026-01-02') as t(id, p, day)"
+    )
     rowlock.write(frame, table_path, partition_by=["P", "day"])
-    expected = sorted([(1, "x/y=z", datetime.date(2026, 1, 1)), (2, None, None), (3, None, datetime.date(2026, 1, 2)), (4, "ü %", datetime.date(2026, 1, 2))], key=repr)
+    expected = sorted(
+        [(1, "x/y=z", datetime.date(2026, 1, 1)), (2, None, None), (3, None, datetime.date(2026, 1, 2)), (4, "ü %", datetime.date(2026, 1, 2))], key=repr
+    )
     assert read(spark, table_path) == delta_rows(spark, table_path) == expected
     rowlock.write(frame, table_path, partition_by=["p", "day"])
     with pytest.raises(InvalidInput, match="partitioned by"), unchanged(table_path):

@@ -36,7 +36,11 @@ def test_thirty_thousand_rows_are_named_at_once(spark: SparkSession, table_path:
 @pytest.mark.no_peers("values that Python cannot hold")
 def test_values_that_python_cannot_hold(spark: SparkSession, table_path: str) -> None:
     """I3: rows with times beyond year 9999 are compared and shown as any other."""
-    rowlock.write(spark.sql("SELECT 0L AS id, 1L AS v, timestamp'2024-01-01' AS t").coalesce(1), table_path, properties={"delta.dataSkippingNumIndexedCols": "0", "rowlock.onConflict": "fail"})
+    rowlock.write(
+        spark.sql("SELECT 0L AS id, 1L AS v, timestamp'2024-01-01' AS t").coalesce(1),
+        table_path,
+        properties={"delta.dataSkippingNumIndexedCols": "0", "rowlock.onConflict": "fail"},
+    )
     rowlock.write(spark.sql("SELECT 1L AS id, 1L AS v, timestamp_micros(316516118400000001L) AS t").coalesce(1), table_path)
     table, other = DeltaTable.forPath(spark, table_path), DeltaTable.forPath(spark, table_path)
     with winner(lambda: other.optimize().executeCompaction()):

@@ -27,7 +27,9 @@ LOCKLESS = {"delta.enableRowTracking": "true", "rowlock.onConflict": "lockless"}
 VIOLATED = "CHECK constraint Generated Column"
 
 
-def generated(spark: SparkSession, path: str, rows: list[Any] = ROWS, *, files: int = 1, builder: Callable[..., Any] = DeltaTable.create, **properties: str) -> DeltaTable:
+def generated(
+    spark: SparkSession, path: str, rows: list[Any] = ROWS, *, files: int = 1, builder: Callable[..., Any] = DeltaTable.create, **properties: str
+) -> DeltaTable:
     """id, v and g = id + v, with these rows in so many files."""
     made = builder(spark).location(path).addColumn("id", "int").addColumn("v", "int").addColumn("g", "int", generatedAlwaysAs="id + v")
     for key, value in properties.items():
@@ -59,9 +61,19 @@ def test_the_log_says_what_delta_spark_says(spark: SparkSession, tmp_path: Path)
     from delta.tables import DeltaTable as Theirs
 
     logs = []
-    for engine, properties in ((DeltaTable, {}), (Theirs, {}), (DeltaTable, {"delta.enableDeletionVectors": "false"}), (Theirs, {"delta.enableDeletionVectors": "false"})):
+    for engine, properties in (
+        (DeltaTable, {}),
+        (Theirs, {}),
+        (DeltaTable, {"delta.enableDeletionVectors": "false"}),
+        (Theirs, {"delta.enableDeletionVectors": "false"}),
+    ):
         path = str(tmp_path / f"t{len(logs)}")
-        builder = engine.create(spark).location(path).addColumn("id", "int").addColumn("day of it", "string", generatedAlwaysAs="concat('d', id)", comment="said", nullable=False)
+        builder = (
+            engine.create(spark)
+            .location(path)
+            .addColumn("id", "int")
+            .addColumn("day of it", "string", generatedAlwaysAs="concat('d', id)", comment="said", nullable=False)
+        )
         for key, value in {"delta.columnMapping.mode": "name", **properties}.items():
             builder = builder.property(key, value)
         builder.execute()
@@ -100,7 +112,9 @@ def test_what_cannot_generate_a_column_is_refused_before_anything_is_written(spa
     expression, error = BAD[how]
     path = str(tmp_path / "new")
     with pytest.raises(AnalysisException, match=error) as e:
-        DeltaTable.create(spark).location(path).addColumn("a", "int").addColumn("other", "int", generatedAlwaysAs="a").addColumn("b", "int", generatedAlwaysAs=expression).execute()
+        DeltaTable.create(spark).location(path).addColumn("a", "int").addColumn("other", "int", generatedAlwaysAs="a").addColumn(
+            "b", "int", generatedAlwaysAs=expression
+        ).execute()
     assert how == "syntax" or isinstance(e.value, InvalidInput)
     assert not Path(path).exists()
 
@@ -168,7 +182,9 @@ def test_what_was_just_computed_is_not_read_again(spark: SparkSession, table_pat
         return scan(scanner, snapshot, files, *more, **options)
 
     monkeypatch.setattr(Scanner, "frame", counted)
-    rowlock.write(spark.createDataFrame([(n, n, n + n) for n in range(9)], "id int, v int, g int").select(*(c.split()[0] for c in given.split(", "))), table_path)
+    rowlock.write(
+        spark.createDataFrame([(n, n, n + n) for n in range(9)], "id int, v int, g int").select(*(c.split()[0] for c in given.split(", "))), table_path
+    )
     assert len(looked) == scans
     assert len(assert_right(spark, table_path)) == 9
 
@@ -194,11 +210,33 @@ def test_a_merge_computes_what_its_clauses_leave_out(spark: SparkSession, table_
     table = generated(spark, table_path, [(n, n * 10) for n in range(8)], files=2)
     source = spark.createDataFrame([(n, n * 100, n * 101) for n in range(4, 14)], "k int, w int, h int")
     merge = table.alias("t").merge(source.alias("s"), "t.id = s.k")
-    merge = merge.whenMatchedUpdate("s.k = 4", {"v": "s.w"}).whenMatchedUpdate("s.k = 5", {"t.v": "s.w", "g": "s.h"}).whenMatchedDelete("s.k = 6").whenMatchedUpdate(set={"v": "t.v + 1"})
-    merge = merge.whenNotMatchedInsert("s.k = 8", {"id": "s.k", "v": "s.w"}).whenNotMatchedInsert("s.k = 9", {"id": "s.k", "v": "s.w", "g": "s.h"}).whenNotMatchedInsert(values={"id": "s.k"})
+    merge = (
+        merge.whenMatchedUpdate("s.k = 4", {"v": "s.w"})
+        .whenMatchedUpdate("s.k = 5", {"t.v": "s.w", "g": "s.h"})
+        .whenMatchedDelete("s.k = 6")
+        .whenMatchedUpdate(set={"v": "t.v + 1"})
+    )
+    merge = (
+        merge.whenNotMatchedInsert("s.k = 8", {"id": "s.k", "v": "s.w"})
+        .whenNotMatchedInsert("s.k = 9", {"id": "s.k", "v": "s.w", "g": "s.h"})
+        .whenNotMatchedInsert(values={"id": "s.k"})
+    )
     merge.whenNotMatchedBySourceUpdate("t.id < 2", {"v": "-1"}).whenNotMatchedBySourceDelete("t.id = 2").execute()
     found = assert_right(spark, table_path)
-    assert found == sorted([(0, -1, -1), (1, -1, 0), (3, 30, 33), (4, 400, 404), (5, 500, 505), (7, 71, 78), (8, 800, 808), (9, 900, 909), *[(n, None, None) for n in range(10, 14)]], key=repr)
+    assert found == sorted(
+        [
+            (0, -1, -1),
+            (1, -1, 0),
+            (3, 30, 33),
+            (4, 400, 404),
+            (5, 500, 505),
+            (7, 71, 78),
+            (8, 800, 808),
+            (9, 900, 909),
+            *[(n, None, None) for n in range(10, 14)],
+        ],
+        key=repr,
+    )
     with pytest.raises(ConstraintViolated, match=VIOLATED):
         table.alias("t").merge(source.alias("s"), "t.id = s.k").whenMatchedUpdate(set={"g": "s.h + 1"}).execute()
     with pytest.raises(ConstraintViolated, match=VIOLATED):
@@ -230,9 +268,18 @@ def test_expressions_read_structs_partitions_and_time(spark: SparkSession, table
     made = DeltaTable.create(spark).location(table_path).property("delta.columnMapping.mode", "name").property("delta.enableChangeDataFeed", "true")
     for name, kind in columns.items():
         made = made.addColumn(name, kind)
-    made = made.addColumn("the day", "date", nullable=False, generatedAlwaysAs="CAST(at AS DATE)").addColumn("p", "string", generatedAlwaysAs="substring(s.y, 2) -- the rest")
-    table = made.addColumn("n", "int", generatedAlwaysAs="s.x + size(l)").addColumn("m", "array<int>", generatedAlwaysAs="transform(l, e -> e + s.x)").partitionedBy("p").execute()
-    frame = spark.sql("select struct(id as x, concat('a', if(id = 1, '', 'b')) as y) as s, timestamp'2026-01-01 12:00:00' + make_interval(0, 0, 0, id) as at, array(1, id) as l from (select cast(id as int) from range(3))")
+    made = made.addColumn("the day", "date", nullable=False, generatedAlwaysAs="CAST(at AS DATE)").addColumn(
+        "p", "string", generatedAlwaysAs="substring(s.y, 2) -- the rest"
+    )
+    table = (
+        made.addColumn("n", "int", generatedAlwaysAs="s.x + size(l)")
+        .addColumn("m", "array<int>", generatedAlwaysAs="transform(l, e -> e + s.x)")
+        .partitionedBy("p")
+        .execute()
+    )
+    frame = spark.sql(
+        "select struct(id as x, concat('a', if(id = 1, '', 'b')) as y) as s, timestamp'2026-01-01 12:00:00' + make_interval(0, 0, 0, id) as at, array(1, id) as l from (select cast(id as int) from range(3))"
+    )
     rowlock.write(frame, table_path)
     table.update("s.x = 2", {"s.x": "20", "at": "at - interval 1 year"})
     table.update("s.x = 1", {"l": "array()"})
@@ -242,7 +289,10 @@ def test_expressions_read_structs_partitions_and_time(spark: SparkSession, table
     for frame in (rowlock.read(spark, table_path), spark.read.format("delta").load(table_path)):
         assert [tuple(r) for r in frame.orderBy("s.x").select("s.x", "p", "n", "m").collect()] == expected
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 2).load(table_path)
-    assert {(r[0], r[1]) for r in feed.where("_change_type = 'update_postimage'").select("n", "the day").collect()} == {(22, frame.where("n = 22").first()["the day"]), (1, frame.where("n = 1").first()["the day"])}
+    assert {(r[0], r[1]) for r in feed.where("_change_type = 'update_postimage'").select("n", "the day").collect()} == {
+        (22, frame.where("n = 22").first()["the day"]),
+        (1, frame.where("n = 1").first()["the day"]),
+    }
     with pytest.raises(ConstraintViolated, match="the day is NOT NULL"):
         table.update("s.x = 1", {"at": "null"})
     with pytest.raises(StatementRefused, match=r"nullif|transform|s\.x"):
@@ -291,8 +341,13 @@ def test_an_expression_of_the_moment_that_another_engine_let_through_is_refused_
     rowlock.write(spark.createDataFrame([(1,)], "id int"), table_path)
     metadata = actions(table_path, "metaData")[0]
     metadata["schemaString"] = metadata["schemaString"].replace("date_from_unix_date(id)", "current_date()")
-    Path(table_path, "_delta_log", f"{2:020}.json").write_text(json.dumps({"commitInfo": {"operation": "TEST"}}) + "\n" + json.dumps({"metaData": metadata}) + "\n")
-    for write in (lambda: rowlock.write(spark.createDataFrame([(1,)], "id int"), table_path), lambda: DeltaTable.forPath(spark, table_path).update(set={"id": "2"})):
+    Path(table_path, "_delta_log", f"{2:020}.json").write_text(
+        json.dumps({"commitInfo": {"operation": "TEST"}}) + "\n" + json.dumps({"metaData": metadata}) + "\n"
+    )
+    for write in (
+        lambda: rowlock.write(spark.createDataFrame([(1,)], "id int"), table_path),
+        lambda: DeltaTable.forPath(spark, table_path).update(set={"id": "2"}),
+    ):
         with pytest.raises(UnsupportedFeature, match=r"generatedColumns .*current_date\(\)"):
             write()
     DeltaTable.forPath(spark, table_path).delete("id = 1")  # asks nothing of a row
@@ -314,7 +369,9 @@ def test_a_rebase_computes_from_the_rows_that_a_winner_left(spark: SparkSession,
     assert table.lastReceipt is not None and table.lastReceipt.rounds == 1
     with winner(lambda: other.update("id = 103", {"id": "3"}), lambda: rowlock.write(spark.createDataFrame([(50, 5)], "id int, v int"), table_path)):
         table.alias("t").merge(source, "t.id = k").whenMatchedUpdate(set={"v": "t.v + 1"}).whenNotMatchedInsert(values={"id": "k", "v": "w"}).execute()
-    assert assert_right(spark, table_path) == sorted([(0, 1000, 1000), (1, 1010, 1011), (102, 1020, 1122), (3, 1031, 1034), (104, 40, 144), (105, 50, 155), (50, 6, 56)], key=repr)
+    assert assert_right(spark, table_path) == sorted(
+        [(0, 1000, 1000), (1, 1010, 1011), (102, 1020, 1122), (3, 1031, 1034), (104, 40, 144), (105, 50, 155), (50, 6, 56)], key=repr
+    )
 
 
 def test_a_rebase_asks_what_was_given_of_the_rows_that_a_winner_left(spark: SparkSession, table_path: str) -> None:
@@ -343,7 +400,13 @@ def test_a_statement_that_was_staged_under_another_definition_is_staged_again(sp
     table = generated(spark, table_path)
 
     def redefined(expression: str) -> Callable[[], object]:
-        made = DeltaTable.createOrReplace(spark).location(table_path).addColumn("id", "int").addColumn("v", "int").addColumn("g", "int", generatedAlwaysAs=expression)
+        made = (
+            DeltaTable.createOrReplace(spark)
+            .location(table_path)
+            .addColumn("id", "int")
+            .addColumn("v", "int")
+            .addColumn("g", "int", generatedAlwaysAs=expression)
+        )
         return made.execute
 
     with winner(redefined("id * v")):
@@ -391,7 +454,14 @@ def test_columns_that_others_are_generated_from_stay_as_they_are(spark: SparkSes
 
 def test_a_constraint_is_not_asked_of_what_another_session_computed(spark: SparkSession, table_path: str) -> None:
     """The day of an instant is another one elsewhere: rows that are there stay right, as with delta-spark."""
-    table = DeltaTable.create(spark).location(table_path).addColumn("at", "timestamp").addColumn("n", "int").addColumn("day", "date", generatedAlwaysAs="cast(at as date)").execute()
+    table = (
+        DeltaTable.create(spark)
+        .location(table_path)
+        .addColumn("at", "timestamp")
+        .addColumn("n", "int")
+        .addColumn("day", "date", generatedAlwaysAs="cast(at as date)")
+        .execute()
+    )
     rowlock.write(spark.sql("select timestamp'2026-01-01 23:30:00 UTC' as at, 1 as n"), table_path)
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:

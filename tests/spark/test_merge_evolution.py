@@ -64,7 +64,9 @@ def test_a_winner_that_adds_the_same_columns(spark, table_path):
     with winner(lambda: rowlock.write(spark.createDataFrame([(9, 9)], "id int, extra int"), table_path, merge_schema=True)):
         merge.execute()
     assert spark.read.format("delta").load(table_path).columns == ["id", "v", "extra", "more"]
-    assert delta_rows(spark, table_path) == sorted([(1, "a", None, None), (2, "b", None, None), (3, "c", None, None), (4, None, 40, "y"), (9, None, 9, None)], key=repr)
+    assert delta_rows(spark, table_path) == sorted(
+        [(1, "a", None, None), (2, "b", None, None), (3, "c", None, None), (4, None, 40, "y"), (9, None, 9, None)], key=repr
+    )
 
 
 def test_what_evolution_refuses_before_anything_is_written(spark, table_path):

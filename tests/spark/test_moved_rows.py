@@ -117,14 +117,16 @@ def test_what_runs_beside_optimize_changes_its_own_rows(
         assert {i: n for i, n in ids(spark, table_path).items() if i in before} == {i: n for i, n in before.items() if i in after(statement, model)}
 
 
-def test_a_bin_that_holds_other_rows_than_the_log_says_is_not_moved(spark: SparkSession, table_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bin_that_holds_other_rows_than_the_log_says_is_not_moved(
+    spark: SparkSession, table_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """I9: where the log counts a file's rows wrongly, positions are not guessed; nothing is committed."""
     a_table(spark, table_path, "none", {})
     log = Path(table_path) / "_delta_log" / f"{1:020}.json"
-    assert "numRecords\\\":80" in log.read_text()
+    assert 'numRecords\\":80' in log.read_text()
     other = str(tmp_path / "other")
     shutil.copytree(table_path, other)
-    (Path(other) / "_delta_log" / log.name).write_text(log.read_text().replace("numRecords\\\":80", "numRecords\\\":79"))
+    (Path(other) / "_delta_log" / log.name).write_text(log.read_text().replace('numRecords\\":80', 'numRecords\\":79'))
     set_limits(monkeypatch, small=100_000, local=0)
     with pytest.raises(CorruptLog, match="hold other rows than the log says"):
         DeltaTable.forPath(spark, other).optimize().executeCompaction()

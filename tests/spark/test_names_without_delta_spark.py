@@ -47,5 +47,11 @@ def test_names_on_a_plain_session(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout.strip().splitlines()[-1])
     assert Path(said["folder"]) == tmp_path / "spark-warehouse" / "sales"
-    assert {k: v for k, v in said.items() if k != "folder"} == {"rows": 1, "raised": "NameTaken", "replaced": ["other"], "outside": ["n"], "names": ["outside", "sales"]}
+    assert {k: v for k, v in said.items() if k != "folder"} == {
+        "rows": 1,
+        "raised": "NameTaken",
+        "replaced": ["other"],
+        "outside": ["n"],
+        "names": ["outside", "sales"],
+    }
     assert (tmp_path / "outside" / "_delta_log").is_dir()

@@ -107,7 +107,12 @@ WINNERS = {
     "append": lambda spark, t: append(spark, t),
     "update of the same rows": lambda spark, t: t.update("g = 3 and id % 11 = 0", {"v": "v + 1"}),
     "delete of the same rows": lambda spark, t: t.delete("g = 3 and id % 5 = 0"),
-    "merge": lambda spark, t: t.merge(spark.range(30, 60).selectExpr("id as k"), "id = k + 7000").whenMatchedUpdate(set={"g": "3"}).whenNotMatchedInsert(values={"id": "k + 7000", "g": "3", "v": "0"}).execute(),
+    "merge": lambda spark, t: (
+        t.merge(spark.range(30, 60).selectExpr("id as k"), "id = k + 7000")
+        .whenMatchedUpdate(set={"g": "3"})
+        .whenNotMatchedInsert(values={"id": "k + 7000", "g": "3", "v": "0"})
+        .execute()
+    ),
 }
 
 
@@ -143,7 +148,8 @@ def test_a_repair_of_a_merge_runs_at_most_two_jobs(spark, table_path, contest, w
 def test_a_repair_by_source_reads_only_what_is_new(spark, table_path, contest):
     source = spark.range(0, 7000, 3).selectExpr("id as k")
     account = contest(
-        lambda t: t.merge(source, "id = k").whenMatchedDelete("v % 2 = 0").whenNotMatchedBySourceUpdate("g = 4", {"v": "-1"}).execute(), lambda other: WINNERS["update of the same rows"](spark, other)
+        lambda t: t.merge(source, "id = k").whenMatchedDelete("v % 2 = 0").whenNotMatchedBySourceUpdate("g = 4", {"v": "-1"}).execute(),
+        lambda other: WINNERS["update of the same rows"](spark, other),
     )
     assert account.jobs <= 2
     assert {r[2] for r in read(spark, table_path) if r[1] == 4 and r[0] % 3} == {-1}

@@ -18,7 +18,16 @@ MAPPED = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "tr
 
 @pytest.mark.parametrize(
     ("name", "parts"),
-    [("a", ["a"]), (" a . b ", ["a", "b"]), ("`a.b`.c", ["a.b", "c"]), (" ` v`", [" v"]), ("`a``b`.` x `", ["a`b", " x "]), ("ü.`.`", ["ü", "."]), ("`a", ["`a"]), ("", [""])],
+    [
+        ("a", ["a"]),
+        (" a . b ", ["a", "b"]),
+        ("`a.b`.c", ["a.b", "c"]),
+        (" ` v`", [" v"]),
+        ("`a``b`.` x `", ["a`b", " x "]),
+        ("ü.`.`", ["ü", "."]),
+        ("`a", ["`a"]),
+        ("", [""]),
+    ],
 )
 def test_parts_of_a_name(name: str, parts: list[str]) -> None:
     assert split_name(name) == parts
@@ -33,7 +42,9 @@ def test_an_update_sets_a_column_of_any_name(spark: Any, table_path: str, name: 
     t = DeltaTable.forPath(spark, table_path)
     t.update("id = 1", {quoted: f"{quoted} + 1"})
     source = spark.sql("select 1 as id, 40 as x union all select 2, 50")
-    t.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdate(set={f"t.{quoted}": f"t.{quoted} + s.x"}).whenNotMatchedInsert(values={"id": "s.id", quoted: "s.x"}).execute()
+    t.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdate(set={f"t.{quoted}": f"t.{quoted} + s.x"}).whenNotMatchedInsert(
+        values={"id": "s.id", quoted: "s.x"}
+    ).execute()
     assert sorted(map(tuple, t.toDF().collect())) == [(1, 43), (2, 50)]
 
 

@@ -70,7 +70,11 @@ def test_the_answer_is_that_of_delta_spark(spark: SparkSession, table_path: str,
     assert {k: v for k, v in found.items() if k not in OWN} == {k: v for k, v in wanted.items() if k not in OWN}
     partitions = 3 if condition is None else 2
     assert found["numTableColumnsWithStats"] == 2 and found["totalFilesSkipped"] == 0 and found["partitionsOptimized"] == partitions
-    assert found["deletionVectorStats"] == ({"numDeletionVectorsRemoved": 2, "numDeletionVectorRowsRemoved": 3} if condition is None else {"numDeletionVectorsRemoved": 1, "numDeletionVectorRowsRemoved": 1})
+    assert found["deletionVectorStats"] == (
+        {"numDeletionVectorsRemoved": 2, "numDeletionVectorRowsRemoved": 3}
+        if condition is None
+        else {"numDeletionVectorsRemoved": 1, "numDeletionVectorRowsRemoved": 1}
+    )
     assert (found["zOrderStats"] or {}).get("numOutputCubes") == (partitions if zorder else None)
     row = ours.first()
     assert row is not None and row["path"] == "file:" + table_path

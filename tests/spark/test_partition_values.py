@@ -19,8 +19,23 @@ from spark.support import make, unchanged
 from turning_down import turn_down
 
 ZONES = {
-    "America/New_York": ("2024-03-10T02:30:00", "2024-03-10T03:30:00", "2024-11-03T01:30:00", "2024-11-03T05:30:00", "2024-11-03T06:30:00", "1883-11-18T16:58:00.5", "1850-01-01T00:00:01"),
-    "Australia/Lord_Howe": ("2024-10-06T02:00:00", "2024-10-06T02:10:00", "2024-10-06T02:30:00", "2024-10-06T02:40:00", "2024-04-06T14:45:00", "2024-04-06T15:15:00"),
+    "America/New_York": (
+        "2024-03-10T02:30:00",
+        "2024-03-10T03:30:00",
+        "2024-11-03T01:30:00",
+        "2024-11-03T05:30:00",
+        "2024-11-03T06:30:00",
+        "1883-11-18T16:58:00.5",
+        "1850-01-01T00:00:01",
+    ),
+    "Australia/Lord_Howe": (
+        "2024-10-06T02:00:00",
+        "2024-10-06T02:10:00",
+        "2024-10-06T02:30:00",
+        "2024-10-06T02:40:00",
+        "2024-04-06T14:45:00",
+        "2024-04-06T15:15:00",
+    ),
     "Africa/Monrovia": ("1972-01-07T00:10:00", "1972-01-07T00:44:30", "1972-01-07T00:55:00.000001", "1880-01-01T00:00:00"),
 }
 """By zone: times (UTC) whose clock, read in the zone, lies in a gap, in an overlap or in local mean time."""
@@ -39,7 +54,11 @@ def session(spark: SparkSession, **settings: str) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-WAYS = {"driver": {}, "large": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0}, "joined": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0, "scan_groups": 0}}
+WAYS = {
+    "driver": {},
+    "large": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0},
+    "joined": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0, "scan_groups": 0},
+}
 """How rows are written: on the driver, or by Spark, which reads many partitions by another plan than few."""
 
 
@@ -81,7 +100,9 @@ def test_a_timestamp_is_the_same_partition_by_each_writer(spark: SparkSession, t
 def test_years_that_python_has_not(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I5, I9: times and dates before year 1 and after 9999, as partition values and as values with bounds, by both writers and all readers."""
     rows = [(0, 253_402_300_800_000_000, 2_932_897), (1, -62_198_755_200_000_000, -800_000), (2, 0, 0)]
-    frame = spark.createDataFrame(rows, "id long, m long, n int").selectExpr("id", "timestamp_micros(m) AS p", "date_from_unix_date(n) AS q", "p AS t", "q AS d")
+    frame = spark.createDataFrame(rows, "id long, m long, n int").selectExpr(
+        "id", "timestamp_micros(m) AS p", "date_from_unix_date(n) AS q", "p AS t", "q AS d"
+    )
     with session(spark, zone="America/New_York"):
         for way, path in (("driver", f"{table_path}-driver"), ("joined", table_path)):
             turn_down(monkeypatch, **WAYS[way])

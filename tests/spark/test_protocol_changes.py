@@ -18,7 +18,10 @@ PLAIN = {"delta.enableDeletionVectors": "false"}
 
 def described(spark, path):
     """What delta-spark says of the protocol, and what Rowlock says: the same."""
-    found = [(d.minReaderVersion, d.minWriterVersion, sorted(d.tableFeatures)) for d in (spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first(), DeltaTable.forPath(spark, path).detail().first())]
+    found = [
+        (d.minReaderVersion, d.minWriterVersion, sorted(d.tableFeatures))
+        for d in (spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first(), DeltaTable.forPath(spark, path).detail().first())
+    ]
     assert found[0] == found[1]
     return found[0]
 

@@ -184,7 +184,14 @@ def version_of_log(path):
 def test_an_unknown_feature_is_refused_for_reading_too(spark, tmp_path):
     path = str(tmp_path / "theirs")
     make(spark, path, ROWS, "id int, v int, s string")
-    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors", "tomorrow"], "writerFeatures": ["deletionVectors", "tomorrow"]}}
+    protocol = {
+        "protocol": {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["deletionVectors", "tomorrow"],
+            "writerFeatures": ["deletionVectors", "tomorrow"],
+        }
+    }
     Path(path, "_delta_log", f"{version(path) + 1:020}.json").write_text(json.dumps({"commitInfo": {"operation": "TEST"}}) + "\n" + json.dumps(protocol) + "\n")
     with pytest.raises(UnsupportedFeature, match="tomorrow") as e:
         read(spark, path)

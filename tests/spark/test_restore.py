@@ -88,7 +88,10 @@ def test_the_answer_is_that_of_delta_spark(spark: SparkSession, table_path: str,
 def test_to_a_time(spark: SparkSession, table_path: str) -> None:
     table = make(spark, table_path, some(0, 5), SCHEMA, **{"delta.enableInCommitTimestamps": "true"})
     table.delete("id = 1")
-    times = {r["version"]: r["timestamp"] for r in table.history().select("version", F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSS").alias("timestamp")).collect()}
+    times = {
+        r["version"]: r["timestamp"]
+        for r in table.history().select("version", F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSS").alias("timestamp")).collect()
+    }
     table.restoreToTimestamp(times[1])
     assert read(spark, table_path) == at(spark, table_path, 1)
     assert last_commit(table_path)["commitInfo"][0]["operationParameters"] == {"timestamp": times[1]}
@@ -109,7 +112,11 @@ def test_a_time_is_the_sessions(spark: SparkSession, table_path: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
     try:
-        history = table.history().select("version", F.date_format("timestamp", "yyyy-MM-dd HH:mm:ss.SSS").alias("here"), F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX").alias("zoned"))
+        history = table.history().select(
+            "version",
+            F.date_format("timestamp", "yyyy-MM-dd HH:mm:ss.SSS").alias("here"),
+            F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX").alias("zoned"),
+        )
         times = {r["version"]: r for r in history.collect()}
         for number, name in ((1, "here"), (2, "zoned")):
             asked = times[number][name]
@@ -133,7 +140,16 @@ def test_text_that_is_no_time(spark: SparkSession, table_path: str, wrong: str) 
     assert words is not None and words[0] in str(ours.value)
 
 
-@pytest.mark.parametrize(("method", "wrong"), [("restoreToTimestamp", 12342323232), ("restoreToTimestamp", datetime.date(2021, 1, 1)), ("restoreToTimestamp", None), ("restoreToVersion", "0"), ("restoreToVersion", 1.0)])
+@pytest.mark.parametrize(
+    ("method", "wrong"),
+    [
+        ("restoreToTimestamp", 12342323232),
+        ("restoreToTimestamp", datetime.date(2021, 1, 1)),
+        ("restoreToTimestamp", None),
+        ("restoreToVersion", "0"),
+        ("restoreToVersion", 1.0),
+    ],
+)
 def test_arguments_of_another_type(spark: SparkSession, table_path: str, method: str, wrong: Any) -> None:
     table, theirs = make(spark, table_path, some(0, 5), SCHEMA), theirs_at.forPath(spark, table_path)
     with pytest.raises(ValueError) as expected:
@@ -240,7 +256,10 @@ def test_rows_come_back_with_their_ids(spark: SparkSession, table_path: str) -> 
     high = mark(table_path)
     for number in (3, 2, 4):
         table.restoreToVersion(number)
-        found = {r["id"]: (r["row_id"], r["row_commit_version"], r["v"]) for r in spark.read.format("delta").load(table_path).select("id", "v", "_metadata.row_id", "_metadata.row_commit_version").collect()}
+        found = {
+            r["id"]: (r["row_id"], r["row_commit_version"], r["v"])
+            for r in spark.read.format("delta").load(table_path).select("id", "v", "_metadata.row_id", "_metadata.row_commit_version").collect()
+        }
         assert ids(spark, table_path) == found == before[number] and mark(table_path) >= high
     rowlock.write(spark.createDataFrame(some(30, 33), SCHEMA), table_path)
     assert min(ids(spark, table_path)[k][0] for k in (30, 31, 32)) > high
@@ -295,7 +314,11 @@ def test_the_change_feed_tells_what_came_and_went(spark: SparkSession, table_pat
 def test_it_is_made_again_when_others_commit(spark: SparkSession, table_path: str) -> None:
     table, other = make(spark, table_path, some(0, 10), SCHEMA, files=2), DeltaTable.forPath(spark, table_path)
     table.delete("id < 4")
-    with winner(lambda: other.update("id > 4", {"v": "0"}), lambda: other.optimize().executeCompaction(), lambda: rowlock.write(spark.createDataFrame(some(50, 53), SCHEMA), table_path)):
+    with winner(
+        lambda: other.update("id > 4", {"v": "0"}),
+        lambda: other.optimize().executeCompaction(),
+        lambda: rowlock.write(spark.createDataFrame(some(50, 53), SCHEMA), table_path),
+    ):
         table.restoreToVersion(2)
     assert read(spark, table_path) == delta_rows(spark, table_path) == sorted(some(0, 10), key=repr)
     assert table.lastReceipt.rounds == 3

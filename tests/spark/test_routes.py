@@ -66,7 +66,13 @@ class Maker:
 
     def row(self, low: int = 0, high: int = 60) -> tuple[Any, ...]:
         r = self.random
-        return (r.choice([None, *[r.randrange(low, high)] * 12]), r.choice([None, 0, 1, 2]), r.choice([None, r.randrange(20)]), r.choice([None, "a", "b'c", "ä"]), r.choice(["x", "y z", None]))
+        return (
+            r.choice([None, *[r.randrange(low, high)] * 12]),
+            r.choice([None, 0, 1, 2]),
+            r.choice([None, r.randrange(20)]),
+            r.choice([None, "a", "b'c", "ä"]),
+            r.choice(["x", "y z", None]),
+        )
 
     def rows(self, count: int) -> tuple[tuple[Any, ...], ...]:
         return tuple(self.row() for _ in range(count))
@@ -79,21 +85,53 @@ class Maker:
         )  # fmt: skip
 
     def assigned(self) -> dict[str, str]:
-        return self.random.choice([{"v": "v + 1"}, {"g": "null", "s": "concat(s, '!')"}, {"p": "case when id % 2 = 0 then 'x' else 'new/p' end"}, {"v": "cast(id as int)", "id": "id + 1"}])
+        return self.random.choice(
+            [
+                {"v": "v + 1"},
+                {"g": "null", "s": "concat(s, '!')"},
+                {"p": "case when id % 2 = 0 then 'x' else 'new/p' end"},
+                {"v": "cast(id as int)", "id": "id + 1"},
+            ]
+        )
 
     def merge(self) -> Statement:
         r = self.random
         distinct = {row[0]: row for row in self.rows(r.choice([2, 15, 30]))}
         rows = [*distinct.values(), *(self.rows(1) if r.random() < 0.15 else ())]
-        on = r.choice(["t.id = s.id", "t.id = s.id", "t.id = s.id and t.g = 1", "t.id = s.id and s.v > 3", "t.id <=> s.id", "t.id = s.id + 1 and t.p = 'x'", "t.id > s.id + 57", "t.p = s.p and t.id = s.id"])
+        on = r.choice(
+            [
+                "t.id = s.id",
+                "t.id = s.id",
+                "t.id = s.id and t.g = 1",
+                "t.id = s.id and s.v > 3",
+                "t.id <=> s.id",
+                "t.id = s.id + 1 and t.p = 'x'",
+                "t.id > s.id + 57",
+                "t.p = s.p and t.id = s.id",
+            ]
+        )
         clauses: list[tuple[Any, ...]] = []
-        matched = [("whenMatchedUpdate", "s.v > 10 and (t.v is null or t.v < 15)", {"v": "s.v + coalesce(t.v, 0)"}), ("whenMatchedDelete", "t.g = s.g"), ("whenMatchedUpdateAll", "s.s is not null")]
+        matched = [
+            ("whenMatchedUpdate", "s.v > 10 and (t.v is null or t.v < 15)", {"v": "s.v + coalesce(t.v, 0)"}),
+            ("whenMatchedDelete", "t.g = s.g"),
+            ("whenMatchedUpdateAll", "s.s is not null"),
+        ]
         last = [("whenMatchedUpdate", None, {"s": "concat(coalesce(t.s, ''), s.s)", "p": "s.p"}), ("whenMatchedDelete",), ("whenMatchedUpdateAll",)]
         clauses += r.sample(matched, r.randrange(3)) + r.sample(last, r.randrange(2))
-        inserts = [("whenNotMatchedInsert", "s.g = 1", {"id": "s.id", "p": "'in'"})], [("whenNotMatchedInsertAll",)], [("whenNotMatchedInsert", "s.v > 5", {"id": "s.id + 1", "v": "s.v"}), ("whenNotMatchedInsertAll",)], []
+        inserts = (
+            [("whenNotMatchedInsert", "s.g = 1", {"id": "s.id", "p": "'in'"})],
+            [("whenNotMatchedInsertAll",)],
+            [("whenNotMatchedInsert", "s.v > 5", {"id": "s.id + 1", "v": "s.v"}), ("whenNotMatchedInsertAll",)],
+            [],
+        )
         clauses += r.choice(inserts)
         if r.random() < 0.5:
-            clauses += r.choice([[("whenNotMatchedBySourceUpdate", "t.v < 5", {"v": "t.v + 100"}), ("whenNotMatchedBySourceDelete", "t.g = 2")], [("whenNotMatchedBySourceUpdate", None, {"g": "7"})]])
+            clauses += r.choice(
+                [
+                    [("whenNotMatchedBySourceUpdate", "t.v < 5", {"v": "t.v + 100"}), ("whenNotMatchedBySourceDelete", "t.g = 2")],
+                    [("whenNotMatchedBySourceUpdate", None, {"g": "7"})],
+                ]
+            )
         return Statement("merge", on, rows=tuple(rows), clauses=tuple(clauses or [("whenMatchedUpdateAll",)]))
 
     def statement(self) -> Statement:
@@ -164,7 +202,12 @@ WINNERS = {
     "updates all": Statement("update", None, {"v": "v + 1", "g": "(g + 1) % 3"}),
     "rewrites all in place": Statement("optimize"),
     "overwrites": Statement("overwrite", rows=NEW),
-    "deletes and inserts": Statement("merge", "t.id = s.id + 20", rows=NEW, clauses=(("whenMatchedDelete",), ("whenNotMatchedInsertAll",), ("whenNotMatchedBySourceUpdate", "t.id < 6", {"v": "-1"}))),
+    "deletes and inserts": Statement(
+        "merge",
+        "t.id = s.id + 20",
+        rows=NEW,
+        clauses=(("whenMatchedDelete",), ("whenNotMatchedInsertAll",), ("whenNotMatchedBySourceUpdate", "t.id < 6", {"v": "-1"})),
+    ),
 }
 LOSERS = {
     "update": Statement("update", "g = 1 and v % 2 = 1", {"v": "v * 1000", "s": "upper(s)"}),
@@ -265,12 +308,22 @@ def test_several_lost_rounds(spark, table_path, monkeypatch, after_two, loser, v
 def test_a_rebase_raises_what_the_serial_run_raises(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     make(spark, table_path, START, SCHEMA, files=2)
-    merge = Statement("merge", "t.v = s.v", rows=((100, 0, 77, "a", "x"), (101, 0, 78, "b", "x")), clauses=(("whenMatchedUpdate", "false", {"s": "s.s"}), ("whenNotMatchedInsertAll",)))
+    merge = Statement(
+        "merge",
+        "t.v = s.v",
+        rows=((100, 0, 77, "a", "x"), (101, 0, 78, "b", "x")),
+        clauses=(("whenMatchedUpdate", "false", {"s": "s.s"}), ("whenNotMatchedInsertAll",)),
+    )
     twice = Statement("append", rows=((500, 0, 77, "w", "x"), (501, 0, 78, "w", "x")))
     with winner(lambda: run(DeltaTable, spark, table_path, twice)):
         run(DeltaTable, spark, table_path, merge)
     assert len(read(spark, table_path)) == len(START) + 2  # each source row has its match by now: no insert
-    doubled = Statement("merge", "t.g = s.g", rows=((1, 9, 0, "a", "x"), (2, 9, 0, "b", "x")), clauses=(("whenMatchedUpdate", "false", {"s": "s.s"}), ("whenNotMatchedInsertAll",)))
+    doubled = Statement(
+        "merge",
+        "t.g = s.g",
+        rows=((1, 9, 0, "a", "x"), (2, 9, 0, "b", "x")),
+        clauses=(("whenMatchedUpdate", "false", {"s": "s.s"}), ("whenNotMatchedInsertAll",)),
+    )
     nine = Statement("append", rows=((600, 9, 0, "w", "x"),))
     before = version(table_path)
     with pytest.raises(MultipleMatches), winner(lambda: run(DeltaTable, spark, table_path, nine)):

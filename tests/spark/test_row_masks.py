@@ -19,7 +19,17 @@ UNDERSTOOD = (
     "id % 64 = 0", "id % 7 = -1", "id % 7 <> 1 and id > 0", "id > -129 and id <= 64", "small < 7", "cast(small as bigint) > 6", "7 >= id", "-1 = id % 64",
     "id in (1, 7, -64)", "small in (1, 2) or id = 64", "id = 9223372036854775807", "id % 64 = 0 and small > 0", "tiny >= 6 or tiny % 3 = -1",
 )  # fmt: skip
-NOT_UNDERSTOOD = ("not (id = 7)", "id is null", "id <=> 7", "id % -7 = -1 and small <> 0", "text > '6'", "id % 64 = 0 or text = '7'", "abs(small) = 7", "id / 7 = 1", "small + 1 = 8")
+NOT_UNDERSTOOD = (
+    "not (id = 7)",
+    "id is null",
+    "id <=> 7",
+    "id % -7 = -1 and small <> 0",
+    "text > '6'",
+    "id % 64 = 0 or text = '7'",
+    "abs(small) = 7",
+    "id / 7 = 1",
+    "small + 1 = 8",
+)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,9 @@ def some(start: int, end: int) -> list[tuple[int, int, str]]:
     return [(n, n * 10, "ab"[n % 2]) for n in range(start, end)]
 
 
-def tracked(spark: SparkSession, path: str, *, files: int = 2, partition_by: Sequence[str] = (), vectors: bool = True, rows: int = 10, mapping: str = "none") -> DeltaTable:
+def tracked(
+    spark: SparkSession, path: str, *, files: int = 2, partition_by: Sequence[str] = (), vectors: bool = True, rows: int = 10, mapping: str = "none"
+) -> DeltaTable:
     properties = TRACKED | {"delta.enableDeletionVectors": str(vectors).lower(), "delta.columnMapping.mode": mapping}
     return make(spark, path, some(0, rows), SCHEMA, files=files, partition_by=partition_by, **properties)
 
@@ -36,7 +38,9 @@ def ids(spark: SparkSession, path: str, *, by_both: bool = True) -> Ids:
     """By the row's key: (its id, the version that last changed it, its value).  Checked on the way: nothing is given twice, and delta-spark agrees where it is asked."""
     ours = sorted((r["id"], r["_row_id"], r["_row_commit_version"], r["v"]) for r in rowlock.read(spark, path, with_row_ids=True).collect())
     if by_both:
-        theirs = sorted(tuple(r) for r in spark.read.format("delta").load(path).selectExpr("id", "_metadata.row_id", "_metadata.row_commit_version", "v").collect())
+        theirs = sorted(
+            tuple(r) for r in spark.read.format("delta").load(path).selectExpr("id", "_metadata.row_id", "_metadata.row_commit_version", "v").collect()
+        )
         assert ours == theirs
     given = [r[1] for r in ours]
     assert None not in given and len(set(given)) == len(given)
@@ -74,7 +78,9 @@ WAYS = [("driver", True, (), "none"), ("mixed", False, (), "name"), ("large", Tr
 
 
 @pytest.mark.parametrize(("route", "vectors", "partition_by", "mapping"), WAYS)
-def test_ids_through_every_statement(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str) -> None:
+def test_ids_through_every_statement(
+    spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str
+) -> None:
     take_route(monkeypatch, route)
     table = tracked(spark, table_path, partition_by=partition_by, vectors=vectors, mapping=mapping)
     a = ids(spark, table_path, by_both=False)
@@ -86,7 +92,9 @@ def test_ids_through_every_statement(spark: SparkSession, table_path: str, monke
     c = ids(spark, table_path, by_both=False)
     stayed(b, c, [0, 2, 3, 4, 6, 7, 9])
     source = spark.createDataFrame([(n, n, "a") for n in (0, 2, 3, 4, 6, 20, 21, 22, 23)], SCHEMA).alias("s")
-    table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate("s.id <> 3", set={"v": "s.v"}).whenMatchedDelete().whenNotMatchedInsertAll().whenNotMatchedBySourceUpdate("t.id = 7", set={"v": "-7"}).execute()
+    table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(
+        "s.id <> 3", set={"v": "s.v"}
+    ).whenMatchedDelete().whenNotMatchedInsertAll().whenNotMatchedBySourceUpdate("t.id = 7", set={"v": "-7"}).execute()
     d = ids(spark, table_path)
     merged = version_of(table)
     stayed(c, d, [9])
@@ -131,7 +139,11 @@ def test_ids_through_rebases(spark: SparkSession, table_path: str, monkeypatch: 
     take_route(monkeypatch, route)
     table, other = tracked(spark, table_path, vectors=vectors), DeltaTable.forPath(spark, table_path)
     before = ids(spark, table_path)
-    with winner(lambda: other.update("id >= 5", {"v": "v + 1"}), lambda: other.optimize().executeCompaction(), lambda: rowlock.write(spark.createDataFrame(some(50, 53), SCHEMA), table_path)):
+    with winner(
+        lambda: other.update("id >= 5", {"v": "v + 1"}),
+        lambda: other.optimize().executeCompaction(),
+        lambda: rowlock.write(spark.createDataFrame(some(50, 53), SCHEMA), table_path),
+    ):
         source = spark.createDataFrame([(n, n, "s") for n in (3, 4, 5, 6, 60, 61, 62, 63)], SCHEMA).alias("s")
         table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(set={"v": "t.v + 1000"}).whenNotMatchedInsertAll().execute()
     after, version = ids(spark, table_path), version_of(table)
@@ -148,7 +160,9 @@ def test_ids_through_rebases(spark: SparkSession, table_path: str, monkeypatch: 
 
 
 def test_delta_spark_and_rowlock_in_turns(spark: SparkSession, table_path: str) -> None:
-    spark.sql(f"CREATE TABLE delta.`{table_path}` (id int, v int, p string) USING delta TBLPROPERTIES (delta.enableRowTracking = true, delta.enableDeletionVectors = true)")
+    spark.sql(
+        f"CREATE TABLE delta.`{table_path}` (id int, v int, p string) USING delta TBLPROPERTIES (delta.enableRowTracking = true, delta.enableDeletionVectors = true)"
+    )
     spark.createDataFrame(some(0, 10), SCHEMA).coalesce(1).write.format("delta").mode("append").save(table_path)
     table = DeltaTable.forPath(spark, table_path)
     a = ids(spark, table_path)

@@ -155,7 +155,10 @@ def test_what_no_new_table_may_have(spark, tmp_path):
 # ---- NOT NULL in every statement -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("set_", [{"id": "null"}, {"id": "nullif(id, 1)"}, {"inner.must": "null"}, {"inner": "named_struct('must', cast(null as int), 'may', 'x')"}, {"inner": "null"}])
+@pytest.mark.parametrize(
+    "set_",
+    [{"id": "null"}, {"id": "nullif(id, 1)"}, {"inner.must": "null"}, {"inner": "named_struct('must', cast(null as int), 'may', 'x')"}, {"inner": "null"}],
+)
 def test_not_null_in_update(spark, table, table_path, set_):
     with unchanged(table_path), pytest.raises(ConstraintViolated, match="NOT NULL"):
         table.update(set=set_)
@@ -188,7 +191,9 @@ def test_not_null_in_merge(spark, table, table_path, build):
 
 def test_an_insert_that_does_not_happen_breaks_nothing(spark, table, table_path):
     source = spark.createDataFrame([(1, "a"), (None, "b")], "k int, n string")
-    table.alias("t").merge(source.alias("s"), "t.id = s.k").whenMatchedUpdate(set={"name": "s.n"}).whenNotMatchedInsert("s.k is not null", {"id": "s.k"}).execute()
+    table.alias("t").merge(source.alias("s"), "t.id = s.k").whenMatchedUpdate(set={"name": "s.n"}).whenNotMatchedInsert(
+        "s.k is not null", {"id": "s.k"}
+    ).execute()
     assert read(spark, table_path)[0][1] == "a"
 
 
@@ -232,9 +237,15 @@ def test_not_null_within_arrays_and_maps_is_refused_for_new_tables(spark, tmp_pa
 def test_elements_that_may_not_be_null(spark, table_path, monkeypatch, route):
     """delta-spark refuses an UPDATE or MERGE whose type would allow a null here, and an append it takes and reads as 0; here the values are looked at."""
     take_route(monkeypatch, route)
-    fields = [StructField("id", IntegerType()), StructField("l", ArrayType(IntegerType(), False)), StructField("m", MapType(StringType(), IntegerType(), False))]
+    fields = [
+        StructField("id", IntegerType()),
+        StructField("l", ArrayType(IntegerType(), False)),
+        StructField("m", MapType(StringType(), IntegerType(), False)),
+    ]
     table = DeltaTable.create(spark).location(table_path).addColumns(StructType(fields)).execute()
-    rowlock.write(spark.sql("select cast(id as int) id, array(1, nullif(3, cast(id as int))) l, map('k', cast(id as int)) m from range(3)").repartition(1), table_path)
+    rowlock.write(
+        spark.sql("select cast(id as int) id, array(1, nullif(3, cast(id as int))) l, map('k', cast(id as int)) m from range(3)").repartition(1), table_path
+    )
     rowlock.write(frame(spark, "3 as id, cast(null as array<int>) as l"), table_path)
     for set_, place in (({"l": "array(1, null)"}, "l.element"), ({"l": "array(nullif(id, 2))"}, "l.element"), ({"m": "map('k', nullif(id, 2))"}, "m.value")):
         with pytest.raises(ConstraintViolated, match=f"Column {place} is NOT NULL"):
@@ -252,14 +263,27 @@ def test_elements_that_may_not_be_null(spark, table_path, monkeypatch, route):
 
 def test_a_frame_says_of_nulls_what_the_table_says(spark, table, table_path):
     more = StructType([StructField("p", StringType(), False), StructField("q", IntegerType()), StructField("l", ArrayType(IntegerType(), False), False)])
-    other = DeltaTable.create(spark).location(table_path + "_other").addColumn("id", "INT", nullable=False, comment="key").addColumns(more).partitionedBy("p", "q").execute()
+    other = (
+        DeltaTable.create(spark)
+        .location(table_path + "_other")
+        .addColumn("id", "INT", nullable=False, comment="key")
+        .addColumns(more)
+        .partitionedBy("p", "q")
+        .execute()
+    )
 
     def same(path):
-        return rowlock.read(spark, path).schema == spark.read.format("delta").load(path).schema and DeltaTable.forPath(spark, path).toDF().schema == rowlock.read(spark, path).schema
+        return (
+            rowlock.read(spark, path).schema == spark.read.format("delta").load(path).schema
+            and DeltaTable.forPath(spark, path).toDF().schema == rowlock.read(spark, path).schema
+        )
 
     assert same(table_path)
     assert same(table_path + "_other")
-    rowlock.write(frame(spark, "id, concat('p', id % 3) as p, if(id = 1, null, id) as q, array(id) as l from (select cast(id as int) id from range(30))"), table_path + "_other")
+    rowlock.write(
+        frame(spark, "id, concat('p', id % 3) as p, if(id = 1, null, id) as q, array(id) as l from (select cast(id as int) id from range(30))"),
+        table_path + "_other",
+    )
     assert same(table_path + "_other")
     other.delete("id % 2 = 0 and id > 10")
     other.delete("q = 1")

@@ -53,7 +53,9 @@ def test_an_expression_that_fails_on_a_dead_row_does_not_fail_the_statement(spar
     table.update("10 div v >= 5", {"id": "id + 100 div v"})
     table.delete("10 div v = 2 and id > 15")
     source = spark.createDataFrame([(10, 1), (5, 2)], "q int, n int")
-    table.alias("t").merge(source.alias("s"), "10 div t.v = s.q").whenMatchedUpdate(set={"id": "100 div t.v"}).whenNotMatchedBySourceUpdate("7 div t.v >= 0", {"id": "-1"}).execute()
+    table.alias("t").merge(source.alias("s"), "10 div t.v = s.q").whenMatchedUpdate(set={"id": "100 div t.v"}).whenNotMatchedBySourceUpdate(
+        "7 div t.v >= 0", {"id": "-1"}
+    ).execute()
     expected = [(100, 1)] * 4 + [(50, 2)] * 4 + [(-1, v) for n in range(20) if (v := n % 5) in (3, 4) and not (10 // v == 2 and n > 15)]
     assert read(spark, table_path) == delta_rows(spark, table_path) == sorted(expected, key=repr)
 
@@ -133,11 +135,15 @@ def test_conditions_of_a_reader_still_choose_files_and_row_groups(spark, table_p
 def test_ansi_off_is_the_users_choice(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     with setting(spark, "spark.sql.ansi.enabled", "false"):
-        for face, path in twins(spark, table_path, spark.createDataFrame([(n, n % 3, f"{n}x" if n % 2 else str(n)) for n in range(12)], "id int, v int, s string")):
+        for face, path in twins(
+            spark, table_path, spark.createDataFrame([(n, n % 3, f"{n}x" if n % 2 else str(n)) for n in range(12)], "id int, v int, s string")
+        ):
             table = face.forPath(spark, path)
             table.update("v = 0 or id / v > 2", {"v": "id / v"})
             table.update("cast(s as int) is null", {"id": "cast(s as int)"})
-            table.alias("t").merge(spark.range(3).selectExpr("cast(id as int) k").alias("s"), "t.id = s.k and 6 / t.v > 0").whenMatchedDelete("6 / s.k > 1").execute()
+            table.alias("t").merge(spark.range(3).selectExpr("cast(id as int) k").alias("s"), "t.id = s.k and 6 / t.v > 0").whenMatchedDelete(
+                "6 / s.k > 1"
+            ).execute()
         assert read(spark, table_path) == delta_rows(spark, table_path + "_twin")
         assert spark.conf.get("spark.sql.ansi.enabled") == "false"
 
@@ -196,16 +202,24 @@ def test_the_sessions_time_zone_counts(spark, table_path, monkeypatch, route):
 
 
 def test_times_before_the_calendar_changed(spark, table_path):
-    frame = spark.sql("select cast(id as int) id, date_add(date'1582-10-03', cast(id as int)) day, timestamp'1582-10-03 12:00:00' + make_dt_interval(cast(id as int)) at, date'0001-01-01' old from range(15)")
+    frame = spark.sql(
+        "select cast(id as int) id, date_add(date'1582-10-03', cast(id as int)) day, timestamp'1582-10-03 12:00:00' + make_dt_interval(cast(id as int)) at, date'0001-01-01' old from range(15)"
+    )
     for face, path in twins(spark, table_path, frame):
         table = face.forPath(spark, path)
-        table.update("day = date'1582-10-15' or at < timestamp'1582-10-05 00:00:00'", {"id": "-id", "at": "timestamp'1000-01-01 00:00:00.000001'", "old": "day - 1"})
+        table.update(
+            "day = date'1582-10-15' or at < timestamp'1582-10-05 00:00:00'", {"id": "-id", "at": "timestamp'1000-01-01 00:00:00.000001'", "old": "day - 1"}
+        )
         table.delete("day = date'1582-10-10'")
         source = spark.sql("select date'1582-10-04' as day, date'1500-02-28' as n union all select date'1400-01-01', date'1400-01-01'")
         table.alias("t").merge(source.alias("s"), "t.day = s.day").whenMatchedUpdate(set={"old": "s.n"}).whenNotMatchedInsert(values={"day": "s.day"}).execute()
     text = "id", "cast(day as string)", "cast(at as string)", "cast(old as string)"
     found = rows(rowlock.read(spark, table_path).selectExpr(*text))
-    assert found == rows(spark.read.format("delta").load(table_path + "_twin").selectExpr(*text)) == rows(spark.read.format("delta").load(table_path).selectExpr(*text))
+    assert (
+        found
+        == rows(spark.read.format("delta").load(table_path + "_twin").selectExpr(*text))
+        == rows(spark.read.format("delta").load(table_path).selectExpr(*text))
+    )
 
 
 # ---- functions, views, names -------------------------------------------------------------------
@@ -223,7 +237,15 @@ def test_functions_and_views_that_were_registered_late(spark, table_path, monkey
         table.update(is_even("id"), {"id": "late_plus(id)"})
     table.delete("late_plus(id) = 109")
     table.alias("t").merge(spark.table("late_rows").alias("s"), "t.id = s.k").whenMatchedUpdate(set={"id": "late_plus(s.k)", "s": "upper(t.s)"}).execute()
-    expected = [(n + 100, "first" if n == 0 else f"s{n}") for n in range(0, 12, 2)] + [(1, "s1"), (103, "S3"), (105, "S5"), (7, "s7"), (11, "s11"), (120, "w"), (21, "w")]
+    expected = [(n + 100, "first" if n == 0 else f"s{n}") for n in range(0, 12, 2)] + [
+        (1, "s1"),
+        (103, "S3"),
+        (105, "S5"),
+        (7, "s7"),
+        (11, "s11"),
+        (120, "w"),
+        (21, "w"),
+    ]
     assert read(spark, table_path) == delta_rows(spark, table_path) == sorted(expected, key=repr)
 
 
@@ -240,7 +262,9 @@ def test_case_sensitivity_is_the_sessions(spark, table_path, monkeypatch, route)
     assert read(spark, table_path)[:2] == [(0, 50), (2, 53)]
 
 
-PERCENT = pytest.param("per%cent %20", marks=pytest.mark.no_peers("deltalake and DuckDB decode the percent signs of a table's own path; delta-spark reads it in the test"))
+PERCENT = pytest.param(
+    "per%cent %20", marks=pytest.mark.no_peers("deltalake and DuckDB decode the percent signs of a table's own path; delta-spark reads it in the test")
+)
 
 
 @pytest.mark.parametrize("folder", ["with space", PERCENT, "ümläut", "a=b", "quo'te", "hash#tag", "plus+and&", "[glob]*{x}"])
@@ -250,7 +274,9 @@ def test_any_path(spark, tmp_path, monkeypatch, folder):
     table = make(spark, path, [(n, "xy"[n % 2] + " %/ü") for n in range(10)], "id int, p string", files=2, partition_by=["p"])
     table.delete("id = 3")
     table.update("id > 2", {"id": "id + 10"})
-    table.alias("t").merge(spark.range(20).selectExpr("cast(id as int) k").alias("s"), "t.id = s.k").whenMatchedUpdate(set={"p": "'z?*'"}).whenNotMatchedInsert("s.k = 13", {"id": "s.k"}).execute()
+    table.alias("t").merge(spark.range(20).selectExpr("cast(id as int) k").alias("s"), "t.id = s.k").whenMatchedUpdate(set={"p": "'z?*'"}).whenNotMatchedInsert(
+        "s.k = 13", {"id": "s.k"}
+    ).execute()
     table.optimize().executeCompaction()
     expected = sorted([*((n if n < 3 else n + 10, "z?*") for n in range(10) if n != 3), (13, None)], key=repr)
     assert read(spark, path) == expected
@@ -261,7 +287,9 @@ def test_any_path(spark, tmp_path, monkeypatch, folder):
 NAMES = ["a.b", "select", "ü", "quo'te", 'dou"ble', "back`tick", "_metadata", "per%cent", "__m", "c0", "file_path", "Mixed-Case!"]
 
 
-WITH_VECTORS = pytest.param(False, marks=pytest.mark.no_peers("delta-spark 4.4 cannot read deletion vectors beside a column named _metadata; the other readers read it in the test"))
+WITH_VECTORS = pytest.param(
+    False, marks=pytest.mark.no_peers("delta-spark 4.4 cannot read deletion vectors beside a column named _metadata; the other readers read it in the test")
+)
 
 
 @BOTH
@@ -274,7 +302,9 @@ def test_any_column_name(spark, table_path, monkeypatch, route, partitioned):
     table.update(f"{quoted[0]} % 2 = 1", {q: f"{q} + 1000" for q in quoted[1:]})
     table.delete("`_metadata` = 0")
     source = frame.where("`a.b` < 3")
-    table.alias("t").merge(source.alias("s"), "t.`a.b` = s.`a.b`").whenMatchedUpdate(set={f"t.{q}": f"s.{q} - t.{q}" for q in quoted[1:]}).whenNotMatchedInsertAll().execute()
+    table.alias("t").merge(source.alias("s"), "t.`a.b` = s.`a.b`").whenMatchedUpdate(
+        set={f"t.{q}": f"s.{q} - t.{q}" for q in quoted[1:]}
+    ).whenNotMatchedInsertAll().execute()
     expected = [tuple([n] + [(i + 1) * n + (1000 if n % 2 else 0) for i in range(1, len(NAMES))]) for n in range(3, 8)]
     expected += [tuple([1] + [-1000] * (len(NAMES) - 1)), tuple([2] + [0] * (len(NAMES) - 1)), tuple([0] * len(NAMES))]
     assert read(spark, table_path) == sorted(expected, key=repr)
@@ -289,7 +319,9 @@ def test_quotes_in_strings(spark, table_path):
         table.update(r"s = 'it\'s' or s = 'back\\slash'", {"s": "concat(s, '''', \"x\")"})
         table.update(F.col("s") == "new\nline", {"s": F.lit("o'k\n`\"")})
         table.delete(F.col("s").isin('say "so"', "a'' b"))
-        table.alias("t").merge(spark.createDataFrame([("",), ("emoji 🚣",), ("in'sert",)], "s string").alias("s"), "t.s = s.s").whenMatchedUpdate(set={"id": "-1"}).whenNotMatchedInsert(values={"s": "s.s"}).execute()
+        table.alias("t").merge(spark.createDataFrame([("",), ("emoji 🚣",), ("in'sert",)], "s string").alias("s"), "t.s = s.s").whenMatchedUpdate(
+            set={"id": "-1"}
+        ).whenNotMatchedInsert(values={"s": "s.s"}).execute()
     assert read(spark, table_path) == delta_rows(spark, table_path) == delta_rows(spark, table_path + "_twin")
 
 
@@ -300,7 +332,9 @@ def test_nan_and_negative_zero(spark, table_path, monkeypatch, route):
     for face, path in twins(spark, table_path, spark.createDataFrame([(n, v, v) for n, v in enumerate(values)], "id int, d double, f float")):
         table = face.forPath(spark, path)
         source = spark.createDataFrame([(float("nan"), 1), (-0.0, 2), (math.inf, 3), (None, 4), (99.0, 5)], "d double, n int")
-        table.alias("t").merge(source.alias("s"), "t.d = s.d").whenMatchedUpdate(set={"id": "t.id + 100 * s.n"}).whenNotMatchedInsert(values={"id": "-s.n", "d": "s.d"}).execute()
+        table.alias("t").merge(source.alias("s"), "t.d = s.d").whenMatchedUpdate(set={"id": "t.id + 100 * s.n"}).whenNotMatchedInsert(
+            values={"id": "-s.n", "d": "s.d"}
+        ).execute()
         table.update("f > 1e30", {"id": "id + 10000"})
         table.delete("d = 99 or f = 0")
         table.update("d >= 1.5 and d < 7.5", {"f": "d"})
@@ -346,13 +380,21 @@ def test_the_session_is_never_changed_and_nothing_is_written_elsewhere(spark, tm
 
     def state():
         views = sorted(t.name for t in spark.catalog.listTables())
-        return dict(spark.conf.getAll), views, spark.catalog.currentDatabase(), spark.sparkContext.getLocalProperty("spark.jobGroup.id"), spark.getActiveSession()._jsparkSession
+        return (
+            dict(spark.conf.getAll),
+            views,
+            spark.catalog.currentDatabase(),
+            spark.sparkContext.getLocalProperty("spark.jobGroup.id"),
+            spark.getActiveSession()._jsparkSession,
+        )
 
     before = state()
     table = make(spark, table_path, [(n, n) for n in range(12)], "id bigint, v bigint", files=2)
     table.update("id < 6", {"v": "v + 1"})
     table.delete("id > 8")
-    table.alias("t").merge(spark.table("kept_view").alias("s"), "t.id = s.k").whenMatchedUpdate(set={"v": "0"}).whenNotMatchedInsert(values={"id": "s.k"}).execute()
+    table.alias("t").merge(spark.table("kept_view").alias("s"), "t.id = s.k").whenMatchedUpdate(set={"v": "0"}).whenNotMatchedInsert(
+        values={"id": "s.k"}
+    ).execute()
     table.optimize().executeCompaction()
     table.toDF().count()
     table.history().count()
@@ -388,7 +430,9 @@ def test_the_active_session_stays_the_users(spark, table_path, monkeypatch, rout
     assert undisturbed()
     table.optimize().where("p < 9").executeCompaction()
     assert undisturbed()
-    table.alias("t").merge(frame.selectExpr("id + 3 as k").alias("s"), "t.id = s.k").whenMatchedUpdate(set={"p": "0"}).whenNotMatchedInsert(values={"id": "s.k"}).execute()
+    table.alias("t").merge(frame.selectExpr("id + 3 as k").alias("s"), "t.id = s.k").whenMatchedUpdate(set={"p": "0"}).whenNotMatchedInsert(
+        values={"id": "s.k"}
+    ).execute()
     assert undisturbed()
 
 
@@ -402,7 +446,9 @@ def test_a_random_source_is_the_same_in_every_round(spark, table_path, monkeypat
     source = spark.range(15).select(F.col("id").cast("int").alias("k"), F.rand().alias("r"))
     again = spark.createDataFrame([(n, None) for n in [*range(10), 12, 12]], "id int, r double")
     with winner(lambda: rowlock.write(again, table_path)):
-        table.alias("t").merge(source.alias("s"), "t.id = s.k").whenMatchedUpdate(set={"r": "s.r"}).whenNotMatchedInsert(values={"id": "s.k", "r": "s.r"}).execute()
+        table.alias("t").merge(source.alias("s"), "t.id = s.k").whenMatchedUpdate(set={"r": "s.r"}).whenNotMatchedInsert(
+            values={"id": "s.k", "r": "s.r"}
+        ).execute()
     found = read(spark, table_path)
     by_id = {}
     for key, value in found:
@@ -426,7 +472,9 @@ def test_a_source_whose_files_are_replaced_is_the_same_in_every_round(spark, tab
         DeltaTable.forPath(spark, table_path).delete("id = 1")
 
     with winner(replace):
-        table.alias("t").merge(source.alias("s"), "t.id = s.k").whenMatchedUpdate(set={"w": "s.w"}).whenNotMatchedInsert(values={"id": "s.k", "w": "s.w"}).execute()
+        table.alias("t").merge(source.alias("s"), "t.id = s.k").whenMatchedUpdate(set={"w": "s.w"}).whenNotMatchedInsert(
+            values={"id": "s.k", "w": "s.w"}
+        ).execute()
     assert read(spark, table_path) == delta_rows(spark, table_path) == sorted([(n, "old") for n in [*range(12), 3]], key=repr)
 
 

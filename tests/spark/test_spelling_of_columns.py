@@ -29,7 +29,12 @@ def folder(spark: SparkSession, table_path: str) -> str:
     """A table of two files, whose columns, and fields at every depth, differ by case alone: the second as another engine may add it."""
     Path(table_path).mkdir()
     for n, up in enumerate((str.lower, str.upper)):
-        fields = {"id": [n * 10 + i for i in range(3)], "v": [n, n, n], "s": [{up("x"): n, up("y"): {up("z"): i}} for i in range(3)], "l": [[{up("e"): i}] for i in range(3)]}
+        fields = {
+            "id": [n * 10 + i for i in range(3)],
+            "v": [n, n, n],
+            "s": [{up("x"): n, up("y"): {up("z"): i}} for i in range(3)],
+            "l": [[{up("e"): i}] for i in range(3)],
+        }
         table = pa.table({up(k): v for k, v in fields.items()})
         maps = pa.array([[("a", i)] for i in range(3)], pa.map_(pa.string(), pa.int64()))
         structs = pa.StructArray.from_arrays([maps.items], [up("k")])
@@ -37,7 +42,14 @@ def folder(spark: SparkSession, table_path: str) -> str:
         pq.write_table(table, path := f"{table_path}/{up('part')}.parquet")
         if n == 0:
             DeltaTable.convertToDelta(spark, f"parquet.`{table_path}`")
-    add = {"path": "PART.parquet", "partitionValues": {}, "size": Path(path).stat().st_size, "modificationTime": 0, "dataChange": True, "stats": '{"numRecords":3,"minValues":{"ID":10},"maxValues":{"ID":12},"nullCount":{"ID":0}}'}
+    add = {
+        "path": "PART.parquet",
+        "partitionValues": {},
+        "size": Path(path).stat().st_size,
+        "modificationTime": 0,
+        "dataChange": True,
+        "stats": '{"numRecords":3,"minValues":{"ID":10},"maxValues":{"ID":12},"nullCount":{"ID":0}}',
+    }
     Path(table_path, commit_key(1)).write_text(json.dumps({"add": add}) + "\n")
     return table_path
 
@@ -57,7 +69,14 @@ def test_names_in_files_that_differ_by_case(spark: SparkSession, folder: str, wa
     arrow = rowlock.to_arrow(folder)
     assert sorted(arrow["id"].to_pylist()) == [0, 1, 2, 10, 11, 12] and not any(c.null_count for c in arrow.columns)
     assert sorted(arrow["s"].to_pylist(), key=repr) == sorted(({"x": n, "y": {"z": i}} for n in (0, 1) for i in range(3)), key=repr)
-    assert sorted(dict(m)["a"]["k"] for m in arrow["m"].to_pylist()) == [0, 0, 1, 1, 2, 2] and sorted(x[0]["e"] for x in arrow["l"].to_pylist()) == [0, 0, 1, 1, 2, 2]
+    assert sorted(dict(m)["a"]["k"] for m in arrow["m"].to_pylist()) == [0, 0, 1, 1, 2, 2] and sorted(x[0]["e"] for x in arrow["l"].to_pylist()) == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
     table.update("id in (1, 11)", {"v": "v + 100"})
     table.delete("id = 12 or s.y.z = 0")
     assert read(spark, folder) == sorted(((r[0], r[1] + 100 * (r[0] % 10 == 1), *r[2:]) for r in before if r[0] % 10 and r[0] != 12), key=repr)
@@ -110,7 +129,11 @@ def test_two_columns_that_are_one_to_spark(spark: SparkSession, table_path: str)
 def test_a_dot_in_a_name(spark: SparkSession, table_path: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I3: column `a.b` and field b of struct a have bounds of their own, by each writer; a DELETE finds its rows by either."""
     turn_down(monkeypatch, append_driver_bytes=0 if way == "large" else 1 << 20, **WAYS[way])
-    frame = spark.range(6).selectExpr("id + 7 as `a.b`", "named_struct('b', id + 100, 'c', named_struct('d', id + 200)) as a", "id + 300 as `a.c.d`", "id").coalesce(1)
+    frame = (
+        spark.range(6)
+        .selectExpr("id + 7 as `a.b`", "named_struct('b', id + 100, 'c', named_struct('d', id + 200)) as a", "id + 300 as `a.c.d`", "id")
+        .coalesce(1)
+    )
     rowlock.write(frame, table_path)
     (file,) = state_of(open_store(table_path)).refresh().files.adds()
     assert file.parsed_stats()["minValues"] == {"a.b": 7, "a": {"b": 100, "c": {"d": 200}}, "a.c.d": 300, "id": 0}

@@ -25,7 +25,9 @@ def protocol(path: str, version: int = 0) -> dict[str, Any]:
 @pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "false"}, {"delta.enableRowTracking": "true"}])
 def test_a_new_table_lists_the_feature(spark: Any, table_path: str, schema: str, properties: dict[str, str]) -> None:
     """I9: other engines are told what they must know; delta-spark opens no table that holds the type and does not say so."""
-    rowlock.write(spark.sql("select 1 as id").selectExpr("id", f"cast(null as {schema.split(maxsplit=1)[1]}) as {schema.split()[0]}"), table_path, properties=properties)
+    rowlock.write(
+        spark.sql("select 1 as id").selectExpr("id", f"cast(null as {schema.split(maxsplit=1)[1]}) as {schema.split()[0]}"), table_path, properties=properties
+    )
     found = protocol(table_path)
     assert (found["minReaderVersion"], found["minWriterVersion"]) == (3, 7)
     assert "timestampNtz" in found["readerFeatures"] and "timestampNtz" in found["writerFeatures"]

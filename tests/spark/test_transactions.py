@@ -111,7 +111,13 @@ def test_it_needs_a_block_of_its_own(table: DeltaTable) -> None:
 
 @pytest.mark.parametrize(
     ("knobs", "named"),
-    [({"isolation": "chaos"}, "write_serializable"), ({"on_conflict": "pray"}, "repair"), ({"granularity": "table"}, "file"), ({"app_id": "a"}, "app_version"), ({"app_id": "a", "app_version": -1}, "0 or more")],
+    [
+        ({"isolation": "chaos"}, "write_serializable"),
+        ({"on_conflict": "pray"}, "repair"),
+        ({"granularity": "table"}, "file"),
+        ({"app_id": "a"}, "app_version"),
+        ({"app_id": "a", "app_version": -1}, "0 or more"),
+    ],
 )
 def test_a_wrong_knob_is_refused_when_it_is_set(table: DeltaTable, knobs: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
@@ -167,7 +173,9 @@ def test_large_results_pass_through_later_statements(spark: SparkSession, table_
         txn.update("k < 250000", {"v": "v + 1"})
         txn.append(spark.range(300_000, 450_000).selectExpr("id as k", "0L as v"))
         txn.update("k % 2 = 0", {"v": "v + 10"})
-        txn.alias("t").merge(spark.range(440_000, 600_000).selectExpr("id as k", "100L as v").alias("s"), "t.k = s.k").whenMatchedDelete().whenNotMatchedInsertAll().execute()
+        txn.alias("t").merge(
+            spark.range(440_000, 600_000).selectExpr("id as k", "100L as v").alias("s"), "t.k = s.k"
+        ).whenMatchedDelete().whenNotMatchedInsertAll().execute()
         assert txn.toDF().agg(F.count("*"), F.sum("v")).first() == (590_000, 250_000 + 2_200_000 + 15_000_000)
     with table.transaction() as txn:
         txn.update("k < 200000", {"v": "v + 1"})
@@ -235,7 +243,11 @@ def test_a_move_is_no_change_of_what_was_read(spark: SparkSession, table: DeltaT
 def test_a_source_that_reads_the_target_is_validated(spark: SparkSession, table: DeltaTable, table_path: str) -> None:
     """Rowlock's frames stay at the version that they were made at; a statement over another one would mix two."""
     table.toDF().createOrReplaceTempView("same")
-    sources = [rowlock.read(spark, table_path).where("k = 1"), table.toDF().groupBy("k").agg(F.sum("v").alias("v")), spark.sql("select 1L as k, (select max(v) from same) as v")]
+    sources = [
+        rowlock.read(spark, table_path).where("k = 1"),
+        table.toDF().groupBy("k").agg(F.sum("v").alias("v")),
+        spark.sql("select 1L as k, (select max(v) from same) as v"),
+    ]
     merges = [table.alias("t").merge(source.alias("s"), "t.k = s.k").whenMatchedUpdate(set={"v": "s.v + 1"}) for source in sources]
     merges[0].execute()
     assert rows(table)[0] == (1, 11)

@@ -92,7 +92,9 @@ def test_the_words_are_those_of_delta_spark(spark: SparkSession, table_path: str
 def test_rows_keep_their_ids_while_others_write(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: str) -> None:
     """As the loser: rows that went leave its output, others' rows stay, ids are kept; as the winner: statements find their rows."""
     take_route(monkeypatch, route)
-    table = make(spark, table_path, scattered(60), SCHEMA, files=4, partition_by=["p"], **{"delta.enableRowTracking": "true", "delta.enableDeletionVectors": vectors})
+    table = make(
+        spark, table_path, scattered(60), SCHEMA, files=4, partition_by=["p"], **{"delta.enableRowTracking": "true", "delta.enableDeletionVectors": vectors}
+    )
     other = DeltaTable.forPath(spark, table_path)
     table.update("id < 10", {"x": "x + 1000"})
     before = ids(spark, table_path)

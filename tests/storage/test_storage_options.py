@@ -56,12 +56,24 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
 
 @pytest.mark.parametrize("case", [str.upper, str.lower])
 def test_names_of_delta_rs_and_of_obstore_mean_the_same(case) -> None:
-    long = {case(k): v for k, v in {"AWS_ENDPOINT_URL": "http://x", "AWS_REGION": "r", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ALLOW_HTTP": "true"}.items()}
+    long = {
+        case(k): v
+        for k, v in {
+            "AWS_ENDPOINT_URL": "http://x",
+            "AWS_REGION": "r",
+            "AWS_ACCESS_KEY_ID": "k",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_ALLOW_HTTP": "true",
+        }.items()
+    }
     short = {"endpoint": "http://x", "region": "r", "access_key_id": "k", "secret_access_key": SECRET, "allow_http": "true"}
     a, b = settings_for("s3", long), settings_for("s3", short)
     assert a.config == b.config == {"endpoint": "http://x", "region": "r", "access_key_id": "k", "secret_access_key": SECRET}
     assert a.client == b.client == {"allow_http": True}
-    assert settings_for("azure", {"AZURE_STORAGE_ACCOUNT_NAME": "a", "AZURE_STORAGE_ACCOUNT_KEY": SECRET}).config == {"account_name": "a", "account_key": SECRET}
+    assert settings_for("azure", {"AZURE_STORAGE_ACCOUNT_NAME": "a", "AZURE_STORAGE_ACCOUNT_KEY": SECRET}).config == {
+        "account_name": "a",
+        "account_key": SECRET,
+    }
 
 
 def test_the_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +89,9 @@ def test_the_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPat
 
 
 def test_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "credentials").write_text("[default]\naws_access_key_id = d\naws_secret_access_key = ds\n[team]\naws_access_key_id = t\naws_secret_access_key = ts\naws_session_token = tt\n")
+    (tmp_path / "credentials").write_text(
+        "[default]\naws_access_key_id = d\naws_secret_access_key = ds\n[team]\naws_access_key_id = t\naws_secret_access_key = ts\naws_session_token = tt\n"
+    )
     (tmp_path / "config").write_text("[default]\nregion = eu-north-1\n[profile team]\nregion = eu-west-1\n[profile role]\nrole_arn = arn:aws:iam::1:role/x\n")
     assert settings_for("s3").keys == ("d", "ds", None) and settings_for("s3").config["region"] == "eu-north-1"
     team = settings_for("s3", {"AWS_PROFILE": "team"})
@@ -94,7 +108,10 @@ def test_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_options_of_others_are_let_be_and_unknown_ones_refused() -> None:
-    open_store("s3://b/t", {"AWS_S3_LOCKING_PROVIDER": "dynamodb", "DELTA_DYNAMO_TABLE_NAME": "x", "AWS_ENDPOINT_URL_DYNAMODB": "http://x", "AZURE_STORAGE_ACCOUNT_NAME": "a"})
+    open_store(
+        "s3://b/t",
+        {"AWS_S3_LOCKING_PROVIDER": "dynamodb", "DELTA_DYNAMO_TABLE_NAME": "x", "AWS_ENDPOINT_URL_DYNAMODB": "http://x", "AZURE_STORAGE_ACCOUNT_NAME": "a"},
+    )
     with pytest.raises(InvalidInput, match=r"'aws_acess_key_id' is not an option of s3; did you mean 'access_key_id'") as e:
         open_store("s3://b/t", {"AWS_ACESS_KEY_ID": SECRET})
     assert SECRET not in str(e.value)
@@ -106,7 +123,14 @@ def test_options_of_others_are_let_be_and_unknown_ones_refused() -> None:
     ("uri", "options"),
     [
         ("s3://b/t", {"AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": "token-" + SECRET}),
-        ("gs://b/t", {"GOOGLE_SERVICE_ACCOUNT_KEY": '{"client_email": "", "private_key_id": "", "disable_oauth": true, "private_key": "' + SECRET + '", "gcs_base_url": "http://x"}'}),
+        (
+            "gs://b/t",
+            {
+                "GOOGLE_SERVICE_ACCOUNT_KEY": '{"client_email": "", "private_key_id": "", "disable_oauth": true, "private_key": "'
+                + SECRET
+                + '", "gcs_base_url": "http://x"}'
+            },
+        ),
         ("az://b/t", {"AZURE_STORAGE_ACCOUNT_NAME": "a", "AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=" + SECRET}),
         ("az://b/t", {"AZURE_STORAGE_ACCOUNT_NAME": "a", "AZURE_STORAGE_ACCOUNT_KEY": "c2VjcmV0LXNlY3JldC1zZWNyZXQ="}),
     ],

@@ -30,7 +30,9 @@ def test_threads_append_past_a_checkpoint(server: str, request: pytest.FixtureRe
     assert versions == set(range(1, len(versions) + 1)), "some may share one, and none is left out"
     for n in range(14 - len(versions)):
         rowlock.append(root, pa.table({"n": [n + 1000]}), storage_options=options)
-    assert sorted(rowlock.to_arrow(root, storage_options=options).column("n").to_pylist()) == sorted([*range(14), *range(100, 114), *range(1000, 1014 - len(versions))])
+    assert sorted(rowlock.to_arrow(root, storage_options=options).column("n").to_pylist()) == sorted(
+        [*range(14), *range(100, 114), *range(1000, 1014 - len(versions))]
+    )
     assert rowlock.to_arrow(root, version=0, storage_options=options).num_rows == 0
     assert open_store(root, options).head("_delta_log/00000000000000000010.checkpoint.parquet")
 

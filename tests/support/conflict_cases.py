@@ -98,7 +98,10 @@ class Verdict:
 
 
 def _as_data_change(scene: Scene) -> Scene:
-    changed = (replace(w, adds=tuple(replace(a, data_change=True) for a in w.adds), removes=tuple(replace(r, data_change=True) for r in w.removes)) for w in scene.winners)
+    changed = (
+        replace(w, adds=tuple(replace(a, data_change=True) for a in w.adds), removes=tuple(replace(r, data_change=True) for r in w.removes))
+        for w in scene.winners
+    )
     return replace(scene, winners=tuple(changed))
 
 
@@ -161,7 +164,9 @@ def decide(scene: Scene) -> Outcome:
     for winner in scene.winners:
         if winner.protocol and (winner.protocol.min_reader_version > MAX_READER_VERSION or winner.protocol.min_writer_version > MAX_WRITER_VERSION):
             return Outcome("error", "unsupported protocol")
-    found = rules.first_conflict(rules.RULES, reads_of(scene), list(scene.winners), rules.TableState(scene.protocol, scene.metadata, scene.schema, _matcher(scene)))
+    found = rules.first_conflict(
+        rules.RULES, reads_of(scene), list(scene.winners), rules.TableState(scene.protocol, scene.metadata, scene.schema, _matcher(scene))
+    )
     if found is not None:
         return Outcome("conflict", found.rule)
     live = {a.path for a in scene.live}

@@ -31,7 +31,12 @@ _OPERATORS: dict[type[exp.Expr], Operator] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT
 _MIRRORED: dict[Operator, Operator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _WHOLE_TYPES = frozenset({"long", "integer", "short", "byte"})
 _STRING, _LONG = PrimitiveType("string"), PrimitiveType("long")
-_TIMES = {exp.DataType.Type.DATE: "date", exp.DataType.Type.TIMESTAMPLTZ: "timestamp", exp.DataType.Type.TIMESTAMPTZ: "timestamp", exp.DataType.Type.TIMESTAMPNTZ: "timestamp_ntz"}
+_TIMES = {
+    exp.DataType.Type.DATE: "date",
+    exp.DataType.Type.TIMESTAMPLTZ: "timestamp",
+    exp.DataType.Type.TIMESTAMPTZ: "timestamp",
+    exp.DataType.Type.TIMESTAMPNTZ: "timestamp_ntz",
+}
 _PREFIX = re.compile(r"([^%_\\]+)%")
 
 

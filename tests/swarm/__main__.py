@@ -51,7 +51,10 @@ def _run(seeds: list[int], folder: Path, results: Path | None, tally: Tally, *, 
         if results is not None:
             with results.open("a") as out:
                 out.write(json.dumps(line) + "\n")
-        print(f"{seed}: {'failed' if result.error else 'ok'} in {result.seconds:.1f} s, cpu {_cpu(pid) - before:.1f} ({', '.join(f'{k} {v:.1f}' for k, v in result.shares.items())})", flush=True)
+        print(
+            f"{seed}: {'failed' if result.error else 'ok'} in {result.seconds:.1f} s, cpu {_cpu(pid) - before:.1f} ({', '.join(f'{k} {v:.1f}' for k, v in result.shares.items())})",
+            flush=True,
+        )
         if result.error:
             print("   " + "\n   ".join([*(f"{k}: {v}" for k, v in result.axes.items()), *result.story]), file=sys.stderr)
             print(f"{result.trace}\n{result.error}\nagain: {result.again}", file=sys.stderr, flush=True)

@@ -52,6 +52,7 @@ def bag(table: pa.Table, names: Sequence[str]) -> Counter[Row]:
 
 def difference(found: Counter[Row], wanted: Counter[Row], names: Sequence[str]) -> str:
     """What a reader of a failure needs: which rows are too many and which are missing."""
+
     def shown(rows: Counter[Row]) -> str:
         return "; ".join(str(dict(zip(names, row, strict=True))) for row in list(rows.elements())[:3])
 

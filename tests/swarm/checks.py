@@ -30,7 +30,12 @@ def statistics_are_true(reader: Reader, version: Version) -> None:
         reader.rounded |= {add["path"] for add in version.adds}
     for add in version.adds:
         if add.get("stats"):
-            _check_file(reader.physical(add), json.loads(add["stats"], parse_float=decimal.Decimal), f"version {version.number}, {add['path']}", add["path"] in reader.rounded)
+            _check_file(
+                reader.physical(add),
+                json.loads(add["stats"], parse_float=decimal.Decimal),
+                f"version {version.number}, {add['path']}",
+                add["path"] in reader.rounded,
+            )
 
 
 def _check_file(file: pa.Table, stats: dict[str, Any], where: str, rounds: bool) -> None:
@@ -124,7 +129,9 @@ def feed_is_difference(reader: Reader, version: Version, names: Mapping[str, str
     wanted.subtract(bag(before, roles))
     left = {r: n for r, n in found.items() if n}
     right = {r: n for r, n in wanted.items() if n}
-    assert left == right, f"version {version.number}: the change data is not the difference: {dict(list(left.items() - right.items())[:3])} where {dict(list(right.items() - left.items())[:3])} is right"
+    assert left == right, (
+        f"version {version.number}: the change data is not the difference: {dict(list(left.items() - right.items())[:3])} where {dict(list(right.items() - left.items())[:3])} is right"
+    )
 
 
 def _change_types(reader: Reader, action: dict[str, Any]) -> list[str]:

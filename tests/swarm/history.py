@@ -75,10 +75,17 @@ def case_of(seed: int) -> Case:
     for _ in range(count):
         files.append(table.rows(rng, size, first))
         first += size
-    earlier = [table.rows(rng, f.num_rows, 500 + 50 * n) for n, f in enumerate(files[: 6 if axes["origin"] == "converted" else 1])] if axes["made again"] == "yes" else None
+    earlier = (
+        [table.rows(rng, f.num_rows, 500 + 50 * n) for n, f in enumerate(files[: 6 if axes["origin"] == "converted" else 1])]
+        if axes["made again"] == "yes"
+        else None
+    )
     programs = Programs(table, axes, rng)
     before = [programs.step("delete", few=True), programs.step(rng.choice(("update", "merge")))]
-    contests = [programs.contest(axes["loser"], axes["winner"], axes["round"]), programs.contest(axes["other loser"], rng.choice(("update", "delete", "append")), rng.choice(("staged", "before_put")), alone=True)]
+    contests = [
+        programs.contest(axes["loser"], axes["winner"], axes["round"]),
+        programs.contest(axes["other loser"], rng.choice(("update", "delete", "append")), rng.choice(("staged", "before_put")), alone=True),
+    ]
     return Case(seed, axes, table, files, earlier, before, contests)
 
 

@@ -13,7 +13,17 @@ _STYLES: dict[str, dict[str, str]] = {
     "back quotes": {"rid": "rid`", "k": "`k`", "v": "v``v", "s": "s`.`s", "x": "`", "p": "p`q"},
     "spaces": {"rid": "row id", "k": "k, k", "v": " v", "s": "s=1", "x": "{x}", "y": "(y);", "p": "p q", "p2": "a=b c", "st": "st st"},
     "scripts": {"rid": "ключ", "k": "値", "v": "naïve", "s": "ß", "x": "İ", "y": "ŋ", "p": "מפתח", "p2": "Ωmega", "st": "\U0001f600", "g": "ﬀ"},
-    "words": {"rid": "numRecords", "k": "select", "v": "minValues", "s": "delete", "x": "path", "y": "position", "p": "partitionValues", "st": "stats", "g": "where"},
+    "words": {
+        "rid": "numRecords",
+        "k": "select",
+        "v": "minValues",
+        "s": "delete",
+        "x": "path",
+        "y": "position",
+        "p": "partitionValues",
+        "st": "stats",
+        "g": "where",
+    },
 }
 
 

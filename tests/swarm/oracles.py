@@ -190,13 +190,20 @@ class Model:
             own = keep + role if keep + role in rows.column_names else "NULL"
             sql = own
             for condition, value in reversed(options):
-                sql = self._flat(value) if condition is None else f"CASE WHEN {self._flat(condition)} THEN {self._cast(self._flat(value), kind.spark)} ELSE {sql} END"
+                sql = (
+                    self._flat(value)
+                    if condition is None
+                    else f"CASE WHEN {self._flat(condition)} THEN {self._cast(self._flat(value), kind.spark)} ELSE {sql} END"
+                )
             wanted.append((role, sql, kind.spark))
         changed = [w for w in wanted if w[1] != keep + w[0]]
         found = self.evaluate(rows, changed).columns if changed and rows.num_rows else []
         made = dict(zip([c[0] for c in changed], found, strict=False))
         empty = self._schema()
-        columns = [made[r] if r in made else rows.column(keep + r) if keep + r in rows.column_names else pa.nulls(rows.num_rows, empty.field(r).type) for r in self.roles]
+        columns = [
+            made[r] if r in made else rows.column(keep + r) if keep + r in rows.column_names else pa.nulls(rows.num_rows, empty.field(r).type)
+            for r in self.roles
+        ]
         return pa.table(columns, schema=empty)
 
     def _cast(self, sql: str, kind: str) -> str:
@@ -213,7 +220,15 @@ def constraint(step: Step) -> Expr:
 
 
 def duck_type(spark: str) -> str:
-    names = {"STRING": "VARCHAR", "BINARY": "BLOB", "TIMESTAMP": "TIMESTAMPTZ", "TIMESTAMP_NTZ": "TIMESTAMP", "STRUCT<a: INT, b: STRING>": "STRUCT(a INT, b VARCHAR)", "ARRAY<DOUBLE>": "DOUBLE[]", "MAP<STRING, INT>": "MAP(VARCHAR, INT)"}
+    names = {
+        "STRING": "VARCHAR",
+        "BINARY": "BLOB",
+        "TIMESTAMP": "TIMESTAMPTZ",
+        "TIMESTAMP_NTZ": "TIMESTAMP",
+        "STRUCT<a: INT, b: STRING>": "STRUCT(a INT, b VARCHAR)",
+        "ARRAY<DOUBLE>": "DOUBLE[]",
+        "MAP<STRING, INT>": "MAP(VARCHAR, INT)",
+    }
     return names.get(spark, spark)
 
 

@@ -81,7 +81,14 @@ def _importers(owner: Any, attribute: str) -> list[Any]:
     import sys
 
     function = getattr(owner, attribute)
-    return [owner, *(m for m in list(sys.modules.values()) if m is not owner and getattr(m, "__name__", "").startswith("rowlock.") and getattr(m, attribute, None) is function)]
+    return [
+        owner,
+        *(
+            m
+            for m in list(sys.modules.values())
+            if m is not owner and getattr(m, "__name__", "").startswith("rowlock.") and getattr(m, attribute, None) is function
+        ),
+    ]
 
 
 def _counting(function: Any, label: str, taken: Taken, counts: Counter[str]) -> Any:

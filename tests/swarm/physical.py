@@ -98,7 +98,11 @@ class Reader:
         for role, kind in self.roles.items():
             if names[role] not in by_name:
                 continue
-            stored = by_name[names[role]]["metadata"].get("delta.columnMapping.physicalName", names[role]) if version.properties.get("delta.columnMapping.mode", "none") != "none" else names[role]
+            stored = (
+                by_name[names[role]]["metadata"].get("delta.columnMapping.physicalName", names[role])
+                if version.properties.get("delta.columnMapping.mode", "none") != "none"
+                else names[role]
+            )
             if stored in add["partitionValues"]:
                 columns[role] = array(KINDS[kind], [parse(add["partitionValues"][stored], kind, self._zone)] * file.num_rows)
             else:

@@ -42,7 +42,11 @@ class Programs:
             case "delta-spark":
                 return Step("delete", Expr("{k} = {0} OR {rid} % 7 = 2", (("long", rng.randint(0, 5)),)), how="delta-spark")
             case "append" | "arrow append" | "deltalake append" | "append by hand":
-                return Step("append", rows=self._rows(rng.randint(1, 4)), how={"append": "spark", "arrow append": "arrow", "deltalake append": "deltalake", "append by hand": "hand"}[kind])
+                return Step(
+                    "append",
+                    rows=self._rows(rng.randint(1, 4)),
+                    how={"append": "spark", "arrow append": "arrow", "deltalake append": "deltalake", "append by hand": "hand"}[kind],
+                )
             case "overwrite":
                 return Step("overwrite", rows=self._rows(rng.randint(2, 6)))
             case "replace where":
@@ -65,7 +69,12 @@ class Programs:
         import pyarrow as pa
 
         at = rows.column_names.index("k")
-        return Step("overwrite", Expr("{k} = {0}", (("long", wanted),)), rows=rows.set_column(at, "k", pa.array([wanted] * rows.num_rows, pa.int64())), how="replace where")
+        return Step(
+            "overwrite",
+            Expr("{k} = {0}", (("long", wanted),)),
+            rows=rows.set_column(at, "k", pa.array([wanted] * rows.num_rows, pa.int64())),
+            how="replace where",
+        )
 
     # ---- expressions -----------------------------------------------------------------------
 
@@ -107,10 +116,20 @@ class Programs:
         for role, kind in self._table.roles.items():
             name = f"{{{prefix}{role}}}"
             if kind == "timestamp":
-                out += [Expr(f"hour({name}) < 3", equal=False), Expr(f"{name} >= '2024-03-10 02:30:00'", equal=False), Expr(f"CAST({name} AS DATE) = DATE'2024-03-10'", equal=False)]
-                out += [Expr(f"{name} < TIMESTAMP'2024-10-27 02:30:00'", equal=False), Expr(f"date_trunc('DAY', {name}) = TIMESTAMP'2024-11-03 00:00:00'", equal=False)]
+                out += [
+                    Expr(f"hour({name}) < 3", equal=False),
+                    Expr(f"{name} >= '2024-03-10 02:30:00'", equal=False),
+                    Expr(f"CAST({name} AS DATE) = DATE'2024-03-10'", equal=False),
+                ]
+                out += [
+                    Expr(f"{name} < TIMESTAMP'2024-10-27 02:30:00'", equal=False),
+                    Expr(f"date_trunc('DAY', {name}) = TIMESTAMP'2024-11-03 00:00:00'", equal=False),
+                ]
             if kind == "timestamp_ntz":
-                out += [Expr(f"CAST({name} AS TIMESTAMP) <= TIMESTAMP'2024-03-31 02:30:00'", equal=False), Expr(f"{name} > TIMESTAMP_NTZ'2024-03-10 02:29:59.999999'", equal=False)]
+                out += [
+                    Expr(f"CAST({name} AS TIMESTAMP) <= TIMESTAMP'2024-03-31 02:30:00'", equal=False),
+                    Expr(f"{name} > TIMESTAMP_NTZ'2024-03-10 02:29:59.999999'", equal=False),
+                ]
             if kind == "date":
                 out += [Expr(f"{name} >= TIMESTAMP'2024-03-31 00:30:00'", equal=False), Expr(f"year({name}) < 2024", equal=False)]
             if kind == "string" and role != "s":
@@ -123,10 +142,25 @@ class Programs:
         rng, table, kind = self._rng, self._table, self._table.roles[role]
         name = f"{{{prefix}{role}}}"
         if role == "k":
-            return rng.choice((Expr(f"({name} + 1) % 6"), Expr("{0}", (("long", rng.randint(0, 5)),)), Expr(f"coalesce({name}, 0)"), Expr(name) if table.not_null and rng.random() < 0.7 else Expr("CAST(NULL AS BIGINT)")))
+            return rng.choice(
+                (
+                    Expr(f"({name} + 1) % 6"),
+                    Expr("{0}", (("long", rng.randint(0, 5)),)),
+                    Expr(f"coalesce({name}, 0)"),
+                    Expr(name) if table.not_null and rng.random() < 0.7 else Expr("CAST(NULL AS BIGINT)"),
+                )
+            )
         if role == "v":
             some = [Expr(f"{name} + 1"), Expr(f"{name} * 3 + 1"), Expr(f"{{{prefix}rid}} % 7"), Expr("CAST(NULL AS BIGINT)")]
-            some += [Expr(f"{name} div {{{prefix}k}}", equal=False), Expr(f"{name} + 9223372036854775800", equal=False), Expr(f"CAST({{{prefix}s}} AS BIGINT)", equal=False)] if self._spark_only else []
+            some += (
+                [
+                    Expr(f"{name} div {{{prefix}k}}", equal=False),
+                    Expr(f"{name} + 9223372036854775800", equal=False),
+                    Expr(f"CAST({{{prefix}s}} AS BIGINT)", equal=False),
+                ]
+                if self._spark_only
+                else []
+            )
             return rng.choice(some)
         if role == "s" and self._spark_only and rng.random() < 0.4 and self._axes["type of x"] not in _NOT_ORDERED:
             return rng.choice((Expr(f"CAST({{{prefix}x}} AS STRING)", equal=False), Expr(f"concat({name}, '!')", equal=False)))
@@ -134,7 +168,10 @@ class Programs:
             return Expr(f"{name} + INTERVAL 1 HOUR", equal=False)
         if kind == "struct":
             a, b = rng.choice(("1", "NULL")), rng.choice(("'q'", "NULL"))
-            return Expr(f"CAST(named_struct('a', {a}, 'b', {b}) AS STRUCT<a: INT, b: STRING>)", duck=f"CAST(struct_pack(a := {a}, b := {b}) AS STRUCT(a INT, b VARCHAR))")
+            return Expr(
+                f"CAST(named_struct('a', {a}, 'b', {b}) AS STRUCT<a: INT, b: STRING>)",
+                duck=f"CAST(struct_pack(a := {a}, b := {b}) AS STRUCT(a INT, b VARCHAR))",
+            )
         if kind in ("array", "map"):
             types = {"array": ("ARRAY<DOUBLE>", "DOUBLE[]"), "map": ("MAP<STRING, INT>", "MAP(VARCHAR, INT)")}[kind]
             return Expr(f"CAST(NULL AS {types[0]})", duck=f"CAST(NULL AS {types[1]})")
@@ -155,7 +192,16 @@ class Programs:
 
             keys = rng.sample([k for k in table.pools["k"] if k is not None], rows.num_rows)
             rows = rows.set_column(rows.column_names.index("k"), "k", pa.array(keys, pa.int64()))
-        on = rng.choice((Expr("{t_k} = {s_k}"), Expr("{t_k} = {s_k}"), Expr("{t_k} = {s_k} AND {t_rid} % 3 <> 1"), Expr("{t_k} = {s_k} AND {t_v} >= {s_v}"), Expr("{t_k} >= {s_k} AND {t_k} < {s_k} + 1"), Expr("{t_k} <=> {s_k}", duck="{t_k} IS NOT DISTINCT FROM {s_k}")))
+        on = rng.choice(
+            (
+                Expr("{t_k} = {s_k}"),
+                Expr("{t_k} = {s_k}"),
+                Expr("{t_k} = {s_k} AND {t_rid} % 3 <> 1"),
+                Expr("{t_k} = {s_k} AND {t_v} >= {s_v}"),
+                Expr("{t_k} >= {s_k} AND {t_k} < {s_k} + 1"),
+                Expr("{t_k} <=> {s_k}", duck="{t_k} IS NOT DISTINCT FROM {s_k}"),
+            )
+        )
         others = [r for r in table.given if r not in ("rid", "k") and table.roles[r] not in _NOT_ORDERED]
         if rng.random() < 0.2 and others:
             role = rng.choice(others)
@@ -168,7 +214,11 @@ class Programs:
             copied = rng.sample([r for r in table.given if r != "rid"], 2)
             clauses.append(Clause("matched", "update", maybe("t_"), tuple((r, Expr(f"{{s_{r}}}")) for r in copied) if rng.random() < 0.5 else self._sets("t_")))
         if rng.random() < 0.7:
-            chosen = None if rng.random() < 0.6 and self._axes["winner"] not in ("add column", "rename column") else tuple((r, Expr(f"{{s_{r}}}")) for r in table.given if r in ("rid", "k", "v", "x", *table.partition))
+            chosen = (
+                None
+                if rng.random() < 0.6 and self._axes["winner"] not in ("add column", "rename column")
+                else tuple((r, Expr(f"{{s_{r}}}")) for r in table.given if r in ("rid", "k", "v", "x", *table.partition))
+            )
             clauses.append(Clause("not matched", "insert", maybe("s_"), chosen))
         if rng.random() < 0.35:
             clauses.append(Clause("not matched by source", "update", self._where("t_"), self._sets("t_")))
@@ -177,4 +227,12 @@ class Programs:
         return Step("merge", rows=rows, on=on, clauses=tuple(clauses))
 
 
-_SEVERAL = (("update", "delete"), ("append", "update"), ("merge", "update"), ("delete", "merge"), ("update", "append", "update"), ("merge", "merge"), ("append", "merge", "delete"))
+_SEVERAL = (
+    ("update", "delete"),
+    ("append", "update"),
+    ("merge", "update"),
+    ("delete", "merge"),
+    ("update", "append", "update"),
+    ("merge", "merge"),
+    ("append", "merge", "delete"),
+)

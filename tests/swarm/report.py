@@ -30,7 +30,15 @@ class Tally:
 
     def take(self, result: Result) -> dict[str, Any]:
         """Counts a case, and gives the line that stands for it in a file of results."""
-        line = {"seed": result.seed, "error": result.error, "again": result.again, "seconds": round(result.seconds, 2), "axes": result.axes, "paths": dict(result.paths), "steps": dict(result.steps)}
+        line = {
+            "seed": result.seed,
+            "error": result.error,
+            "again": result.again,
+            "seconds": round(result.seconds, 2),
+            "axes": result.axes,
+            "paths": dict(result.paths),
+            "steps": dict(result.steps),
+        }
         self.take_line(line)
         return line
 

@@ -135,7 +135,9 @@ class Play:
         self.result.shares[f"{who} {steps[0].label}"] += time.monotonic() - start
         said = "" if raised is None else f" -> {type(raised).__name__}"
         self.result.story.append(f"{who}  {shown}{said}")
-        renamed = self.altered and (isinstance(raised, SchemaMismatch) or "UNRESOLVED_COLUMN" in str(raised))  # planned again, it names a column as it was called before
+        renamed = self.altered and (
+            isinstance(raised, SchemaMismatch) or "UNRESOLVED_COLUMN" in str(raised)
+        )  # planned again, it names a column as it was called before
         if renamed or (raised is not None and isinstance(raised, CONFLICT) and self._may_conflict(steps)):
             self.result.steps[f"conflict {type(raised).__name__}"] += 1
             return
@@ -199,7 +201,10 @@ class Play:
                     raise
                 self.result.steps["to_arrow refused"] += 1
                 continue
-            found = bag(table.select([self.world.names[r] for r in roles]) if len(set(table.column_names)) == len(table.column_names) else table, [self.world.names[r] for r in roles])
+            found = bag(
+                table.select([self.world.names[r] for r in roles]) if len(set(table.column_names)) == len(table.column_names) else table,
+                [self.world.names[r] for r in roles],
+            )
             assert found == wanted, f"{who} reads other rows: {difference(found, wanted, roles)}"
         checks.is_sound(str(self.path))
         self.result.shares["end"] += time.monotonic() - start

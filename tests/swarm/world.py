@@ -66,7 +66,12 @@ class World:
             columns = quoted(self.names) if self.table.generated else {}
             for role, kind in self.roles.items():
                 formula = self.table.generated.get(role)
-                builder = builder.addColumn(self.names[role], KINDS[kind].spark, nullable=role not in self.table.not_null, generatedAlwaysAs=None if formula is None else formula.sql(role_columns(self.roles, columns)))
+                builder = builder.addColumn(
+                    self.names[role],
+                    KINDS[kind].spark,
+                    nullable=role not in self.table.not_null,
+                    generatedAlwaysAs=None if formula is None else formula.sql(role_columns(self.roles, columns)),
+                )
             for name, value in self.table.properties.items():
                 builder = builder.property(name, value)
             if self.table.partition:
@@ -83,7 +88,9 @@ class World:
         self.path.mkdir(parents=True)
         for n, rows in enumerate(files):
             pq.write_table(self._named(rows, twin=n % 2 == 1 and self._has_twins), self.path / f"part-{n}.parquet")
-        DeltaTable.convertToDelta(self.spark, f"parquet.`{self.path}`").setProperties({k: v for k, v in self.table.properties.items() if v != "false" or k.startswith("rowlock.")})
+        DeltaTable.convertToDelta(self.spark, f"parquet.`{self.path}`").setProperties(
+            {k: v for k, v in self.table.properties.items() if v != "false" or k.startswith("rowlock.")}
+        )
 
     @property
     def _has_twins(self) -> bool:
@@ -227,7 +234,13 @@ class World:
 
     def _plain(self, features: Mapping[str, str]) -> bool:
         """Whether an engine that knows neither constraints nor row ids nor mapped columns may append."""
-        return not (self.table.generated or self.table.not_null or any(k.startswith("delta.constraints.") for k in features) or features.get("delta.enableRowTracking") == "true" or "delta.columnMapping.mode" in features)
+        return not (
+            self.table.generated
+            or self.table.not_null
+            or any(k.startswith("delta.constraints.") for k in features)
+            or features.get("delta.enableRowTracking") == "true"
+            or "delta.columnMapping.mode" in features
+        )
 
     def _deltalake_can(self, features: Mapping[str, str]) -> bool:
         times = [self.roles[r] for r in self.roles if self.roles[r] in ("timestamp", "timestamp_ntz", "date")]
@@ -242,10 +255,22 @@ class World:
         pq.write_table(self._named(rows, twin=self._has_twins), self.path / name, use_deprecated_int96_timestamps=False)
         from urllib.parse import quote
 
-        add = {"path": quote(name), "partitionValues": {}, "size": (self.path / name).stat().st_size, "modificationTime": int(time.time() * 1000), "dataChange": True}
+        add = {
+            "path": quote(name),
+            "partitionValues": {},
+            "size": (self.path / name).stat().st_size,
+            "modificationTime": int(time.time() * 1000),
+            "dataChange": True,
+        }
         if self._rng.random() < 0.5:
             add["stats"] = json.dumps({"numRecords": rows.num_rows})
-        info = {"timestamp": int(time.time() * 1000), "operation": "WRITE", "operationParameters": {"mode": "Append"}, "isBlindAppend": True, "engineInfo": "by hand"}
+        info = {
+            "timestamp": int(time.time() * 1000),
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Append"},
+            "isBlindAppend": True,
+            "engineInfo": "by hand",
+        }
         commit = self.path / "_delta_log" / f"{self.version + 1:020}.json"
         with commit.open("x") as out:
             out.write(json.dumps({"commitInfo": info}) + "\n" + json.dumps({"add": add}) + "\n")

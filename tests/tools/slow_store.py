@@ -101,7 +101,9 @@ def measure(engine: str, endpoint: str, direct: str, writers: int, processes: in
         rowlock.append(root, empty, storage_options=options(direct), properties={**properties, "delta.enableDeletionVectors": "false"})
     each = writers // processes
     command = [sys.executable, str(HERE), "--write", engine, root, endpoint]
-    running = [subprocess.Popen([*command, str(p * each), str(each), str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for p in range(processes)]
+    running = [
+        subprocess.Popen([*command, str(p * each), str(each), str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for p in range(processes)
+    ]
     for one in running:
         assert one.stdout is not None and one.stdout.readline() == "ready\n"
     begun = time.perf_counter()
@@ -147,11 +149,19 @@ def main() -> int:
 
 def compare(direct: str, args: argparse.Namespace) -> int:
     """Prints a line for each engine and number of processes; `direct` leads to the server past the proxy."""
-    proxy = subprocess.Popen([sys.executable, str(HERE), "--serve", direct, str(args.latency_ms / 1000)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    proxy = subprocess.Popen(
+        [sys.executable, str(HERE), "--serve", direct, str(args.latency_ms / 1000)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
+    )
     assert proxy.stdout is not None
     endpoint = proxy.stdout.readline().strip()
     print(f"{args.writers} writers, {args.latency_ms:.0f} ms for each answer, {args.seconds:.0f} s a line")
-    print(f"{'engine':12} {'processes':>9} {'commits/s':>10} {'p50':>10} {'p99':>10} {'longest':>10} {'rounds':>7} {'group':>6} {'versions':>9} {'failed':>7} {'exact':>6}")
+    print(
+        f"{'engine':12} {'processes':>9} {'commits/s':>10} {'p50':>10} {'p99':>10} {'longest':>10} {'rounds':>7} {'group':>6} {'versions':>9} {'failed':>7} {'exact':>6}"
+    )
     for processes in args.processes:
         for engine in args.engines:
             print(measure(engine, endpoint, direct, args.writers, processes, args.seconds), flush=True)

@@ -125,7 +125,9 @@ def heights(found: dict[str, Module]) -> dict[str, tuple[int, int]]:
     def of(name: str, above: tuple[str, ...] = ()) -> int:
         if name in depth:
             return depth[name]
-        below = [o for o in found[name].imports if found[o].layer == found[name].layer and o not in above and (name not in circle or circle.get(o) != circle[name])]
+        below = [
+            o for o in found[name].imports if found[o].layer == found[name].layer and o not in above and (name not in circle or circle.get(o) != circle[name])
+        ]
         depth[name] = 1 + max((of(o, (*above, name)) for o in below), default=-1)
         return depth[name]
 
@@ -175,7 +177,10 @@ def way_of_a_commit(package: Path, found: dict[str, Module]) -> tuple[Counter[st
 
 def statements(tree: ast.AST) -> int:
     """Statements that are not docstrings."""
-    return sum(isinstance(n, ast.stmt) and not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) and isinstance(n.value.value, str)) for n in ast.walk(tree))
+    return sum(
+        isinstance(n, ast.stmt) and not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) and isinstance(n.value.value, str))
+        for n in ast.walk(tree)
+    )
 
 
 def main(say: Callable[[str], object] = print) -> None:
@@ -195,12 +200,19 @@ def main(say: Callable[[str], object] = print) -> None:
         own = sum(found[o].room == room for m in inside for o in m.imports)
         lines = sum(len(m.path.read_text(encoding="utf-8").splitlines()) for m in inside)
         say(f"{room or 'rowlock':<28} {len(inside):>6} {lines:>6} {own:>15} {sum(len(m.imports) for m in inside) - own:>10}")
-    functions = [(n.end_lineno - n.lineno + 1, f"{m.name}.{n.name}") for m in found.values() for n in ast.walk(m.tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.end_lineno]
+    functions = [
+        (n.end_lineno - n.lineno + 1, f"{m.name}.{n.name}")
+        for m in found.values()
+        for n in ast.walk(m.tree)
+        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.end_lineno
+    ]
     say(f"\nmodules {len(found)}, functions {len(functions)}, statements {sum(statements(m.tree) for m in found.values())}")
     say(f"longest module {max((len(m.path.read_text(encoding='utf-8').splitlines()), m.name) for m in found.values())}, longest function {max(functions)}")
     entered, climbs, returns = way_of_a_commit(package, found)
     rooms = Counter(name.split(".")[0] for name in entered)
-    say(f"\na commit that lost once enters {len(entered)} functions in {len({n.rsplit('.', 2)[0] for n in entered})} places; {climbs} calls and {returns} returns go up")
+    say(
+        f"\na commit that lost once enters {len(entered)} functions in {len({n.rsplit('.', 2)[0] for n in entered})} places; {climbs} calls and {returns} returns go up"
+    )
     say("  " + ", ".join(f"{room} {n}" for room, n in rooms.most_common()))
 
 

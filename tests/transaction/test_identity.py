@@ -231,7 +231,10 @@ def test_who_asked_for_conflicts_is_told_of_a_rewritten_log(options: Options, cu
     txn = staged(ours, "UPDATE SET v = v + 1 WHERE k = 1", options)
     rewritten(store, 1, *([] if cut else ["UPDATE SET v = 10 WHERE k = 1", "APPEND (5, 5)", "APPEND (6, 6)"]))
     head = InMemory(store=store).state.refresh()
-    with pytest.warns(CommitOverwrittenWarning), pytest.raises(ConcurrentWriteException, match="ends at version 1 now" if cut else "not the one that is there now") as e:
+    with (
+        pytest.warns(CommitOverwrittenWarning),
+        pytest.raises(ConcurrentWriteException, match="ends at version 1 now" if cut else "not the one that is there now") as e,
+    ):
         txn.commit("UPDATE")
     assert e.value.rule == "rewritten log" and e.value.conflict.thrown_away is not None
     assert InMemory(store=store).state.refresh().version == head.version
@@ -239,7 +242,15 @@ def test_who_asked_for_conflicts_is_told_of_a_rewritten_log(options: Options, cu
 
 @pytest.mark.parametrize("cut", [False, True], ids=["replaced", "cut off"])
 @pytest.mark.parametrize("isolation", ["serializable", "write_serializable", "snapshot"])
-@pytest.mark.parametrize("script", ["UPDATE SET v = v + 1 WHERE k <= 3", "DELETE WHERE v = 2", "MERGE USING (k, v: (3, 7), (5, 8)) ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *", "APPEND (9, 9)"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "UPDATE SET v = v + 1 WHERE k <= 3",
+        "DELETE WHERE v = 2",
+        "MERGE USING (k, v: (3, 7), (5, 8)) ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *",
+        "APPEND (9, 9)",
+    ],
+)
 def test_a_repair_over_a_rewritten_log_is_the_serial_run(script: str, isolation: Any, cut: bool) -> None:
     """I3: what lies between two states is all that a rebase needs to know, and who lost a commit is told."""
     store = MemoryStore()

@@ -268,7 +268,9 @@ def test_of_two_creations_one_wins() -> None:
 # ---- leases and turns ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("lock", "change", "waits"), [("table", c, True) for c in CHANGES] + [("writes", c, c in READERS) for c in CHANGES] + [("none", c, False) for c in CHANGES])
+@pytest.mark.parametrize(
+    ("lock", "change", "waits"), [("table", c, True) for c in CHANGES] + [("writes", c, c in READERS) for c in CHANGES] + [("none", c, False) for c in CHANGES]
+)
 def test_every_change_of_a_table_stands_in_line(lock: str, change: Change, waits: bool) -> None:
     """rowlock.lock=table is promised to everybody; under `writes` those wait that ask or take away rows."""
     with clock.use(TestClock()) as time:

@@ -126,7 +126,14 @@ def advise(history: History) -> Advice:
     if granularity is not None:
         settings["rowlock.granularity"] = "row"
     options = list(_options(history, found))
-    reasons = [_why_lock(found, lock, current, ranked), *(r for r in (policy, granularity) if r is not None), *_met(history, ranked), *_overwritten(history), *_others(history), *(r for _, _, r in options)]
+    reasons = [
+        _why_lock(found, lock, current, ranked),
+        *(r for r in (policy, granularity) if r is not None),
+        *_met(history, ranked),
+        *_overwritten(history),
+        *_others(history),
+        *(r for _, _, r in options),
+    ]
     return Advice(
         lock=lock,
         on_conflict=settings.get("rowlock.onConflict"),
@@ -141,23 +148,39 @@ def advise(history: History) -> Advice:
 
 def _why_lock(found: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
     figures: dict[str, float | int | str] = {"changes": found.changes, "appends": found.appends, "failed": found.failed, "rounds": found.rounds}
-    figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in found.expected().items()} | {"lost_s": round(found.lost_s, 4), "wait_s": round(found.wait_s, 4), "beside": round(found.beside, 2)}
+    figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in found.expected().items()} | {
+        "lost_s": round(found.lost_s, 4),
+        "wait_s": round(found.wait_s, 4),
+        "beside": round(found.beside, 2),
+    }
     if not found.changes and not found.failed:
-        text = f"All {_n(found.appends, 'commit')} only add rows: appends never conflict, and need no lock." if found.appends else "No commit changed a row yet."
+        text = (
+            f"All {_n(found.appends, 'commit')} only add rows: appends never conflict, and need no lock." if found.appends else "No commit changed a row yet."
+        )
         return Reason("lock", text, figures)
     if found.changes + found.failed < ENOUGH:
         return Reason("lock", "", figures)
     lost, wait = _s(found.lost_s), _s(found.wait_s)
     if lock == "none" and found.lost_s <= WORTH_IT * (found.service_s or 0):
-        return Reason("lock", f"A change loses {lost} to others and takes {_s(found.service_s or 0)}: nothing that a lock could save. Waiting in line would cost {wait} each.", figures)
+        return Reason(
+            "lock",
+            f"A change loses {lost} to others and takes {_s(found.service_s or 0)}: nothing that a lock could save. Waiting in line would cost {wait} each.",
+            figures,
+        )
     vain = f"A change loses {lost} to others ({_s(found.repair_s)} in repairs, {_s(found.thrown_s)} thrown away)"
     counted = "counted twice, for its writer waits and its machines work"
     if lock == "none":
         return Reason("lock", f"{vain}, {counted}; waiting for the {found.beside:.1f} changes beside it would cost {wait}.", figures)
     if found.queued_s > QUEUE * (found.service_s or 0) and lock == current:
-        return Reason("lock", f"Writers queue for the lock, {_s(found.queued_s)} each: it is kept, for it hides the conflicts that it prevents.", figures | {"queued_s": round(found.queued_s, 4)})
+        return Reason(
+            "lock",
+            f"Writers queue for the lock, {_s(found.queued_s)} each: it is kept, for it hides the conflicts that it prevents.",
+            figures | {"queued_s": round(found.queued_s, 4)},
+        )
     if lock == "partition":
-        return Reason("lock", f"{vain}, {counted}; waiting for writers of the same partition would cost {_s(found.partition_s or 0)}, for all writers {wait}.", figures)
+        return Reason(
+            "lock", f"{vain}, {counted}; waiting for writers of the same partition would cost {_s(found.partition_s or 0)}, for all writers {wait}.", figures
+        )
     worst = next((p for p in ranked if p.met), None)
     pair = f" Most of it: {worst.loser} beside {worst.winner}, {worst.met} of {worst.overlaps} times." if worst else ""
     return Reason("lock", f"{vain}, {counted}; waiting in line would cost {wait}.{pair}", figures)
@@ -193,7 +216,11 @@ def _granularity(history: History) -> Reason | None:
     by_file = _by_file(history)
     if not by_file or history.properties.get("rowlock.granularity") != "file":
         return None
-    return Reason("rowlock.granularity", f"{_n(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.", {"tries": len(by_file), "to": "row"})
+    return Reason(
+        "rowlock.granularity",
+        f"{_n(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.",
+        {"tries": len(by_file), "to": "row"},
+    )
 
 
 def _by_file(history: History) -> list[Run]:
@@ -211,7 +238,11 @@ def _met(history: History, ranked: list[Pair]) -> Iterator[Reason]:
     if places and places[0].meetings > HOT * sum(h.meetings for h in places):
         total, top = sum(h.meetings for h in places), places[0]
         kind = "partition" if hot_partitions(history) else "file"
-        yield Reason("hot", f"{_n(len(places), kind)} met: {top.name} in {top.meetings:,} of {total:,}.", {"places": len(places), "top": top.name, "meetings": top.meetings, "of": total})
+        yield Reason(
+            "hot",
+            f"{_n(len(places), kind)} met: {top.name} in {top.meetings:,} of {total:,}.",
+            {"places": len(places), "top": top.name, "meetings": top.meetings, "of": total},
+        )
     keys = hot_keys(history, 1)
     if keys:
         k = keys[0]

@@ -231,7 +231,12 @@ def run_of_attempt(raw: Any) -> Run | None:
         return None
     work = _mapping(raw.get("staged"))
     account = _account(_mapping(raw.get("account")))
-    account |= {"thrown_rows": _count(work.get("rows"), 0), "thrown_bytes": _count(work.get("size_bytes"), 0), "thrown_seconds": _number(work.get("seconds")), "rerun_of": ()}
+    account |= {
+        "thrown_rows": _count(work.get("rows"), 0),
+        "thrown_bytes": _count(work.get("size_bytes"), 0),
+        "thrown_seconds": _number(work.get("seconds")),
+        "rerun_of": (),
+    }
     read_version = _count(raw.get("read_version"), None)
     return Run(
         version=None,

@@ -59,7 +59,9 @@ def hot_keys(history: History, limit: int = 8) -> list[Keys]:
             if (number := _number(value)) is not None:
                 numbers[column].append(number)
     out = [
-        Keys(c, n, tuple(sorted(values[c].items(), key=lambda item: (-item[1], item[0]))[:_LISTED]), min(numbers[c], default=None), max(numbers[c], default=None))
+        Keys(
+            c, n, tuple(sorted(values[c].items(), key=lambda item: (-item[1], item[0]))[:_LISTED]), min(numbers[c], default=None), max(numbers[c], default=None)
+        )
         for c, n in runs.items()
     ]
     return sorted(out, key=lambda k: (-k.runs, k.column))[:limit]
@@ -84,7 +86,13 @@ def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
         column = _bare(node.this)
         if not isinstance(column, exp.Column):
             continue
-        others = node.expressions if isinstance(node, exp.In) else [node.args.get("low"), node.args.get("high")] if isinstance(node, exp.Between) else [node.expression]
+        others = (
+            node.expressions
+            if isinstance(node, exp.In)
+            else [node.args.get("low"), node.args.get("high")]
+            if isinstance(node, exp.Between)
+            else [node.expression]
+        )
         for other in map(_bare, others):
             if isinstance(node, exp.EQ) and isinstance(other, exp.Column) and other.name == column.name and other.table != column.table:
                 yield column.name, None, True
@@ -120,4 +128,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if abs(number) < 1e300 else None
-

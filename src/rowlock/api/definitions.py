@@ -22,7 +22,9 @@ class Definitions:
         Every row that is there is asked, and where others commit meanwhile, every row that they bring.  Raises ConstraintViolated
         naming the row, StatementRefused for a condition with a subquery or that is not deterministic, InvalidInput for a name that is taken.
         """
-        self._receipts.last = alteration.add_constraint(self._handle.state, self._handle.table.engine, arguments.text(name, "name"), arguments.text(expression, "expression"))
+        self._receipts.last = alteration.add_constraint(
+            self._handle.state, self._handle.table.engine, arguments.text(name, "name"), arguments.text(expression, "expression")
+        )
 
     def dropConstraint(self, name: str, ifExists: bool = False) -> None:
         """Takes a constraint away.  Raises InvalidInput where there is none of this name."""
@@ -35,7 +37,9 @@ class Definitions:
 
     def renameColumn(self, existing: str, new: str) -> None:
         """Gives a column another name, without a file being written.  Raises StatementRefused unless the table maps columns (delta.columnMapping.mode)."""
-        self._receipts.last = alteration.rename_column(self._handle.state, self._handle.table.engine, arguments.text(existing, "existing"), arguments.text(new, "new"))
+        self._receipts.last = alteration.rename_column(
+            self._handle.state, self._handle.table.engine, arguments.text(existing, "existing"), arguments.text(new, "new")
+        )
 
     def dropColumns(self, *names: str) -> None:
         """Takes columns away, without a file being written.  Raises StatementRefused unless the table maps columns, and for partition columns."""
@@ -48,7 +52,9 @@ class Definitions:
         double, and the like), on tables with delta.enableTypeWidening.  Raises ConstraintViolated, SchemaMismatch, StatementRefused.
         """
         type_ = None if dataType is None else _field(name, dataType, None, self._handle.path).type
-        self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, arguments.text(name, "name"), nullable=nullable, type_=type_, comment=comment)
+        self._receipts.last = alteration.alter_column(
+            self._handle.state, self._handle.table.engine, arguments.text(name, "name"), nullable=nullable, type_=type_, comment=comment
+        )
 
 
 def _field(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:

@@ -42,7 +42,9 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
     # ---- opening and making ----------------------------------------------------------------
 
     @classmethod
-    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None, *, storage_options: Mapping[str, str] | None = None) -> DeltaTable:
+    def forPath(
+        cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None, *, storage_options: Mapping[str, str] | None = None
+    ) -> DeltaTable:
         """The table at a path, on a cloud with `storage_options` (`AWS_ENDPOINT_URL`, ...), else with those of the environment.
 
         `hadoopConf` is taken and not looked at.  Raises TableNotFound, UnsupportedFeature, CorruptLog, InvalidInput.
@@ -67,7 +69,9 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
         return bool(state_of(open_store(identifier, storage_options)).log.exists())
 
     @classmethod
-    def convertToDelta(cls, sparkSession: SparkSession, identifier: str, partitionSchema: StructType | str | None = None, *, storage_options: Mapping[str, str] | None = None) -> DeltaTable:
+    def convertToDelta(
+        cls, sparkSession: SparkSession, identifier: str, partitionSchema: StructType | str | None = None, *, storage_options: Mapping[str, str] | None = None
+    ) -> DeltaTable:
         """Makes a table of the Parquet files in parquet.`/path`, without writing them again; `partitionSchema` says the columns of their folders.
 
         A table that is there is left as it is.  Raises InvalidInput, SchemaMismatch, UnsupportedFeature.
@@ -173,7 +177,9 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
         Enabling delta.enableRowTracking gives every row that is there an id first, in commits of their own,
         while others go on writing.  Raises InvalidInput, naming what is allowed.
         """
-        self._receipts.last = backfill.set_properties(self._handle.state, self._handle.table.engine, {str(k): v if isinstance(v, str) else str(v).lower() for k, v in properties.items()})
+        self._receipts.last = backfill.set_properties(
+            self._handle.state, self._handle.table.engine, {str(k): v if isinstance(v, str) else str(v).lower() for k, v in properties.items()}
+        )
 
     def unsetProperties(self, keys: Sequence[str]) -> None:
         """Removes table properties."""

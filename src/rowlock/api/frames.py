@@ -25,7 +25,15 @@ from rowlock.transaction.state.versions import snapshot_of
 MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 
 
-def read(spark: SparkSession, path: str, version: int | None = None, timestamp: str | datetime.datetime | None = None, *, with_row_ids: bool = False, storage_options: Mapping[str, str] | None = None) -> DataFrame:
+def read(
+    spark: SparkSession,
+    path: str,
+    version: int | None = None,
+    timestamp: str | datetime.datetime | None = None,
+    *,
+    with_row_ids: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
     """The table at its newest version, at `version`, or as it was at `timestamp`, on `spark`.
 
     `timestamp` is a datetime or ISO text; without a zone it is UTC.  Runs on the driver; the rows are
@@ -105,4 +113,11 @@ def _create(handle: Handle, df: DataFrame, partition_columns: Sequence[str], pro
     draft = creation.draft_snapshot(metadata, handle.path)
     blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path))
     staged = handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)
-    return creation.create_from(handle.state, metadata, operation="WRITE", parameters={"mode": "ErrorIfExists" if mode.startswith("error") else mode.capitalize(), "partitionBy": list(metadata.partition_columns)}, adds=[s.add for s in staged], app=app)
+    return creation.create_from(
+        handle.state,
+        metadata,
+        operation="WRITE",
+        parameters={"mode": "ErrorIfExists" if mode.startswith("error") else mode.capitalize(), "partitionBy": list(metadata.partition_columns)},
+        adds=[s.add for s in staged],
+        app=app,
+    )

@@ -25,7 +25,17 @@ from rowlock.transaction.run import Planned
 class DeltaMergeBuilder:
     """Clauses of a MERGE, in the order in which they are tried.  Each method gives a new builder."""
 
-    def __init__(self, handle: Runner, receipts: Receipts, source: DataFrame, condition: Expression, alias: str | None, clauses: Clauses | None = None, *, evolves: bool = False) -> None:
+    def __init__(
+        self,
+        handle: Runner,
+        receipts: Receipts,
+        source: DataFrame,
+        condition: Expression,
+        alias: str | None,
+        clauses: Clauses | None = None,
+        *,
+        evolves: bool = False,
+    ) -> None:
         if not isinstance(source, DataFrame):
             raise WrongType(f"source must be DataFrame, not {type(source).__name__}", table=handle.path)
         arguments.expression(condition, "condition", optional=False)

@@ -73,14 +73,22 @@ class DeltaOptimizeBuilder:
             files = files_where(evaluator, snapshot, self._condition)
             statement, words = choose(snapshot, files)
             planned.append((snapshot, files, words))
-            return [statement], {"predicate": [predicate_text(evaluator, self._condition)] if self._condition else [], "zOrderBy": [], "clusterBy": [], "auto": False, **words}
+            return [statement], {
+                "predicate": [predicate_text(evaluator, self._condition)] if self._condition else [],
+                "zOrderBy": [],
+                "clusterBy": [],
+                "auto": False,
+                **words,
+            }
 
         self._receipts.last = None
         receipt = self._handle.run("OPTIMIZE", plan)
         self._receipts.last = receipt
         snapshot, files, words = planned[-1]
         span = started_ms, clock.now_ms()
-        done = Optimized(snapshot, files, receipt.rewritten or Rewritten(), z_ordered="zOrderBy" in words, clustered_by=words.get("clusterBy", []), span_ms=span)
+        done = Optimized(
+            snapshot, files, receipt.rewritten or Rewritten(), z_ordered="zOrderBy" in words, clustered_by=words.get("clusterBy", []), span_ms=span
+        )
         return optimize_frame(self._handle.spark, done)
 
 

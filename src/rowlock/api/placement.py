@@ -41,7 +41,9 @@ class Place:
     def check(self, mode: str) -> None:
         """Raises TableExists or TableNotFound where a table cannot be made or replaced here in this mode."""
         if mode == "create" and self.listed:
-            raise NameTaken(f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD} [TABLE_OR_VIEW_ALREADY_EXISTS]", table=self.handle.path)
+            raise NameTaken(
+                f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD} [TABLE_OR_VIEW_ALREADY_EXISTS]", table=self.handle.path
+            )
         if mode == "replace" and self.name is not None and not self.listed:
             raise NameNotFound(f"Table {self.name} cannot be found, so it cannot be replaced; use createOrReplace [TABLE_OR_VIEW_NOT_FOUND]")
         if mode == "replace" and self.name is None and not self.has_log:
@@ -50,9 +52,14 @@ class Place:
             if self.name is None:
                 raise TableExists(f"There is a table already; open it with DeltaTable.forPath, or {_INSTEAD}", table=self.handle.path)
             if self.managed:
-                raise NameTaken(f"There is a table in the folder that {self.name} would have already; {_INSTEAD}, or say another location()", table=self.handle.path)
+                raise NameTaken(
+                    f"There is a table in the folder that {self.name} would have already; {_INSTEAD}, or say another location()", table=self.handle.path
+                )
         if self.managed and not self.has_log and (held := next(iter(self.handle.state.store.list(recursive=True)), None)) is not None:
-            raise NameTaken(f"The folder that {self.name} would have is not empty: it holds {held.key}; say another location() [DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]", table=self.handle.path)
+            raise NameTaken(
+                f"The folder that {self.name} would have is not empty: it holds {held.key}; say another location() [DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]",
+                table=self.handle.path,
+            )
 
 
 def place_of(spark: SparkSession, identifier: str | None, location: str | None, storage_options: Mapping[str, str] | None = None) -> Place:
@@ -66,7 +73,9 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
         if path is None:
             raise InvalidInput("Say where the table is to be: tableName('sales') or location('/path/of/table')")
         if location is not None and _root(path) != _root(location):
-            raise BadName(f"The name says that the table is at {path}, and the location {location}: leave one of them out [DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH]")
+            raise BadName(
+                f"The name says that the table is at {path}, and the location {location}: leave one of them out [DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH]"
+            )
         return Place(Handle(spark, path, storage_options=storage_options))
     name = Name(spark, identifier)
     entry = name.entry()
@@ -76,7 +85,9 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
     if entry.folder is None:
         raise NameTaken(f"{name} already exists and is {entry.kind}, not a Delta table: choose another name")
     if location is not None and _root(location) != _root(entry.folder):
-        raise BadName(f"The location of table {name} is {entry.folder}, not {location}: leave location() out [DELTA_TABLE_LOCATION_MISMATCH]", table=entry.folder)
+        raise BadName(
+            f"The location of table {name} is {entry.folder}, not {location}: leave location() out [DELTA_TABLE_LOCATION_MISMATCH]", table=entry.folder
+        )
     return Place(_local(spark, entry.folder, name), name, listed=True, managed=entry.kind == "managed")
 
 

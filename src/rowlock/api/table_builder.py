@@ -82,7 +82,11 @@ class DeltaTableBuilder:
             metadata[GENERATION_EXPRESSION] = generatedAlwaysAs
         field = StructField(colName, parse_type(dataType), nullable, metadata)
         if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator) and field.dataType.typeName() != "long":
-            raise BadGenerator(f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint", feature="identityColumns", access="write")
+            raise BadGenerator(
+                f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint",
+                feature="identityColumns",
+                access="write",
+            )
         if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator):
             self._identities.append(colName)
         self._fields.append(field)
@@ -131,7 +135,9 @@ class DeltaTableBuilder:
         if not self._fields:
             raise InvalidInput("A table needs columns: addColumn('id', 'BIGINT') or addColumns(df.schema)", table=handle.path)
         if self._identities:
-            raise UnsupportedFeature(f"This version does not write identity columns, such as {self._identities[0]!r}", feature="identity columns", access="write", table=handle.path)
+            raise UnsupportedFeature(
+                f"This version does not write identity columns, such as {self._identities[0]!r}", feature="identity columns", access="write", table=handle.path
+            )
         schema = StructType(self._fields)
         check_enforceable(parse_schema(schema.json(), handle.path), handle.path)
         check_generated(self._session(), schema, handle.path)
@@ -142,9 +148,15 @@ class DeltaTableBuilder:
             return
         head = handle.state.refresh()
         if not same_shape(StructType(self._fields), table_schema(head)):
-            raise SchemaMismatch(f"There is a table already whose columns are others: {table_schema(head).simpleString()} [DELTA_CREATE_TABLE_SCHEME_MISMATCH]", table=handle.path)
+            raise SchemaMismatch(
+                f"There is a table already whose columns are others: {table_schema(head).simpleString()} [DELTA_CREATE_TABLE_SCHEME_MISMATCH]",
+                table=handle.path,
+            )
         if [c.lower() for c in self._partitions] != [c.lower() for c in head.partition_columns]:
-            raise SchemaMismatch(f"There is a table already that is partitioned by {', '.join(head.partition_columns) or 'nothing'} [DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING]", table=handle.path)
+            raise SchemaMismatch(
+                f"There is a table already that is partitioned by {', '.join(head.partition_columns) or 'nothing'} [DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING]",
+                table=handle.path,
+            )
 
     def _write(self, place: Place, there: bool) -> None:
         handle, schema_string = place.handle, StructType(self._fields).json()
@@ -154,7 +166,15 @@ class DeltaTableBuilder:
             creation.replace_table(handle.state, metadata, cluster_by=self._columns(handle), operation=operation, managed=place.managed)
             return
         try:
-            creation.create(handle.state, schema_string, self._partitions, self._properties, cluster_by=self._columns(handle), description=self._comment, managed=place.managed)
+            creation.create(
+                handle.state,
+                schema_string,
+                self._partitions,
+                self._properties,
+                cluster_by=self._columns(handle),
+                description=self._comment,
+                managed=place.managed,
+            )
         except TableExists:
             if self._mode == "createIfNotExists":
                 return

@@ -109,7 +109,12 @@ def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Sc
     except Doubtful as e:
         raise _refusal(str(e), e.feature, snapshot, file.path) from None
     except (NotFound, FileNotFoundError) as e:
-        raise CorruptLog("a data file that the log names is not there; a vacuum may have deleted it: read a newer version", table=snapshot.table, version=snapshot.version, file=file.path) from e
+        raise CorruptLog(
+            "a data file that the log names is not there; a vacuum may have deleted it: read a newer version",
+            table=snapshot.table,
+            version=snapshot.version,
+            file=file.path,
+        ) from e
     dead = state.vectors.of(file)
     if not dead:
         return rows
@@ -120,4 +125,10 @@ def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Sc
 
 def _refusal(why: str, feature: str, snapshot: Snapshot, file: str | None = None) -> UnsupportedFeature:
     where = f" of file {file}" if file else ""
-    return UnsupportedFeature(f"what Spark would read{where} is not certain without it: {why}; use rowlock.read(spark, path)", feature=feature, access="read", table=snapshot.table, version=snapshot.version)
+    return UnsupportedFeature(
+        f"what Spark would read{where} is not certain without it: {why}; use rowlock.read(spark, path)",
+        feature=feature,
+        access="read",
+        table=snapshot.table,
+        version=snapshot.version,
+    )

@@ -76,7 +76,14 @@ class OpenTransaction:
             self.txn.execute(*statements)
             self.steps.append((operation, dict(parameters)))
             metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
-        return Receipt(version=None, read_version=self.txn.read_version, txn_id=self.txn.txn_id, operation=operation, already_committed=self.txn.already_committed, metrics=metrics)
+        return Receipt(
+            version=None,
+            read_version=self.txn.read_version,
+            txn_id=self.txn.txn_id,
+            operation=operation,
+            already_committed=self.txn.already_committed,
+            metrics=metrics,
+        )
 
     def _planned(self, plan: Plan) -> Planned | None:
         """A statement under what the transaction reads; None where its application's step is in the log already."""
@@ -129,7 +136,9 @@ class DeltaTransaction(Changes):
     update, delete and merge are those of DeltaTable; each sees what those before it did.
     """
 
-    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None, receipts: Receipts, alias: str | None, runner: OpenTransaction | None = None) -> None:
+    def __init__(
+        self, handle: Handle, options: Options, app: SetTransaction | None, receipts: Receipts, alias: str | None, runner: OpenTransaction | None = None
+    ) -> None:
         self._handle, self._options, self._app, self._alias = handle, options, app, alias
         self._table_receipts, self._receipts = receipts, Receipts()
         self._opened = runner

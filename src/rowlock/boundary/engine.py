@@ -23,7 +23,17 @@ from rowlock.protocol.actions import AddCdcFile, AddFile
 class Engine(Protocol):
     """All methods run on the driver and may be called from several threads."""
 
-    def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, lost_matches: LostMatches, first: int | None = None) -> Propagated:
+    def propagate(
+        self,
+        program: Program,
+        staged: Effects,
+        gone: Sequence[Slice],
+        born: Sequence[Slice],
+        *,
+        snapshot: Snapshot,
+        lost_matches: LostMatches,
+        first: int | None = None,
+    ) -> Propagated:
         """Passes a delta through the program, statement by statement.
 
         A rebase (`first` is None): `gone` slices name files as they were when the rows lived, `born`

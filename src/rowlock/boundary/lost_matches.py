@@ -64,4 +64,3 @@ def _dead(gone: Slice, positions: np.ndarray) -> Mask:
     if gone.only is None:
         return np.ones(len(positions), dtype=np.bool_)
     return np.isin(positions, bitmap_to_numpy(gone.only))
-

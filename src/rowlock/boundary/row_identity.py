@@ -79,7 +79,9 @@ def assigned(adds: Sequence[AddFile], head: Snapshot, count: Callable[[AddFile],
 
     Done anew for every put: another writer's ids may have come before.
     """
-    return assigned_under(head.protocol, head.metadata, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=count)
+    return assigned_under(
+        head.protocol, head.metadata, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=count
+    )
 
 
 def assigned_under(

@@ -22,7 +22,12 @@ def advise_on(path: str, limit: int, as_json: bool, console: Console, storage_op
     history = read_history(open_store(path, storage_options), limit)
     found = advise(history)
     if as_json:
-        console.file.write(orjson.dumps({"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **found.as_json()}, option=orjson.OPT_INDENT_2).decode() + "\n")
+        console.file.write(
+            orjson.dumps(
+                {"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **found.as_json()}, option=orjson.OPT_INDENT_2
+            ).decode()
+            + "\n"
+        )
     else:
         say(history, found, console)
 

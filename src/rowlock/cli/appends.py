@@ -43,7 +43,9 @@ def run(console: Console, *, writers: int, seconds: float) -> bool:
         times = [f"{found[k]:.3f} s" for k in ("p50_s", "p99_s", "longest_s")]
         table.add_row(name, str(writers), f"{found['per_second']:.1f}", *times, str(found["failed"]), "yes" if found["exact"] else "[bold red]NO[/]")
     console.print(table)
-    console.print("failed: appends that raised, after the engine's own tries. exact: every row that a writer was told of is in the table, once.", soft_wrap=True)
+    console.print(
+        "failed: appends that raised, after the engine's own tries. exact: every row that a writer was told of is in the table, once.", soft_wrap=True
+    )
     return all_exact
 
 
@@ -73,7 +75,9 @@ def measure(command: list[str], writers: int, seconds: float) -> dict[str, Any]:
 
 def _told(command: list[str], writers: int, seconds: float) -> list[dict[str, Any]]:
     """What each writer says at the end; all start when the last one is ready."""
-    running = [subprocess.Popen([*command, str(n), str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) for n in range(writers)]
+    running = [
+        subprocess.Popen([*command, str(n), str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) for n in range(writers)
+    ]
     try:
         for process in running:
             _line(process)
@@ -92,7 +96,9 @@ def _told(command: list[str], writers: int, seconds: float) -> list[dict[str, An
 def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     if not (line := process.stdout.readline()):
-        raise RowlockError(f"{' '.join(map(str, process.args[1:]))} ended without a word" if isinstance(process.args, list) else "a writer ended without a word")
+        raise RowlockError(
+            f"{' '.join(map(str, process.args[1:]))} ended without a word" if isinstance(process.args, list) else "a writer ended without a word"
+        )
     return line
 
 
@@ -100,7 +106,9 @@ def rows_of(writer: int, n: int) -> Any:
     """The rows of one append: who wrote them, and which of its appends it was."""
     import pyarrow as pa
 
-    return pa.table({"writer": pa.array([writer] * ROWS, pa.int64()), "n": pa.array([n] * ROWS, pa.int64()), "text": [f"row {i} of append {n}" for i in range(ROWS)]})
+    return pa.table(
+        {"writer": pa.array([writer] * ROWS, pa.int64()), "n": pa.array([n] * ROWS, pa.int64()), "text": [f"row {i} of append {n}" for i in range(ROWS)]}
+    )
 
 
 def write(path: str, writer: int, seconds: float) -> dict[str, Any]:

@@ -61,7 +61,10 @@ def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bo
             exact = exact and results[name]["exact"]
         _add_rows(table, op, results)
     console.print(table)
-    console.print("in vain: statements that failed and had to be run again. ratio: Rowlock's useful commits a second to delta-spark's. exact: the sum over all rows is right.", soft_wrap=True)
+    console.print(
+        "in vain: statements that failed and had to be run again. ratio: Rowlock's useful commits a second to delta-spark's. exact: the sum over all rows is right.",
+        soft_wrap=True,
+    )
     return exact
 
 
@@ -77,7 +80,9 @@ def find_peer() -> tuple[Path | None, str]:
 
 def measure(command: list[str], scenario: Scenario) -> dict[str, Any]:
     """Runs one engine through the scenario."""
-    done = subprocess.run([*command, json.dumps(asdict(scenario))], capture_output=True, text=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}, check=False)
+    done = subprocess.run(
+        [*command, json.dumps(asdict(scenario))], capture_output=True, text=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}, check=False
+    )
     for line in reversed(done.stdout.splitlines()):
         if line.startswith("RESULT "):
             return json.loads(line.removeprefix("RESULT "))  # type: ignore[no-any-return]

@@ -76,7 +76,11 @@ def picture(history: History, console: Console) -> None:
         section("Who met whom", "met, of so many times that the other landed meanwhile", _heat(found))
     elif commits:
         console.print("\nNo two commits ran at the same time, as far as they say.")
-    for title, hot, name in (("Files", hot_files(history), partial(_short, width=min(_NAME, max(2 * _LEAST, console.width - 36)))), ("Partitions", hot_partitions(history), str), ("Columns", hot_columns(history), str)):
+    for title, hot, name in (
+        ("Files", hot_files(history), partial(_short, width=min(_NAME, max(2 * _LEAST, console.width - 36)))),
+        ("Partitions", hot_partitions(history), str),
+        ("Columns", hot_columns(history), str),
+    ):
         if hot:
             section(title, f"{len(hot):,} in {sum(h.meetings for h in hot):,} meetings", _hot(hot, name))
     if keys := hot_keys(history, SHOWN):
@@ -120,7 +124,12 @@ def _timeline(spans: Sequence[Span], width: int) -> Table:
     for s in spans:
         if before is not None and s.at_ms > before.at_ms + 1000 * before.seconds:
             table.add_row("[dim]…")
-        table.add_row(_time(s.at_ms, s.seconds), _bar(s, most, width), *(f"{n:,}" if n else "" for n in (s.commits, s.rounds, s.failed)), f"{s.lost_s:.1f} s" if s.lost_s >= 0.05 else "")
+        table.add_row(
+            _time(s.at_ms, s.seconds),
+            _bar(s, most, width),
+            *(f"{n:,}" if n else "" for n in (s.commits, s.rounds, s.failed)),
+            f"{s.lost_s:.1f} s" if s.lost_s >= 0.05 else "",
+        )
         before = s
     return table
 
@@ -171,7 +180,12 @@ def _keys(keys: Sequence[Keys]) -> Table:
     table = _table("column", "statements ", "most asked for", "from ", "to ")
     for k in keys:
         values = ", ".join(f"{value} ({n})" for value, n in k.values[:3])
-        table.add_row(plain(k.column), f"{k.runs:,}", plain(values or ("ranges" if k.low is not None else "joined by it")), *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high)))
+        table.add_row(
+            plain(k.column),
+            f"{k.runs:,}",
+            plain(values or ("ranges" if k.low is not None else "joined by it")),
+            *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high)),
+        )
     return table
 
 
@@ -179,7 +193,13 @@ def _failed(failed: Sequence[Run]) -> Table:
     table = _table("at (UTC)", "operation", "why", "met", "thrown away ")
     for run in list(reversed(failed))[:SHOWN]:
         met = f"version {run.met[-1].version}, {run.met[-1].operation}" if run.met else ""
-        table.add_row(_time(run.at_ms, 1), plain(run.operation), plain(run.error.removesuffix("Exception") or run.outcome), plain(met), f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s")
+        table.add_row(
+            _time(run.at_ms, 1),
+            plain(run.operation),
+            plain(run.error.removesuffix("Exception") or run.outcome),
+            plain(met),
+            f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s",
+        )
     return table
 
 

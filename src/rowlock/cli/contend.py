@@ -118,7 +118,9 @@ def processes(engine: Engine, path: str, s: Scenario) -> tuple[list[Tally], floa
     """Each writer a process with a session of its own; the clock starts when all are ready."""
     each = json.dumps(asdict(s))
     crew = [
-        subprocess.Popen([*engine.command, "--worker", str(w), "--path", path, each], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        subprocess.Popen(
+            [*engine.command, "--worker", str(w), "--path", path, each], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         for w in range(s.writers)
     ]
     for process in crew:

@@ -32,7 +32,11 @@ def history_of(path: str, limit: int, console: Console, storage_options: Mapping
         said = commit.info.raw if commit.info else {}
         metrics = said.get("operationMetrics")
         table.add_row(
-            str(commit.version), _time(times.get(commit.version)), str(said.get("operation") or ""), _metrics(metrics if isinstance(metrics, Mapping) else None), str(said.get("engineInfo") or "")
+            str(commit.version),
+            _time(times.get(commit.version)),
+            str(said.get("operation") or ""),
+            _metrics(metrics if isinstance(metrics, Mapping) else None),
+            str(said.get("engineInfo") or ""),
         )
     console.print(table)
 
@@ -75,12 +79,20 @@ def show_table(path: str, limit: int, version: int | None, console: Console, sto
         console.print(f"and {len(names) - SEEN_COLUMNS} more columns: {', '.join(names[SEEN_COLUMNS:])}")
 
 
-def vacuum_table(path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+def vacuum_table(
+    path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console, storage_options: Mapping[str, str] | None = None
+) -> None:
     """Needs no Spark."""
     log = TableLog(open_store(path, storage_options))
     with Progress(TextColumn("deleting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         bar = progress.add_task("", total=None)
-        done = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run, tell=lambda n, total: progress.update(bar, completed=n, total=total))
+        done = vacuum(
+            log,
+            retention_hours=retention_hours,
+            check_retention=not unsafe,
+            dry_run=dry_run,
+            tell=lambda n, total: progress.update(bar, completed=n, total=total),
+        )
     for key in done.files if dry_run else ():
         console.print(key, highlight=False, markup=False, soft_wrap=True)
     files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"
@@ -96,7 +108,9 @@ def _time(ms: int | None) -> str:
 def _metrics(metrics: Mapping[str, Any] | None) -> str:
     """The counts of rows, or else of files, in words: numUpdatedRows=2 is `2 updated rows`."""
     counts = {name.removeprefix("num"): value for name, value in (metrics or {}).items() if name.startswith("num") and str(value) != "0"}
-    rows = {name: value for name, value in counts.items() if "Rows" in name and "Copied" not in name} or {name: value for name, value in counts.items() if "Files" in name}
+    rows = {name: value for name, value in counts.items() if "Rows" in name and "Copied" not in name} or {
+        name: value for name, value in counts.items() if "Files" in name
+    }
     return ", ".join(f"{value} {re.sub('(?<!^)(?=[A-Z])', ' ', name).lower()}" for name, value in rows.items())
 
 

@@ -43,7 +43,12 @@ def plain_errors() -> Iterator[None]:
 TablePath = Annotated[str, typer.Argument(help="A Delta table: a folder, or s3://, gs://, az:// and what follows.")]
 Commits = Annotated[int, typer.Option(help="How many commits, newest first.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-StorageOption = Annotated[list[str] | None, typer.Option("--storage-option", metavar="KEY=VALUE", help="How to reach a table on a cloud (AWS_ENDPOINT_URL=...); what is not given comes from the environment.")]
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option", metavar="KEY=VALUE", help="How to reach a table on a cloud (AWS_ENDPOINT_URL=...); what is not given comes from the environment."
+    ),
+]
 
 
 def _storage(given: list[str] | None) -> dict[str, str] | None:
@@ -64,7 +69,9 @@ def _escaped(text: str) -> str:
 @app.command()
 def demo(
     seconds: Annotated[float, typer.Option(help="How long the writers write; the clock starts when all are ready.", min=1)] = 30,
-    policy: Annotated[str, typer.Option(help="repair: conflicts are repaired. fail: they are raised, file by file, and the statement is run again.")] = "repair",
+    policy: Annotated[
+        str, typer.Option(help="repair: conflicts are repaired. fail: they are raised, file by file, and the statement is run again.")
+    ] = "repair",
     path: Annotated[Path | None, typer.Option(help="Where the table goes (it must not exist yet, and is kept). Default: a temporary folder.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder: the table, the sources and the writers' logs.")] = False,
     rows: Annotated[int, typer.Option(help="How many generated orders the table starts with.", min=2)] = 100_000,
@@ -190,7 +197,8 @@ def _arbiter() -> None:
 
 @arbiter.command("create")
 def arbiter_create(
-    name: Annotated[str | None, typer.Option(help="The table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None, storage_option: StorageOption = None
+    name: Annotated[str | None, typer.Option(help="The table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None,
+    storage_option: StorageOption = None,
 ) -> None:
     """Makes the arbiter's table, unless it is there; where is said by AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ... in the environment or the options."""
     with plain_errors():

@@ -157,7 +157,12 @@ def metadata_changed(reads: Reads, winner: Commit, state: TableState) -> Conflic
 
 def is_harmless(before: Metadata, after: Metadata, protocol: Protocol) -> bool:
     """Whether only properties (or words) changed that cannot make staged work wrong; `protocol` is the table's after the change."""
-    if (before.id, before.schema_string, before.partition_columns, before.format_provider) != (after.id, after.schema_string, after.partition_columns, after.format_provider):
+    if (before.id, before.schema_string, before.partition_columns, before.format_provider) != (
+        after.id,
+        after.schema_string,
+        after.partition_columns,
+        after.format_provider,
+    ):
         return False
     features = all_features(protocol)
     keys = before.configuration.keys() | after.configuration.keys()

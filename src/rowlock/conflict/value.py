@@ -56,14 +56,18 @@ WHAT: Mapping[str, str] = {
 }
 _REPAIR = "Run the statement again, or set rowlock.onConflict=repair, which redoes only what the other commit changed."
 _RERUN = "Run it again; given as a function to rowlock.run(table, fn) it runs again by itself."
-REMEDIES: Mapping[str, str] = {
-    "protocol": "Run the statement again: it will see the new protocol.",
-    "metadata": "Run the statement again: it will see the new schema and properties.",
-    "another table": "Look at the table that is there now; run the statement again if it is meant for that one.",
-    "rewritten log": "Look at what is there now, and run it again. Let only writers that put if absent commit to this table, or use a store with an arbiter.",
-    "domain": "Read the domain again and decide whether the change still applies.",
-    "application": "Let only one writer at a time use an application id.",
-} | dict.fromkeys(("added files", "removed files", "removed by both", "rows added", "rows changed by both"), _REPAIR) | dict.fromkeys(("rows read", "rows added to a read"), _RERUN)
+REMEDIES: Mapping[str, str] = (
+    {
+        "protocol": "Run the statement again: it will see the new protocol.",
+        "metadata": "Run the statement again: it will see the new schema and properties.",
+        "another table": "Look at the table that is there now; run the statement again if it is meant for that one.",
+        "rewritten log": "Look at what is there now, and run it again. Let only writers that put if absent commit to this table, or use a store with an arbiter.",
+        "domain": "Read the domain again and decide whether the change still applies.",
+        "application": "Let only one writer at a time use an application id.",
+    }
+    | dict.fromkeys(("added files", "removed files", "removed by both", "rows added", "rows changed by both"), _REPAIR)
+    | dict.fromkeys(("rows read", "rows added to a read"), _RERUN)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

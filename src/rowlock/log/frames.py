@@ -95,7 +95,24 @@ def to_adds(frame: pl.DataFrame) -> Iterator[AddFile]:
 
 
 def _add_of(row: tuple[Any, ...]) -> AddFile:
-    path, values, size, modified, data_change, stats, dv_type, dv_path, dv_offset, dv_size, dv_cardinality, tags, base_row_id, commit_version, clustering, spelling = row
+    (
+        path,
+        values,
+        size,
+        modified,
+        data_change,
+        stats,
+        dv_type,
+        dv_path,
+        dv_offset,
+        dv_size,
+        dv_cardinality,
+        tags,
+        base_row_id,
+        commit_version,
+        clustering,
+        spelling,
+    ) = row
     dv = None if dv_type is None else DeletionVectorDescriptor(cast(StorageType, dv_type), dv_path, dv_offset, dv_size, dv_cardinality)
     return AddFile(
         path,

@@ -64,9 +64,13 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
     if not names:
         raise InvalidInput("ZORDER BY needs at least one column", table=table)
     if stored_columns(snapshot.domains, table):
-        raise StatementRefused("The table has clustering columns: executeCompaction() orders it by them, ZORDER BY is not for such tables", what="ZORDER BY", table=table)
+        raise StatementRefused(
+            "The table has clustering columns: executeCompaction() orders it by them, ZORDER BY is not for such tables", what="ZORDER BY", table=table
+        )
     properties = snapshot.properties
-    leaves = indexed_leaves(schema, num_indexed=properties.num_indexed_columns, stats_columns=properties.stats_columns, partition_columns=snapshot.partition_columns)
+    leaves = indexed_leaves(
+        schema, num_indexed=properties.num_indexed_columns, stats_columns=properties.stats_columns, partition_columns=snapshot.partition_columns
+    )
     with_stats = {path for path, _ in leaves}
     out: list[ColumnPath] = []
     for name in names:
@@ -74,9 +78,15 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
         if path is None:
             raise InvalidInput(f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}", table=table)
         if path[0] in snapshot.partition_columns:
-            raise StatementRefused(f"{name} is a partition column. Z-Ordering can only be performed on data columns: a file holds one value of this one", what=name, table=table)
+            raise StatementRefused(
+                f"{name} is a partition column. Z-Ordering can only be performed on data columns: a file holds one value of this one", what=name, table=table
+            )
         if schema.physical_path(path) not in with_stats:
-            raise StatementRefused(f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns and delta.dataSkippingNumIndexedCols", what=name, table=table)
+            raise StatementRefused(
+                f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns and delta.dataSkippingNumIndexedCols",
+                what=name,
+                table=table,
+            )
         if path not in out:
             out.append(path)
     return tuple(out)

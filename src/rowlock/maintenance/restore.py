@@ -75,7 +75,9 @@ def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions:
     removes = tuple(f.removed(now_ms, data_change=True) for p, f in now.items() if p not in before or before[p].key != f.key)
     adds = tuple(_again(f, now.get(p)) for p, f in before.items() if p not in now or now[p].key != f.key)
     if removes and head.properties.append_only:
-        raise StatementRefused("The table is append-only (delta.appendOnly=true); unset the property to restore an older version", what="RESTORE", table=head.table)
+        raise StatementRefused(
+            "The table is append-only (delta.appendOnly=true); unset the property to restore an older version", what="RESTORE", table=head.table
+        )
     protocol, metadata = widest(head.protocol, target.protocol), _definition(target, head)
     return HeadActions(
         adds=adds,

@@ -71,7 +71,9 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
     """
     partitions = snapshot.metadata.partition_columns
     stored = names_in_files(snapshot)
-    paths_in_files = ((path, snapshot.schema.physical_path(path) if is_mapped(snapshot.metadata.configuration) else path) for path in _demanding_paths((), snapshot.schema))
+    paths_in_files = (
+        (path, snapshot.schema.physical_path(path) if is_mapped(snapshot.metadata.configuration) else path) for path in _demanding_paths((), snapshot.schema)
+    )
     required = [(folded(in_file), path[0]) for path, in_file in paths_in_files if in_file is not None and path[0] not in partitions]
     valued = [f.name for f in snapshot.schema.fields if f.name in partitions and not f.nullable]
     for file in files:
@@ -86,7 +88,11 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
             metadata = source.metadata
         known = leaves_of(metadata)
         leaves = [(folded(leaf.path), leaf.index) for leaf in known or ()]
-        doubtful = {top for _, top in required} if known is None else {top for start, top in required for leaf, at in leaves if leaf[: len(start)] == start and _may_hold_null(metadata, at)}
+        doubtful = (
+            {top for _, top in required}
+            if known is None
+            else {top for start, top in required for leaf, at in leaves if leaf[: len(start)] == start and _may_hold_null(metadata, at)}
+        )
         if doubtful:
             columns = [n for n in snapshot.schema.names if n in doubtful]
             table = relabelled(*_as_read(store, file, columns, snapshot))
@@ -103,7 +109,9 @@ def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: 
             data = source.read(columns=given).select(given)
             spelled = pa.schema([pa.field(f.name, spelled_as(have, f.type)) for have, f in zip(data.schema.types, schema, strict=True)])
         except Doubtful as e:
-            raise UnsupportedFeature(f"whether {file.path} holds nulls where none may be cannot be told: {e}", feature=e.feature, access="read", table=store.root) from e
+            raise UnsupportedFeature(
+                f"whether {file.path} holds nulls where none may be cannot be told: {e}", feature=e.feature, access="read", table=store.root
+            ) from e
     return relabelled(data, spelled).cast(schema), pa.schema([own.field(n) for n in names])
 
 

@@ -109,11 +109,19 @@ def spelled_as(have: pa.DataType, want: pa.DataType, *, case_sensitive: bool = F
     if pa.types.is_struct(have) and pa.types.is_struct(want):
         there = [f.name for f in have]
         known = {found: f for f in want if (found := _one_of(f.name, there, case_sensitive)) is not None}
-        return pa.struct([pa.field(known[f.name].name, spelled_as(f.type, known[f.name].type, case_sensitive=case_sensitive), f.nullable) if f.name in known else f for f in have])
+        return pa.struct(
+            [
+                pa.field(known[f.name].name, spelled_as(f.type, known[f.name].type, case_sensitive=case_sensitive), f.nullable) if f.name in known else f
+                for f in have
+            ]
+        )
     if pa.types.is_list(have) and pa.types.is_list(want):
         return pa.list_(have.value_field.with_type(spelled_as(have.value_type, want.value_type, case_sensitive=case_sensitive)))
     if pa.types.is_map(have) and pa.types.is_map(want):
-        key, item = spelled_as(have.key_type, want.key_type, case_sensitive=case_sensitive), spelled_as(have.item_type, want.item_type, case_sensitive=case_sensitive)
+        key, item = (
+            spelled_as(have.key_type, want.key_type, case_sensitive=case_sensitive),
+            spelled_as(have.item_type, want.item_type, case_sensitive=case_sensitive),
+        )
         return pa.map_(have.key_field.with_type(key), have.item_field.with_type(item), have.keys_sorted)
     return have
 

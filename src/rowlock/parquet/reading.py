@@ -38,7 +38,9 @@ _GREGORIAN_MICROS = -2_208_988_800_000_000
 """1900-01-01T00:00Z: after it local time is the same in both, in every zone."""
 
 
-def read_file(store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: Positions | None = None, *, case_sensitive: bool = False) -> pa.Table:
+def read_file(
+    store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: Positions | None = None, *, case_sensitive: bool = False
+) -> pa.Table:
     """The physical rows of a file, or those at sorted `positions`, under the columns `wanted` (of the table, all nullable).
 
     Only what is needed is read: the footer, the columns, the row groups.  `case_sensitive`: as Spark's setting of that
@@ -53,7 +55,9 @@ def read_file(store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.
         held = columns_in(there, snapshot, [n for n in wanted.names if n not in partitions], case_sensitive=case_sensitive)
         names, given = list(held), list(held.values())
         schema = file_schema(snapshot, names)
-        spelled = pa.schema([pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive)) for f, n in zip(schema, given, strict=True)])
+        spelled = pa.schema(
+            [pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive)) for f, n in zip(schema, given, strict=True)]
+        )
         moments = _Moments(source)
         for have, f, n in zip(spelled, schema, given, strict=True):
             _check_type(have.type, f.type, f.name, moments.is_int96(n))
@@ -93,8 +97,14 @@ def check_zones(file: AddFile, snapshot: Snapshot) -> None:
         return
     stored = names_in_files(snapshot)
     for f in snapshot.schema.fields:
-        if f.name in snapshot.metadata.partition_columns and f.type == PrimitiveType("timestamp") and not (file.partition_values.get(stored[f.name]) or "Z").endswith("Z"):
-            raise Doubtful(f"partition value {file.partition_values[stored[f.name]]!r} of column {f.name} has no time zone", "partition timestamps without a zone")
+        if (
+            f.name in snapshot.metadata.partition_columns
+            and f.type == PrimitiveType("timestamp")
+            and not (file.partition_values.get(stored[f.name]) or "Z").endswith("Z")
+        ):
+            raise Doubtful(
+                f"partition value {file.partition_values[stored[f.name]]!r} of column {f.name} has no time zone", "partition timestamps without a zone"
+            )
 
 
 class _Moments:
@@ -157,7 +167,11 @@ def _reads_alike(have: pa.DataType, want: pa.DataType, int96: bool) -> bool:
         return bool(pa.types.is_timestamp(have) and have.unit in ("us", "ms") and (have.tz is None and not int96) == (want.tz is None))
     if pa.types.is_struct(have) and pa.types.is_struct(want):
         known = {f.name: f.type for f in have}
-        return len(known) == have.num_fields and any(f.name in known for f in want) and all(_reads_alike(known[f.name], f.type, int96) for f in want if f.name in known)
+        return (
+            len(known) == have.num_fields
+            and any(f.name in known for f in want)
+            and all(_reads_alike(known[f.name], f.type, int96) for f in want if f.name in known)
+        )
     if pa.types.is_list(have) and pa.types.is_list(want):
         return _reads_alike(have.value_type, want.value_type, int96)
     if pa.types.is_map(have) and pa.types.is_map(want):

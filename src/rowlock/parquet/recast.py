@@ -19,7 +19,10 @@ from rowlock.protocol.schema import StructField, StructType
 def adopted(table: pa.Table, before: StructType, after: StructType) -> pa.Table:
     """The same rows under the columns of `after`: new ones are null, dropped ones are left out."""
     rows = table.combine_chunks()
-    columns = [_column(rows.column(before.fields.index(old)), old, f) if (old := _known(before, f)) is not None else pa.nulls(rows.num_rows, _nullable(f)) for f in after.fields]
+    columns = [
+        _column(rows.column(before.fields.index(old)), old, f) if (old := _known(before, f)) is not None else pa.nulls(rows.num_rows, _nullable(f))
+        for f in after.fields
+    ]
     return pa.Table.from_arrays(columns, schema=pa.schema([pa.field(f.name, c.type, True) for f, c in zip(after.fields, columns, strict=True)]))
 
 
@@ -42,4 +45,6 @@ def _column(column: Any, old: StructField, new: StructField) -> Any:
     for f in new.type.fields:
         before = _known(old.type, f)
         parts.append(pa.nulls(len(held), _nullable(f)) if before is None else _column(pc.struct_field(held, [old.type.fields.index(before)]), before, f))
-    return pa.StructArray.from_arrays(parts, fields=[pa.field(f.name, p.type, True) for f, p in zip(new.type.fields, parts, strict=True)], mask=pc.is_null(held))
+    return pa.StructArray.from_arrays(
+        parts, fields=[pa.field(f.name, p.type, True) for f, p in zip(new.type.fields, parts, strict=True)], mask=pc.is_null(held)
+    )

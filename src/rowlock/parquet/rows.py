@@ -88,7 +88,9 @@ class Rows:
         keys = {n: (*of_file, stored[n]) for n in names}
         wanted = nullable_schema(to_arrow(snapshot.schema))
         found = {n: self.columns.get(keys[n]) for n in names}
-        missing = [n for n, kept in found.items() if kept is None or kept.schema.field(0).type != wanted.field(n).type]  # a field of a struct may have come or gone
+        missing = [
+            n for n, kept in found.items() if kept is None or kept.schema.field(0).type != wanted.field(n).type
+        ]  # a field of a struct may have come or gone
         if missing:
             table = self._read(file, snapshot, pa.schema([wanted.field(n) for n in missing]), None)
             if table is None:
@@ -119,7 +121,9 @@ class Rows:
         out = []
         for add, rows in write_rows(self.store, table, snapshot, folder=folder):
             if not folder:
-                self.cache.put(_key(add, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, nullable_schema(to_arrow(snapshot.schema))))  # as they will be read: an empty partition value is null
+                self.cache.put(
+                    _key(add, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, nullable_schema(to_arrow(snapshot.schema)))
+                )  # as they will be read: an empty partition value is null
             out.append(StagedFile(add))
         return out
 

@@ -61,7 +61,10 @@ def stats_leaves(snapshot: Snapshot) -> list[Any]:
     """The leaf columns that get statistics."""
     properties = TableProperties(snapshot.metadata.configuration)
     return statistics.indexed_leaves(
-        snapshot.schema, num_indexed=properties.num_indexed_columns, stats_columns=properties.stats_columns, partition_columns=snapshot.metadata.partition_columns
+        snapshot.schema,
+        num_indexed=properties.num_indexed_columns,
+        stats_columns=properties.stats_columns,
+        partition_columns=snapshot.metadata.partition_columns,
     )
 
 

@@ -53,6 +53,8 @@ def _invariants(schema: StructType, table: str | None) -> list[Check]:
         try:
             expression = orjson.loads(text)["expression"]["expression"]
         except (orjson.JSONDecodeError, KeyError, TypeError) as e:
-            raise UnsupportedFeature(f"the invariant of column {'.'.join(path)} has a form that is not known: {text}", feature="invariants", access="write", table=table) from e
+            raise UnsupportedFeature(
+                f"the invariant of column {'.'.join(path)} has a form that is not known: {text}", feature="invariants", access="write", table=table
+            ) from e
         out.append(Check(f"EXPRESSION({expression})", str(expression)))
     return out

@@ -21,20 +21,43 @@ MAX_WRITER_VERSION = 7
 _WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
 _VARIANT = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
 READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING | _VARIANT
-WRITABLE = frozenset({"deletionVectors", "appendOnly", "changeDataFeed", "invariants", "checkConstraints", "inCommitTimestamp", "columnMapping", "generatedColumns", "domainMetadata", "clustering", "rowTracking", "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING
+WRITABLE = (
+    frozenset(
+        {
+            "deletionVectors",
+            "appendOnly",
+            "changeDataFeed",
+            "invariants",
+            "checkConstraints",
+            "inCommitTimestamp",
+            "columnMapping",
+            "generatedColumns",
+            "domainMetadata",
+            "clustering",
+            "rowTracking",
+            "timestampNtz",
+            "vacuumProtocolCheck",
+        }
+    )
+    | _WIDENING
+)
 
 _NEED_DOMAINS = frozenset({"rowTracking", "clustering"})
 _Trace = Callable[[Metadata, Collection[str]], str | None]
 
 
 def _properties_left(*names: str) -> _Trace:
-    return lambda metadata, domains: next((f"property {n} = {v!r} is set" for n in names if (v := metadata.configuration.get(n, "false").strip().lower()) != "false"), None)
+    return lambda metadata, domains: next(
+        (f"property {n} = {v!r} is set" for n in names if (v := metadata.configuration.get(n, "false").strip().lower()) != "false"), None
+    )
 
 
 _TRACES: Mapping[str, _Trace] = {
     "checkConstraints": lambda metadata, domains: next((f"property {key} is a CHECK constraint" for key in metadata.configuration if is_constraint(key)), None),
     "domainMetadata": lambda metadata, domains: next((f"domain {d} is there" for d in sorted(domains)), None),
-    "inCommitTimestamp": _properties_left("delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"),
+    "inCommitTimestamp": _properties_left(
+        "delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"
+    ),
     "vacuumProtocolCheck": lambda metadata, domains: None,
 }
 """Features that may be dropped, by what says that a table still uses them.  None of them is needed to read older versions of a table."""
@@ -60,7 +83,9 @@ def _field_key(prefix: str) -> ActiveTest:
 
 def _hides_the_feed(metadata: Metadata, schema: StructType) -> bool:
     """A column of the table under a name that the change data feed gives to its own."""
-    return _property_on("delta.enableChangeDataFeed")(metadata, schema) and any(n.lower() in ("_change_type", "_commit_version", "_commit_timestamp") for n in schema.names)
+    return _property_on("delta.enableChangeDataFeed")(metadata, schema) and any(
+        n.lower() in ("_change_type", "_commit_version", "_commit_timestamp") for n in schema.names
+    )
 
 
 _HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
@@ -134,7 +159,11 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
     if problem := _generation_problem(protocol, schema):
         raise _refusal(f"{GENERATED} ({problem})", "write", table)
     if ZONELESS not in writer_features(protocol) and zoneless_column(schema) is not None:
-        raise _refusal(f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: list it first, by DeltaTable.addFeatureSupport({ZONELESS!r})", "write", table)
+        raise _refusal(
+            f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: list it first, by DeltaTable.addFeatureSupport({ZONELESS!r})",
+            "write",
+            table,
+        )
     for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)
@@ -217,7 +246,9 @@ def listing(readers: frozenset[str], writers: frozenset[str], lowest_reader: int
 def with_versions(protocol: Protocol, reader: int, writer: int) -> Protocol:
     """The protocol raised to these versions, never lowered; what it lists stays listed.  Raises InvalidInput for versions that do not exist or do not go together."""
     if not (1 <= reader <= MAX_READER_VERSION and 1 <= writer <= MAX_WRITER_VERSION):
-        raise InvalidInput(f"there is no protocol with reader version {reader} and writer version {writer}: readers go from 1 to {MAX_READER_VERSION}, writers from 1 to {MAX_WRITER_VERSION}")
+        raise InvalidInput(
+            f"there is no protocol with reader version {reader} and writer version {writer}: readers go from 1 to {MAX_READER_VERSION}, writers from 1 to {MAX_WRITER_VERSION}"
+        )
     if writer < {1: 1, 2: 5, 3: 7}[reader]:
         raise InvalidInput(f"reader version {reader} needs writer version {5 if reader == 2 else 7} or above, not {writer}")
     asked = Protocol(reader, writer, frozenset() if reader == 3 else None, frozenset() if writer == 7 else None)
@@ -244,11 +275,15 @@ def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[
     Raises StatementRefused, naming the feature, where it is not listed, left a trace, or cannot be dropped by this version.
     """
     if name not in writer_features(protocol) | reader_features(protocol):
-        raise StatementRefused(f"Feature {name} cannot be dropped: the table's protocol does not list it [DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT]", what=name, table=table)
+        raise StatementRefused(
+            f"Feature {name} cannot be dropped: the table's protocol does not list it [DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT]", what=name, table=table
+        )
     trace = _TRACES.get(name)
     if trace is None:
         text = "others may still need it to read older versions, or it is part of what the table is; delta-spark's ALTER TABLE ... DROP FEATURE drops some of those"
-        raise StatementRefused(f"This version of Rowlock does not drop feature {name}: {text} [DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE]", what=name, table=table)
+        raise StatementRefused(
+            f"This version of Rowlock does not drop feature {name}: {text} [DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE]", what=name, table=table
+        )
     if found := trace(metadata, domains):
         raise StatementRefused(f"Feature {name} cannot be dropped while the table uses it: {found}", what=name, table=table)
     if name == "domainMetadata" and (needs := sorted(_NEED_DOMAINS & writer_features(protocol))):

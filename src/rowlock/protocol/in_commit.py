@@ -32,6 +32,10 @@ def enabled(before: Metadata, after: Metadata, version: int, timestamp_ms: int) 
     had, has = (TableProperties(m.configuration).in_commit_timestamps for m in (before, after))
     if not has:
         return after
-    since = {_VERSION: str(version), _TIMESTAMP: str(timestamp_ms)} if not had else {k: before.configuration[k] for k in (_VERSION, _TIMESTAMP) if k in before.configuration}
+    since = (
+        {_VERSION: str(version), _TIMESTAMP: str(timestamp_ms)}
+        if not had
+        else {k: before.configuration[k] for k in (_VERSION, _TIMESTAMP) if k in before.configuration}
+    )
     others = {k: v for k, v in after.configuration.items() if k not in (_VERSION, _TIMESTAMP)}  # RESTORE may bring old ones along
     return replace(after, configuration={**others, **since})

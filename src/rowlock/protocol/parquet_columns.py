@@ -29,7 +29,10 @@ _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
 
 def leaves_of(metadata: pq.FileMetaData) -> list[Leaf] | None:
     """Every leaf of a file, in order; None where the footer and Arrow's view of it do not have the same number, so that nothing is known of any."""
-    found = [Leaf(n, path, repeated) for n, (path, repeated) in enumerate(leaf for f in metadata.schema.to_arrow_schema() for leaf in _leaves((f.name,), f.type, False))]
+    found = [
+        Leaf(n, path, repeated)
+        for n, (path, repeated) in enumerate(leaf for f in metadata.schema.to_arrow_schema() for leaf in _leaves((f.name,), f.type, False))
+    ]
     return found if len(found) == metadata.num_columns else None
 
 

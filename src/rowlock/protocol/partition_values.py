@@ -19,7 +19,9 @@ import numpy as np
 from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.protocol.schema import DataType, DecimalType, PrimitiveType, type_name
 
-_TIMESTAMP = re.compile(r"^([+-]?\d{4,6})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|([+-])(\d{2}):?(\d{2})(?::?(\d{2}))?)?$")
+_TIMESTAMP = re.compile(
+    r"^([+-]?\d{4,6})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|([+-])(\d{2}):?(\d{2})(?::?(\d{2}))?)?$"
+)
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _DAY_MICROS = 86_400_000_000
@@ -133,7 +135,9 @@ def serialize(value: Any, type_: DataType) -> str | None:
 
 def not_utf8(value: bytes, type_: DataType) -> InvalidInput:
     """The error for a partition value that is no text: the log, which is JSON, holds partition values as text."""
-    return InvalidInput(f"a {type_name(type_)} partition value must be UTF-8, and {value!r} is not: store it in a column that the table is not partitioned by, or as its hex()")
+    return InvalidInput(
+        f"a {type_name(type_)} partition value must be UTF-8, and {value!r} is not: store it in a column that the table is not partitioned by, or as its hex()"
+    )
 
 
 def _serialize_primitive(value: Any, name: str) -> str:

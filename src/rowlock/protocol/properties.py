@@ -114,7 +114,10 @@ def validate_together(configuration: Mapping[str, str], table: str | None = None
     if configuration.get("rowlock.onConflict") != "lockless":
         return
     if "rowlock.isolation" in configuration:
-        raise InvalidInput(f"rowlock.onConflict = 'lockless' and rowlock.isolation = {configuration['rowlock.isolation']!r} are not possible together: {LOCKLESS_ALONE}", table=table)
+        raise InvalidInput(
+            f"rowlock.onConflict = 'lockless' and rowlock.isolation = {configuration['rowlock.isolation']!r} are not possible together: {LOCKLESS_ALONE}",
+            table=table,
+        )
     if not TableProperties(configuration).row_tracking:
         raise InvalidInput("rowlock.onConflict = 'lockless' needs delta.enableRowTracking = 'true' beside it: it knows rows by their ids", table=table)
 

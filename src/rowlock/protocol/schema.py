@@ -15,7 +15,9 @@ import orjson
 
 from rowlock.exceptions import CorruptLog, SchemaMismatch, UnsupportedFeature
 
-PRIMITIVES = frozenset(("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp", "timestamp_ntz", "variant", "void"))
+PRIMITIVES = frozenset(
+    ("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp", "timestamp_ntz", "variant", "void")
+)
 ONLY_READ = frozenset(("variant", "void"))
 """Types that tables of others have, and that this version does not write."""
 ColumnPath = tuple[str, ...]
@@ -269,10 +271,19 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
 def check_enforceable(schema: StructType, table: str | None = None) -> None:
     """Raises SchemaMismatch for NOT NULL inside the elements of an array, or the keys or values of a map: Delta's writers do not enforce it there."""
     for path, f in schema.all_fields():
-        inner = (("element", f.type.element),) if isinstance(f.type, ArrayType) else (("key", f.type.key), ("value", f.type.value)) if isinstance(f.type, MapType) else ()
+        inner = (
+            (("element", f.type.element),)
+            if isinstance(f.type, ArrayType)
+            else (("key", f.type.key), ("value", f.type.value))
+            if isinstance(f.type, MapType)
+            else ()
+        )
         for part, type_ in inner:
             if demands(type_):
-                raise SchemaMismatch(f"the {part} type of {'.'.join(path)} says NOT NULL, which Delta does not enforce within arrays and maps [DELTA_NESTED_NOT_NULL_CONSTRAINT]; leave it out", table=table)
+                raise SchemaMismatch(
+                    f"the {part} type of {'.'.join(path)} says NOT NULL, which Delta does not enforce within arrays and maps [DELTA_NESTED_NOT_NULL_CONSTRAINT]; leave it out",
+                    table=table,
+                )
 
 
 def demands(type_: DataType) -> bool:

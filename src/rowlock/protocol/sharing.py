@@ -49,11 +49,17 @@ def neighbours(protocol: Protocol, root: str, *, arbitrated: bool) -> tuple[Neig
 def _delta_spark(root: str, arbitrated: bool) -> Neighbour:
     name = "delta-spark"
     if arbitrated:
-        return Neighbour(name, "yes", "with io.delta.storage.S3DynamoDBLogStore on the same DynamoDB table and region; without it its commits go past the arbiter")
+        return Neighbour(
+            name, "yes", "with io.delta.storage.S3DynamoDBLogStore on the same DynamoDB table and region; without it its commits go past the arbiter"
+        )
     if place_of(root) == "local":
         return Neighbour(name, "alone", "on a local disk it looks whether a version is absent and then renames, which can overwrite another's commit")
     if place_of(root) == "s3":
-        return Neighbour(name, "alone", "its LogStore for S3 keeps order within one driver only; the DynamoDB arbiter is for sharing (AWS_S3_LOCKING_PROVIDER=dynamodb here, S3DynamoDBLogStore there)")
+        return Neighbour(
+            name,
+            "alone",
+            "its LogStore for S3 keeps order within one driver only; the DynamoDB arbiter is for sharing (AWS_S3_LOCKING_PROVIDER=dynamodb here, S3DynamoDBLogStore there)",
+        )
     return Neighbour(name, "yes", "its LogStore creates a version only where there is none")
 
 

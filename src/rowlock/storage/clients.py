@@ -66,7 +66,9 @@ def _s3(address: Address, settings: Settings) -> Client:
         provider = _static(*settings.keys)
         for name in ("access_key_id", "secret_access_key", "session_token"):
             config.pop(name, None)
-    return S3Store(address.bucket, prefix=address.prefix, config=config, client_options=_connection(settings), retry_config=_NO_RETRIES, credential_provider=provider)
+    return S3Store(
+        address.bucket, prefix=address.prefix, config=config, client_options=_connection(settings), retry_config=_NO_RETRIES, credential_provider=provider
+    )
 
 
 def _static(access_key: str, secret_key: str, token: str | None) -> Callable[[], dict[str, Any]]:

@@ -148,7 +148,11 @@ class RemoteStore:
                 found = [meta for chunk in obs.list(self._client, prefix or None, offset=start_after) for meta in chunk]
             out = [ObjectMeta(m["path"], m["size"], int(m["last_modified"].timestamp() * 1000)) for m in found]
             return sorted(
-                (m for m in out if m.key.startswith(folder) and (recursive or "/" not in m.key[len(folder) :]) and (start_after is None or m.key > start_after)),
+                (
+                    m
+                    for m in out
+                    if m.key.startswith(folder) and (recursive or "/" not in m.key[len(folder) :]) and (start_after is None or m.key > start_after)
+                ),
                 key=lambda m: m.key,
             )
 

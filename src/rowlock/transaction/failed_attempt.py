@@ -54,7 +54,9 @@ def record(txn: Pending, error: BaseException, operation: str, parameters: Mappi
         hand_over(txn, txn.base.version, error, operation, parameters, account, does)
 
 
-def hand_over(of: Committing, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]) -> None:
+def hand_over(
+    of: Committing, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]
+) -> None:
     """Keeps the account of a failed try beside the table (see `never_in_the_way`)."""
     conflict = getattr(error, "conflict", None)
     if conflict is not None:

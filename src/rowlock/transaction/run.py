@@ -59,7 +59,9 @@ def run(
     raise AssertionError("unreachable")
 
 
-def _planned(line: LeaseLine, begin: Callable[[], Transaction], plan: Callable[[Snapshot], Planned]) -> tuple[Transaction, Sequence[Statement], Mapping[str, Any]]:
+def _planned(
+    line: LeaseLine, begin: Callable[[], Transaction], plan: Callable[[Snapshot], Planned]
+) -> tuple[Transaction, Sequence[Statement], Mapping[str, Any]]:
     """A transaction that reads the head, and what is to be staged in it; again where the head moved while it waited in line."""
     while True:
         txn = begin()

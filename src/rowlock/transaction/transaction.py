@@ -33,7 +33,9 @@ class Table(OpenTable):
         """Makes the table (see `creation.create`).  Raises TableExists where there is one."""
         return creation.create(self.state, schema_string, partition_columns, configuration or {}, **more)
 
-    def begin(self, options: Options | None = None, *, snapshot: Snapshot | None = None, metadata: Metadata | None = None, app: SetTransaction | None = None) -> Transaction:
+    def begin(
+        self, options: Options | None = None, *, snapshot: Snapshot | None = None, metadata: Metadata | None = None, app: SetTransaction | None = None
+    ) -> Transaction:
         """A transaction that reads `snapshot`, by default the newest, may bring new metadata with it, and may be the
         step `app` of an application, which is committed once.
 

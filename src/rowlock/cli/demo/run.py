@@ -169,7 +169,11 @@ def _contest(choices: Choices, work: Path, table: Path, console: Console) -> boo
             crew.tell("OPEN")
             crew.until_all("ready", within_s=READY_WITHIN_S)
         console.print(f"One table, unpartitioned, {len(initial):,} rows: {table}", highlight=False, soft_wrap=True)
-        console.print(f"For {choices.seconds:g} s {' and '.join(load.streams)} merge batches, optimize compacts files, gdpr deletes by predicate. On conflict: {choices.policy}.", highlight=False, soft_wrap=True)
+        console.print(
+            f"For {choices.seconds:g} s {' and '.join(load.streams)} merge batches, optimize compacts files, gdpr deletes by predicate. On conflict: {choices.policy}.",
+            highlight=False,
+            soft_wrap=True,
+        )
         board = Scoreboard(console, list(crew.scores.values()), choices.seconds)
         with board.running():
             crew.tell("GO")
@@ -198,17 +202,23 @@ def _check(load: Load, crew: Crew, spark: Any, table: Path, initial: pl.DataFram
     final = pl.from_arrow(rowlock.read(spark, str(table)).toArrow())
     assert isinstance(final, pl.DataFrame)
     records = [record for score in crew.scores.values() for record in score.records]
-    return replay.check(load, initial=initial, final=final, records=records, versions=sorted(row["version"] for row in history if row["version"] > first_version))
+    return replay.check(
+        load, initial=initial, final=final, records=records, versions=sorted(row["version"] for row in history if row["version"] > first_version)
+    )
 
 
 def _pronounce(verdict: replay.Verdict, console: Console) -> bool:
     if verdict.problems:
-        console.print(f"[bold red]The table is wrong[/]: {len(verdict.problems)} differences from a serial replay of the {verdict.commits:,} commits in log order.")
+        console.print(
+            f"[bold red]The table is wrong[/]: {len(verdict.problems)} differences from a serial replay of the {verdict.commits:,} commits in log order."
+        )
         for problem in verdict.problems[:10]:
             console.print(f"  {problem}", highlight=False, markup=False, soft_wrap=True)
         return False
     console.print(
-        f"[bold green]Exact[/]: the final table, {verdict.rows:,} rows, equals a serial replay of its {verdict.commits:,} commits in log order.", highlight=False, soft_wrap=True
+        f"[bold green]Exact[/]: the final table, {verdict.rows:,} rows, equals a serial replay of its {verdict.commits:,} commits in log order.",
+        highlight=False,
+        soft_wrap=True,
     )
     return True
 

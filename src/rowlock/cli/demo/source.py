@@ -45,8 +45,16 @@ def read(source: Path) -> pl.DataFrame:
     files = sorted(p for p in source.rglob("*") if p.is_file() and _kind(p) and not p.name.startswith((".", "_"))) if source.is_dir() else [source]
     kinds = {_kind(p) for p in files}
     if len(kinds) != 1 or None in kinds:
-        found = f"holds {', '.join(sorted(map(str, kinds)))} files" if files and None not in kinds else "holds no file that can be read" if source.is_dir() else "is of no known kind"
-        raise InvalidInput(f"{source} {found}. --source takes one CSV, JSON or Parquet file (.csv, .tsv, .json, .jsonl, .ndjson, .parquet; CSV also .gz or .zip), or a folder of one kind.")
+        found = (
+            f"holds {', '.join(sorted(map(str, kinds)))} files"
+            if files and None not in kinds
+            else "holds no file that can be read"
+            if source.is_dir()
+            else "is of no known kind"
+        )
+        raise InvalidInput(
+            f"{source} {found}. --source takes one CSV, JSON or Parquet file (.csv, .tsv, .json, .jsonl, .ndjson, .parquet; CSV also .gz or .zip), or a folder of one kind."
+        )
     reader = READERS[kinds.pop() or ""]
     parts = [_read_one(path, reader) for path in files]
     try:
@@ -63,11 +71,15 @@ def check_key(rows: pl.DataFrame, key: tuple[str, ...]) -> None:
             raise InvalidInput(f"The key column {name} holds {column.dtype}; a key needs plain values. Choose other columns with --key.")
         missing = column.null_count() + (int(column.is_nan().sum()) if column.dtype.is_float() else 0)
         if missing:
-            raise InvalidInput(f"The key column {name} is null in {missing:,} of {len(rows):,} rows. Fill it in, remove these rows, or choose other columns with --key.")
+            raise InvalidInput(
+                f"The key column {name} is null in {missing:,} of {len(rows):,} rows. Fill it in, remove these rows, or choose other columns with --key."
+            )
     doubled = rows.group_by(key).len().filter(pl.col("len") > 1)
     if len(doubled):
         sample = ", ".join(f"{name}={value}" for name, value in doubled.select(key).sort(key).row(0, named=True).items())
-        raise InvalidInput(f"The key {', '.join(key)} is not unique: {len(doubled):,} values occur more than once, such as {sample}. Add columns to --key, or remove the duplicates.")
+        raise InvalidInput(
+            f"The key {', '.join(key)} is not unique: {len(doubled):,} values occur more than once, such as {sample}. Add columns to --key, or remove the duplicates."
+        )
 
 
 def _kind(path: Path) -> str | None:
@@ -75,7 +87,9 @@ def _kind(path: Path) -> str | None:
     if suffixes and suffixes[-1] in (".gz", ".zip"):
         suffixes.pop()
         return "csv" if suffixes and suffixes[-1] in (".csv", ".tsv") else None
-    return {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".pq": "parquet"}.get(suffixes[-1] if suffixes else "")
+    return {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".pq": "parquet"}.get(
+        suffixes[-1] if suffixes else ""
+    )
 
 
 def _read_one(path: Path, reader: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
@@ -155,7 +169,11 @@ def _fitted(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 def _typed(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """A column in a type that Parquet, Spark and Delta agree on.  A time without a zone is taken as UTC."""
     if isinstance(kind, pl.Datetime):
-        return column.cast(pl.Datetime("us", kind.time_zone)).dt.convert_time_zone("UTC") if kind.time_zone else column.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
+        return (
+            column.cast(pl.Datetime("us", kind.time_zone)).dt.convert_time_zone("UTC")
+            if kind.time_zone
+            else column.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
+        )
     if kind in (pl.UInt8, pl.UInt16, pl.UInt32):
         return column.cast(pl.Int64)
     if kind in (pl.UInt64, pl.Int128):

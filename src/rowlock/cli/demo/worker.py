@@ -118,7 +118,13 @@ def _account(t: DeltaTable) -> dict[str, Any]:
     receipt = t.lastReceipt
     if receipt is None:
         raise RuntimeError("a statement ended without a receipt")
-    return {"version": receipt.version, "txn_id": receipt.txn_id, "rounds": receipt.rounds, "rows_rebased": receipt.rows_rebased, "rows_dropped": receipt.rows_dropped}
+    return {
+        "version": receipt.version,
+        "txn_id": receipt.txn_id,
+        "rounds": receipt.rounds,
+        "rows_rebased": receipt.rows_rebased,
+        "rows_dropped": receipt.rows_dropped,
+    }
 
 
 def _channel() -> Callable[[dict[str, Any]], None]:

@@ -43,7 +43,9 @@ def _column_type(field: pa.Field, table: str) -> DataType:
     try:
         return _nullable(from_arrow_type(field.type))
     except UnsupportedFeature:
-        raise SchemaMismatch(f"Column {field.name} has the Arrow type {field.type}, which no column of a Delta table holds; cast or drop it", table=table) from None
+        raise SchemaMismatch(
+            f"Column {field.name} has the Arrow type {field.type}, which no column of a Delta table holds; cast or drop it", table=table
+        ) from None
 
 
 def _nullable(type_: DataType) -> DataType:
@@ -76,7 +78,9 @@ class Fitting:
         """Raises SchemaMismatch for an unknown column, an absent NOT NULL column, or a type that does not fit."""
         have = {f.name.lower(): f for f in schema_of_rows(rows, path).fields}
         if unknown := [f.name for name, f in have.items() if table.find(name) is None]:
-            raise SchemaMismatch(f"The table has no column {unknown[0]!r}; it has {', '.join(table.names)}. Drop the column, or pass merge_schema=True to add it", table=path)
+            raise SchemaMismatch(
+                f"The table has no column {unknown[0]!r}; it has {', '.join(table.names)}. Drop the column, or pass merge_schema=True to add it", table=path
+            )
         for f in table.fields:
             given = have.get(f.name.lower())
             if given is not None:
@@ -105,7 +109,9 @@ class Fitting:
         except pa.ArrowInvalid as e:
             raise SchemaMismatch(f"A value of column {wanted.name} does not fit {wanted.type} exactly: {e}; round or cast it", table=self._path) from None
         except pa.ArrowNotImplementedError as e:
-            raise SchemaMismatch(f"Column {wanted.name} is {values.type} in the rows, which Arrow cannot make {wanted.type}: {e}; cast it", table=self._path) from None
+            raise SchemaMismatch(
+                f"Column {wanted.name} is {values.type} in the rows, which Arrow cannot make {wanted.type}: {e}; cast it", table=self._path
+            ) from None
 
 
 def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:

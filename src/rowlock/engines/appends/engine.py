@@ -36,9 +36,24 @@ class ArrowEngine:
         """Raises UnsupportedFeature for a table that asks something of its rows which only Spark can evaluate."""
         if found := checks_of(snapshot.metadata, snapshot.schema, snapshot.table):
             text = f"its rows must meet {found[0].name}: {found[0].expression}, which is Spark's SQL"
-            raise UnsupportedFeature(f"rows cannot be appended to this table without Spark: {text}; use rowlock.write(df, path)", feature=found[0].feature, access="write", table=snapshot.table)
+            raise UnsupportedFeature(
+                f"rows cannot be appended to this table without Spark: {text}; use rowlock.write(df, path)",
+                feature=found[0].feature,
+                access="write",
+                table=snapshot.table,
+            )
 
-    def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, lost_matches: LostMatches, first: int | None = None) -> Propagated:
+    def propagate(
+        self,
+        program: Program,
+        staged: Effects,
+        gone: Sequence[Slice],
+        born: Sequence[Slice],
+        *,
+        snapshot: Snapshot,
+        lost_matches: LostMatches,
+        first: int | None = None,
+    ) -> Propagated:
         """See Engine.  An append neither reads nor changes rows of the table."""
         if any(s.kind != "append" for s in program):
             self._refuse("changing rows")

@@ -55,7 +55,9 @@ class Streamed:
         """Raises InvalidInput where the stream was read for another append, or would have to be read a second time and was too large to be kept."""
         if self._reader is None:
             if self._kept is None:
-                raise InvalidInput("The rows came from a stream that has been read, and the table was changed so that they must be staged again: give them as a new reader, or as a table")
+                raise InvalidInput(
+                    "The rows came from a stream that has been read, and the table was changed so that they must be staged again: give them as a new reader, or as a table"
+                )
             yield from self._kept
             return
         reader, self._reader, kept_bytes = _taken(self._reader), None, 0
@@ -90,7 +92,9 @@ def rows_of(data: Any) -> Rows:
             return Held(pa.Table.from_batches([pa.record_batch(data)]))
     except (pa.ArrowException, ValueError) as e:
         raise SchemaMismatch(f"The {package} rows have no form in Arrow: {e}") from e
-    raise WrongType(f"Rows are a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another Arrow stream, not {type(data).__name__}")
+    raise WrongType(
+        f"Rows are a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another Arrow stream, not {type(data).__name__}"
+    )
 
 
 def _taken(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:

@@ -116,7 +116,9 @@ class DataFiles:
         more = {CHANGE_TYPE: change}
         return [cdc_action(self._write(part, dict(zip(columns, values, strict=True)), snapshot, [more] * len(part), FOLDER)) for values, part in groups.items()]
 
-    def _write(self, rows: Sequence[Row], partition: Mapping[str, str | None], snapshot: Snapshot, more: Sequence[Mapping[str, Any]], within: str = "") -> AddFile:
+    def _write(
+        self, rows: Sequence[Row], partition: Mapping[str, str | None], snapshot: Snapshot, more: Sequence[Mapping[str, Any]], within: str = ""
+    ) -> AddFile:
         folder = "/".join(p for p in (within, paths.partition_directory(partition)) if p)
         path = f"{folder}/part-{clock.new_id()}.json" if folder else f"part-{clock.new_id()}.json"
         fields = [f for f in snapshot.schema.fields if f.physical_name not in partition]

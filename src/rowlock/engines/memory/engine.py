@@ -56,11 +56,23 @@ class MemoryEngine:
     reorders       a compaction puts rows in another order than that of its inputs
     """
 
-    def __init__(self, store: ObjectStore, *, rows_per_file: int = 1_000_000, spill_rows: int | None = None, notes_matches: bool = False, reorders: bool = False) -> None:
+    def __init__(
+        self, store: ObjectStore, *, rows_per_file: int = 1_000_000, spill_rows: int | None = None, notes_matches: bool = False, reorders: bool = False
+    ) -> None:
         self.files = DataFiles(store, rows_per_file=rows_per_file)
         self._spill_rows, self._notes_matches, self._reorders = spill_rows, notes_matches, reorders
 
-    def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, lost_matches: LostMatches, first: int | None = None) -> Propagated:
+    def propagate(
+        self,
+        program: Program,
+        staged: Effects,
+        gone: Sequence[Slice],
+        born: Sequence[Slice],
+        *,
+        snapshot: Snapshot,
+        lost_matches: LostMatches,
+        first: int | None = None,
+    ) -> Propagated:
         """See Engine."""
         schema = snapshot.schema
         if any(s.kind == "move" for s in program):
@@ -68,13 +80,22 @@ class MemoryEngine:
         counting = any(isinstance(s.payload, MergeRule) for s in program) and not self._notes_matches
         old = self._addressed(gone, schema) if counting else {}
         new = self._addressed(born, schema)
-        lost = {n: found for n, s in enumerate(program) if isinstance(s.payload, MergeRule) and n in staged.counts and (found := lost_matches.of(n, {})) is not None}
+        lost = {
+            n: found for n, s in enumerate(program) if isinstance(s.payload, MergeRule) and n in staged.counts and (found := lost_matches.of(n, {})) is not None
+        }
         checks = compiled(snapshot)
         passage = Passage(program, staged.counts, first=first, check=lambda row: check_image(row, schema, checks), lost=lost)
         passage.run(old, new, self._images(staged.blocks, schema) if first is not None else {})
         blocks = self._blocks(program, passage, snapshot)
         sliced = (*(gone if old else ()), *born)
-        return Propagated(passage.tombstones(), blocks, passage.counts, rows_read=len(old) + len(new), bytes_read=sum(s.file.size_bytes for s in sliced), assigned=_assigned(passage))
+        return Propagated(
+            passage.tombstones(),
+            blocks,
+            passage.counts,
+            rows_read=len(old) + len(new),
+            bytes_read=sum(s.file.size_bytes for s in sliced),
+            assigned=_assigned(passage),
+        )
 
     def _images(self, blocks: Sequence[RowBlock], schema: StructType) -> dict[Address, Row]:
         """The rows that are staged, by the addresses that they stand for."""
@@ -140,7 +161,9 @@ class MemoryEngine:
             blocks += [_note(index, pairs) for index, pairs in passage.lost_matches.items() if pairs]
         return tuple(blocks)
 
-    def _block(self, kind: Kind, statement: int, rows: Sequence[Row], origin: Provenance | None, snapshot: Snapshot, group: int = 0, moved: bool = False) -> RowBlock:
+    def _block(
+        self, kind: Kind, statement: int, rows: Sequence[Row], origin: Provenance | None, snapshot: Snapshot, group: int = 0, moved: bool = False
+    ) -> RowBlock:
         size = 16 * len(rows) * len(snapshot.schema.fields)
         block = RowBlock(kind, statement, len(rows), size, Loose(tuple(rows)), origin, group, moved)
         if self._spill_rows is not None and len(rows) >= max(1, self._spill_rows):
@@ -235,7 +258,9 @@ class MemoryEngine:
         """See Engine."""
         out: list[AddCdcFile] = []
         for change in changes:
-            rows = [row for s in change.slices for _, row in self._live(s, snapshot.schema)] + [row for b in change.blocks for row in self._rows(b, snapshot.schema)]
+            rows = [row for s in change.slices for _, row in self._live(s, snapshot.schema)] + [
+                row for b in change.blocks for row in self._rows(b, snapshot.schema)
+            ]
             out += self.files.write_changes(rows, change.type, snapshot)
         return out
 
@@ -320,7 +345,12 @@ def check_image(row: Row, schema: StructType, checks: Checks = ()) -> None:
     check_row(row, schema)
     for check, evaluate in checks:
         if not is_true(evaluate, (row,)):
-            raise ConstraintViolated(f"CHECK constraint {check.name} ({check.expression}) is not true of {dict(row)}", constraint=check.name, expression=check.expression, row=dict(row))
+            raise ConstraintViolated(
+                f"CHECK constraint {check.name} ({check.expression}) is not true of {dict(row)}",
+                constraint=check.name,
+                expression=check.expression,
+                row=dict(row),
+            )
 
 
 def _assigned(passage: Passage) -> tuple[Assigned, ...]:

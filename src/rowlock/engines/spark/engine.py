@@ -47,13 +47,31 @@ class SparkEngine:
         """See `SharedState.shared`."""
         self.evaluator.forget()
 
-    def propagate(self, program: Program, staged: Effects, gone: Sequence[Slice], born: Sequence[Slice], *, snapshot: Snapshot, lost_matches: LostMatches, first: int | None = None) -> Propagated:
+    def propagate(
+        self,
+        program: Program,
+        staged: Effects,
+        gone: Sequence[Slice],
+        born: Sequence[Slice],
+        *,
+        snapshot: Snapshot,
+        lost_matches: LostMatches,
+        first: int | None = None,
+    ) -> Propagated:
         """See Engine.  Gone rows are never read: every match of a MERGE is noted."""
         passage = Passage(self.evaluator, program, staged, snapshot, lost_matches, first)
         passage.run(born)
         blocks = (*passage.images, *passage.matched)
         read = [] if first is not None or any(s.kind == "move" for s in program) else list(born)
-        return Propagated(passage.tombstones, blocks, passage.counts, passage.rows, rows_read=sum(s.num_rows or 0 for s in read), bytes_read=sum(s.file.size_bytes for s in read if s.only is None), assigned=tuple(passage.assigned))
+        return Propagated(
+            passage.tombstones,
+            blocks,
+            passage.counts,
+            passage.rows,
+            rows_read=sum(s.num_rows or 0 for s in read),
+            bytes_read=sum(s.file.size_bytes for s in read if s.only is None),
+            assigned=tuple(passage.assigned),
+        )
 
     def provenance(self, block: RowBlock) -> Provenance:
         assert block.provenance is not None, "appended rows have no provenance"

@@ -153,7 +153,9 @@ class Evaluator:
         frame = changing_frame(self.scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path])
         plan = frame._jdf.queryExecution().analyzed()
         outputs = self.bridge.list(plan.output())
-        return self.bridge.project(self.bridge.seq([*(self.bridge.alias_as(o, a) for o, a in zip(outputs, attributes, strict=False)), *outputs[len(attributes) :]]), plan)
+        return self.bridge.project(
+            self.bridge.seq([*(self.bridge.alias_as(o, a) for o, a in zip(outputs, attributes, strict=False)), *outputs[len(attributes) :]]), plan
+        )
 
     def rewritten(self, snapshot: Snapshot, outputs: JavaObject, child: JavaObject) -> JavaObject:
         """A statement's outputs over a plan of `rewriting`, with the ids that the rows keep."""
@@ -213,7 +215,18 @@ class Evaluator:
         origin = Provenance(rows.origin.paths, files, _positions(result))
         return Addressed(result.drop_columns([PATH, POSITION]), origin)
 
-    def scan(self, slices: Sequence[Slice], relation: Relation, resolved: Resolved, session: JavaObject, snapshot: Snapshot, *, keys: Callable[[JavaObject], JavaObject] | None = None, bounded: bool = False, narrow: bool = False) -> Addressed:
+    def scan(
+        self,
+        slices: Sequence[Slice],
+        relation: Relation,
+        resolved: Resolved,
+        session: JavaObject,
+        snapshot: Snapshot,
+        *,
+        keys: Callable[[JavaObject], JavaObject] | None = None,
+        bounded: bool = False,
+        narrow: bool = False,
+    ) -> Addressed:
         """`resolved` over files, in one job; its last two outputs are the address.
 
         `keys` puts a join over the relation first.  Raises TooMany where more than `driver_rows` rows come back.  An expression that fails on a dead
@@ -232,7 +245,9 @@ class Evaluator:
             table = self._run(self.live_frame(snapshot, slices, relation.attributes), resolved, session, bounded, keys)
         return self.living(self.by_path(table), slices)
 
-    def matching(self, slices: Sequence[Slice], snapshot: Snapshot, mask_of: Callable[[pa.Table], Any], names: Sequence[str], limit: int | None = None) -> tuple[list[Found], list[Slice]]:
+    def matching(
+        self, slices: Sequence[Slice], snapshot: Snapshot, mask_of: Callable[[pa.Table], Any], names: Sequence[str], limit: int | None = None
+    ) -> tuple[list[Found], list[Slice]]:
         """(rows for which `mask_of` the columns `names` is true, slices that Spark must scan).
 
         For conditions of which Arrow is sure that they keep too much and never too little.  Gives up,
@@ -323,4 +338,3 @@ def _inside(piece: Slice, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bo
 
 def _positions(table: pa.Table) -> npt.NDArray[np.int64]:
     return np.asarray(table.column(POSITION).to_numpy(), dtype=np.int64)
-

@@ -75,18 +75,41 @@ def _two_names(seen: Arbitration, now_s: int) -> Iterable[Finding]:
     live = [name for name, of_name in used.items() if any(not _expired(e, now_s) for e in of_name.values())]
     remedy = "Let all writers spell the table with one scheme; here DELTA_DYNAMO_SCHEME says which"
     if twice:
-        yield Finding("danger", "two-names-in-arbiter", f"the table has entries under two names, {listed}: {spans(twice)} had a winner under each", remedy, tuple(twice))
+        yield Finding(
+            "danger", "two-names-in-arbiter", f"the table has entries under two names, {listed}: {spans(twice)} had a winner under each", remedy, tuple(twice)
+        )
     elif len(live) > 1:
-        yield Finding("danger", "two-names-in-arbiter", f"the table has entries under two names, {listed}, and each name is an arbiter of its own: nothing keeps their writers apart", remedy)
+        yield Finding(
+            "danger",
+            "two-names-in-arbiter",
+            f"the table has entries under two names, {listed}, and each name is an arbiter of its own: nothing keeps their writers apart",
+            remedy,
+        )
     else:
-        yield Finding("suspicion", "two-names-in-arbiter", f"the table has entries under two names, {listed}; those of one have expired, so its writers may have been moved to the other", remedy)
+        yield Finding(
+            "suspicion",
+            "two-names-in-arbiter",
+            f"the table has entries under two names, {listed}; those of one have expired, so its writers may have been moved to the other",
+            remedy,
+        )
 
 
 def _unfinished(entries: Mapping[int, SeenEntry]) -> Iterable[Finding]:
     if lost := [v for v, e in sorted(entries.items()) if not e.complete and e.file is None and not e.bytes_there]:
-        yield Finding("damage", "claimed-bytes-gone", f"{spans(lost)} was claimed, and neither its file nor its temporary file is there: nobody can commit past it", "Restore the file below _delta_log/.tmp, or delete the entry where its commit is known to be lost", tuple(lost))
+        yield Finding(
+            "damage",
+            "claimed-bytes-gone",
+            f"{spans(lost)} was claimed, and neither its file nor its temporary file is there: nobody can commit past it",
+            "Restore the file below _delta_log/.tmp, or delete the entry where its commit is known to be lost",
+            tuple(lost),
+        )
     if open_ := [v for v, e in sorted(entries.items()) if not e.complete and (e.file is not None or e.bytes_there)]:
-        yield Finding("note", "commit-to-be-finished", f"{spans(open_)}: claimed, and its writer has stopped or is at work; the next writer or reader finishes it", versions=tuple(open_))
+        yield Finding(
+            "note",
+            "commit-to-be-finished",
+            f"{spans(open_)}: claimed, and its writer has stopped or is at work; the next writer or reader finishes it",
+            versions=tuple(open_),
+        )
 
 
 def _without_entry(commits: Sequence[SeenCommit], entries: Mapping[int, SeenEntry], now_s: int) -> Iterable[Finding]:

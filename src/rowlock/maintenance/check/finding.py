@@ -1,9 +1,9 @@
 """What a check says: values, and how sure it is.  Pure.
 
-    damage      certain: something that the log names is not there, or not as it says
-    danger      certain: the table is, or was, written in a way that loses commits
-    suspicion   the evidence allows it and does not prove it; the text says what else would explain it
-    note        worth knowing; nothing is wrong
+damage      certain: something that the log names is not there, or not as it says
+danger      certain: the table is, or was, written in a way that loses commits
+suspicion   the evidence allows it and does not prove it; the text says what else would explain it
+note        worth knowing; nothing is wrong
 """
 
 from __future__ import annotations

@@ -34,7 +34,12 @@ def _gaps(files: Sequence[LogFile]) -> Iterable[Finding]:
         )
     oldest = versions[0]
     if older := [v for v in range(oldest, base + 1) if v not in present]:
-        yield Finding("note", "gap-in-history", f"commits are missing from the history before checkpoint {base}: {spans(older)}. The newest version does not need them; time travel there fails", versions=tuple(older))
+        yield Finding(
+            "note",
+            "gap-in-history",
+            f"commits are missing from the history before checkpoint {base}: {spans(older)}. The newest version does not need them; time travel there fails",
+            versions=tuple(older),
+        )
 
 
 def _checkpoints(files: Sequence[LogFile]) -> Iterable[Finding]:
@@ -52,4 +57,10 @@ def _checkpoints(files: Sequence[LogFile]) -> Iterable[Finding]:
 
 def _hint(files: Sequence[LogFile], hint: int | None) -> Iterable[Finding]:
     if hint is not None and not any(c[0].version == hint for c in complete_checkpoints(files)):
-        yield Finding("note", "hint-leads-nowhere", f"_last_checkpoint names version {hint}, of which there is no whole checkpoint; the log is listed instead", versions=(hint,), files=(names.LAST_CHECKPOINT,))
+        yield Finding(
+            "note",
+            "hint-leads-nowhere",
+            f"_last_checkpoint names version {hint}, of which there is no whole checkpoint; the log is listed instead",
+            versions=(hint,),
+            files=(names.LAST_CHECKPOINT,),
+        )

@@ -51,7 +51,9 @@ def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers
         head = TableLog(inner).latest()
     except CorruptLog as e:
         if not any(f.level == "damage" for f in findings):
-            findings.append(Finding("damage", "log-does-not-read", str(e), versions=() if e.version is None else (e.version,), files=(e.file,) if e.file else ()))
+            findings.append(
+                Finding("damage", "log-does-not-read", str(e), versions=() if e.version is None else (e.version,), files=(e.file,) if e.file else ())
+            )
         return Report(store.root, None, by_weight(findings), looked_at=looked_at)
     except UnsupportedFeature as e:
         return Report(store.root, None, by_weight([*findings, Finding("note", "cannot-be-read-here", str(e))]), looked_at=looked_at)

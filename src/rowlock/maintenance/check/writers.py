@@ -14,7 +14,14 @@ from rowlock.protocol import names
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.sharing import place_of
 
-_ENGINES = (("Rowlock/", "Rowlock"), ("Databricks", "Databricks"), ("Delta-Lake/", "delta-spark"), ("delta-rs", "delta-rs"), ("Kernel", "Delta Kernel"), ("trino", "Trino"))
+_ENGINES = (
+    ("Rowlock/", "Rowlock"),
+    ("Databricks", "Databricks"),
+    ("Delta-Lake/", "delta-spark"),
+    ("delta-rs", "delta-rs"),
+    ("Kernel", "Delta Kernel"),
+    ("trino", "Trino"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,9 @@ class ArbitratedStore:
     conditional_copy  False where `inner` cannot put if absent: then the copy is an ordinary put, as Delta's is
     """
 
-    def __init__(self, inner: ObjectStore, entries: EntryTable, *, scheme: str | None = None, ttl_s: int = DEFAULT_TTL_S, conditional_copy: bool = True) -> None:
+    def __init__(
+        self, inner: ObjectStore, entries: EntryTable, *, scheme: str | None = None, ttl_s: int = DEFAULT_TTL_S, conditional_copy: bool = True
+    ) -> None:
         if ttl_s < 0:
             raise InvalidInput(f"entries cannot be kept for {ttl_s} seconds: 0 or more", table=inner.root)
         self.inner, self.entries = inner, entries
@@ -181,7 +183,10 @@ class ArbitratedStore:
             except NotFound:  # its writer has finished, and taken its temporary file away
                 if self.inner.head(entry.key) is None:
                     raise CorruptLog(
-                        f"the DynamoDB table {self.entries.name} has an unfinished commit whose bytes are gone: {entry.temp_key} is not there", table=self.root, version=_version_of(entry.key), file=entry.key
+                        f"the DynamoDB table {self.entries.name} has an unfinished commit whose bytes are gone: {entry.temp_key} is not there",
+                        table=self.root,
+                        version=_version_of(entry.key),
+                        file=entry.key,
                     ) from None
         self._complete(entry)
 

@@ -22,7 +22,9 @@ from rowlock.protocol.names import LOG_DIRECTORY
 from rowlock.storage.store import StorageError
 
 CLAIM_TRIES = 5
-_DENIED = frozenset({"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException", "MissingAuthenticationTokenException"})
+_DENIED = frozenset(
+    {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException", "MissingAuthenticationTokenException"}
+)
 _TRANSIENT = frozenset({
     "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "InternalServerError", "InternalFailure",
     "ServiceUnavailable", "TransactionInProgressException", "RequestTimeout", "RequestTimeoutException",
@@ -88,7 +90,13 @@ def entry_of(item: Mapping[str, Any]) -> Entry:
     """The entry of a row; raises CorruptLog for one that is in another layout."""
     try:
         expires = item.get("expireTime")
-        return Entry(item["tablePath"]["S"], item["fileName"]["S"], item["tempPath"]["S"], item["complete"]["S"] == "true", None if expires is None else int(expires["N"]))
+        return Entry(
+            item["tablePath"]["S"],
+            item["fileName"]["S"],
+            item["tempPath"]["S"],
+            item["complete"]["S"] == "true",
+            None if expires is None else int(expires["N"]),
+        )
     except (KeyError, TypeError, ValueError) as e:
         where = {name: (item.get(name) or {}).get("S") for name in ("tablePath", "fileName")}
         raise CorruptLog(f"an entry of the DynamoDB arbiter cannot be read: {type(e).__name__}: {e}", table=where["tablePath"], file=where["fileName"]) from e
@@ -170,7 +178,9 @@ class EntryTable:
         return True
 
     def _query(self, table_path: str, **how: Any) -> Any:
-        return self._ask("query", KeyConditionExpression="tablePath = :table", ExpressionAttributeValues={":table": {"S": table_path}}, ConsistentRead=True, **how)
+        return self._ask(
+            "query", KeyConditionExpression="tablePath = :table", ExpressionAttributeValues={":table": {"S": table_path}}, ConsistentRead=True, **how
+        )
 
     def _ask(self, what: str, **arguments: Any) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -193,7 +203,9 @@ def explain(error: Exception, table: str, what: str) -> NoReturn:
         if code in _TRANSIENT or status >= 500 or error.response.get("ResponseMetadata", {}).get("RetryAttempts"):
             raise ArbiterUnreachable(f"{what} on the DynamoDB table {table} failed: {code or status}") from error
         if code == "ResourceNotFoundException":
-            raise InvalidInput(f"there is no DynamoDB table {table}, which is to arbitrate commits: make it with `rowlock arbiter create`, or name another with DELTA_DYNAMO_TABLE_NAME") from None
+            raise InvalidInput(
+                f"there is no DynamoDB table {table}, which is to arbitrate commits: make it with `rowlock arbiter create`, or name another with DELTA_DYNAMO_TABLE_NAME"
+            ) from None
         if code in _DENIED:
             raise StorageError(f"DynamoDB refuses {what} on the table {table}: {code}; look at the credentials and what they are allowed") from None
         raise StorageError(f"{what} on the DynamoDB table {table} failed: {code}: {error.response.get('Error', {}).get('Message', '')}") from error

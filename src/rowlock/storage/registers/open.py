@@ -70,4 +70,6 @@ def _dsn(provider: str, options: Mapping[str, str]) -> str | None:
 
 def _unknown(provider: str) -> InvalidInput:
     kind = re.match(r"\w{1,20}(?=:)", provider)  # no more of it: it may be a connection string
-    return InvalidInput(f"There is no lock provider {repr(kind[0] + ':...') if kind else 'of this name'}: choose object, dynamodb:TABLE or postgresql (with {DSN_VARIABLE} in the environment)")
+    return InvalidInput(
+        f"There is no lock provider {repr(kind[0] + ':...') if kind else 'of this name'}: choose object, dynamodb:TABLE or postgresql (with {DSN_VARIABLE} in the environment)"
+    )

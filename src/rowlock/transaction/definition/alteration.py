@@ -98,7 +98,9 @@ def drop_columns(state: SharedState, engine: Engine, names: Sequence[str]) -> Re
     return _alter(state, engine, "DROP COLUMNS", {"columns": list(names)}, change, asks_names=True)
 
 
-def alter_column(state: SharedState, engine: Engine, name: str, *, nullable: bool | None = None, type_: schemas.DataType | None = None, comment: str | None = None) -> Receipt:
+def alter_column(
+    state: SharedState, engine: Engine, name: str, *, nullable: bool | None = None, type_: schemas.DataType | None = None, comment: str | None = None
+) -> Receipt:
     """A column that may not be null any more (or may be again), is of a wider type, or is described.
 
     Raises ConstraintViolated where a row has a null, SchemaMismatch for a type that is not wider, StatementRefused for
@@ -114,11 +116,28 @@ def alter_column(state: SharedState, engine: Engine, name: str, *, nullable: boo
             made = replace(made, metadata={**made.metadata, "comment": comment})
         return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
 
-    return _alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, change, asks_rows=nullable is False, asks_names=type_ is not None, retypes=name if type_ is not None else None)
+    return _alter(
+        state,
+        engine,
+        "CHANGE COLUMN",
+        {"column": {"name": name}},
+        change,
+        asks_rows=nullable is False,
+        asks_names=type_ is not None,
+        retypes=name if type_ is not None else None,
+    )
 
 
 def _alter(
-    state: SharedState, engine: Engine, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata], *, asks_rows: bool = False, asks_names: bool = False, retypes: str | None = None
+    state: SharedState,
+    engine: Engine,
+    operation: str,
+    parameters: Mapping[str, Any],
+    change: Callable[[Snapshot], Metadata],
+    *,
+    asks_rows: bool = False,
+    asks_names: bool = False,
+    retypes: str | None = None,
 ) -> Receipt:
     """Commits a change, computed at the head that it lands on; what it demands is asked of each row once."""
     asked: Snapshot | None = None
@@ -152,7 +171,11 @@ def _check_generates_none(engine: Engine, head: Snapshot, name: str) -> None:
     try:
         engine.check_slices((), snapshot=without)
     except StatementRefused as e:
-        raise StatementRefused(f"Another type of column {name!r} would change what is generated from it, and is refused: {e}", what="changing the type of a column that others are generated from", table=head.table) from e
+        raise StatementRefused(
+            f"Another type of column {name!r} would change what is generated from it, and is refused: {e}",
+            what="changing the type of a column that others are generated from",
+            table=head.table,
+        ) from e
 
 
 def _born(state: SharedState, asked: Snapshot | None, head: Snapshot) -> Sequence[Any]:
@@ -178,7 +201,9 @@ def _column(head: Snapshot, name: str) -> StructField:
 
 def _check_mapped(head: Snapshot, what: str) -> None:
     if not column_mapping.is_mapped(head.metadata.configuration):
-        raise StatementRefused(f"Files know this table's columns by their names, which rules out {what}: set {column_mapping.MODE}=name first", what=what, table=head.table)
+        raise StatementRefused(
+            f"Files know this table's columns by their names, which rules out {what}: set {column_mapping.MODE}=name first", what=what, table=head.table
+        )
 
 
 def _redefined(head: Snapshot, fields: tuple[StructField, ...], partitions: tuple[str, ...]) -> Metadata:
@@ -193,8 +218,8 @@ def _widened(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
     if not head.properties.type_widening:
         raise StatementRefused("A column's type can be widened on tables with delta.enableTypeWidening=true", what="changing a column's type", table=head.table)
     if not isinstance(field.type, PrimitiveType) or new not in _WIDER.get(old, ()):
-        raise SchemaMismatch(f"column {field.name!r} of type {old} cannot become {new}; allowed are {', '.join(_WIDER.get(old, ())) or 'no others'}", table=head.table)
+        raise SchemaMismatch(
+            f"column {field.name!r} of type {old} cannot become {new}; allowed are {', '.join(_WIDER.get(old, ())) or 'no others'}", table=head.table
+        )
     changes = [*field.metadata.get(schemas.TYPE_CHANGES, ()), {"fromType": old, "toType": new}]
     return replace(field, type=type_, metadata={**field.metadata, schemas.TYPE_CHANGES: changes})
-
-

@@ -36,7 +36,9 @@ def set_properties(state: SharedState, engine: Engine, properties: Mapping[str, 
     head = state.refresh()
     if row_tracking.asks_for_tracking(properties) and not row_tracking.is_enabled(head.protocol, head.metadata):
         wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))
-        check_writable(creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root)  # what cannot be set is refused before anything is done
+        check_writable(
+            creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root
+        )  # what cannot be set is refused before anything is done
         commit_from_head(state, "UPGRADE PROTOCOL", {}, _upgrade)
         while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
             pass

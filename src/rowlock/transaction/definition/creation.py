@@ -33,7 +33,13 @@ NEW_TABLE_DEFAULTS = {"delta.enableDeletionVectors": "true"}
 
 
 def new_metadata(
-    schema_string: str, partition_columns: Sequence[str], configuration: Mapping[str, str], *, name: str | None = None, description: str | None = None, table: str | None = None
+    schema_string: str,
+    partition_columns: Sequence[str],
+    configuration: Mapping[str, str],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    table: str | None = None,
 ) -> Metadata:
     """Checked metadata for a table that is made or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string)
@@ -93,7 +99,9 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
     """The protocol of a table that is made with this metadata."""
     schema = schemas.parse_schema(metadata.schema_string)
-    return protocol_for_new_table(metadata.configuration, clustered=clustered, generated=bool(generated_columns(schema)), zoneless=schemas.zoneless_column(schema) is not None)
+    return protocol_for_new_table(
+        metadata.configuration, clustered=clustered, generated=bool(generated_columns(schema)), zoneless=schemas.zoneless_column(schema) is not None
+    )
 
 
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:
@@ -128,7 +136,14 @@ def check_layout(snapshot: Snapshot, partition_by: Sequence[str]) -> None:
 
 
 def create_from(
-    state: SharedState, metadata: Metadata, *, operation: str, parameters: Mapping[str, Any], cluster_by: Sequence[str] = (), adds: Sequence[AddFile] = (), app: SetTransaction | None = None
+    state: SharedState,
+    metadata: Metadata,
+    *,
+    operation: str,
+    parameters: Mapping[str, Any],
+    cluster_by: Sequence[str] = (),
+    adds: Sequence[AddFile] = (),
+    app: SetTransaction | None = None,
 ) -> Receipt:
     """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
     protocol = protocol_for(metadata, clustered=bool(cluster_by))
@@ -153,7 +168,9 @@ def replace_table(
         fresh = replace(metadata, id=head.metadata.id)
         protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
         clustered = _clustering(fresh, cluster_by) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
-        _, marks = row_identity.assigned_under(protocol, fresh, (), mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=_uncounted)
+        _, marks = row_identity.assigned_under(
+            protocol, fresh, (), mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=_uncounted
+        )
         now = clock.now_ms()
         return HeadActions(
             removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()),
@@ -189,7 +206,9 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
     """Sets table properties.  Raises InvalidInput for a name or value that is not allowed, UnsupportedFeature by name."""
     validate_properties(properties)
     if has_constraints(properties):
-        raise InvalidInput("A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint", table=state.store.root)
+        raise InvalidInput(
+            "A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint", table=state.store.root
+        )
 
     def change(head: Snapshot) -> Metadata:
         configuration = row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id)
@@ -205,7 +224,9 @@ def _check_row_ids(head: Snapshot) -> None:
     """Rows can be asked for their ids from the moment that row tracking is enabled, so all of them have some by then."""
     if (bare := next((f.path for f in head.files.adds() if f.base_row_id is None), None)) is not None:
         raise StatementRefused(
-            f"Row tracking can be enabled when every data file has row ids, and {bare} has none: DeltaTable.setProperties gives them first", what=row_tracking.ENABLED, table=head.table
+            f"Row tracking can be enabled when every data file has row ids, and {bare} has none: DeltaTable.setProperties gives them first",
+            what=row_tracking.ENABLED,
+            table=head.table,
         )
 
 

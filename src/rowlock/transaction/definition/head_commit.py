@@ -85,7 +85,18 @@ def commit_from_head(
 class HeadCommit:
     """One such commit on its way; a proposal to the commit loop, and what an observer of its phases is shown."""
 
-    def __init__(self, state: SharedState, operation: str, parameters: Mapping[str, Any], make: Make, options: Options | None, *, judged: bool, replaces: bool, observer: Observer | None) -> None:
+    def __init__(
+        self,
+        state: SharedState,
+        operation: str,
+        parameters: Mapping[str, Any],
+        make: Make,
+        options: Options | None,
+        *,
+        judged: bool,
+        replaces: bool,
+        observer: Observer | None,
+    ) -> None:
         self.state, self.operation, self.parameters, self._make = state, operation, parameters, make
         self._judged, self._replaces, self._observer = judged, replaces, observer or current_observer()
         self.txn_id, self.watch = clock.new_id(), Stopwatch(clock.monotonic_s)
@@ -176,7 +187,14 @@ class HeadCommit:
         info = commit_info(self.operation, self.parameters, self.txn_id, read_version=head.version, blind=False, metrics=actions.metrics)
         info["rowlock"] = {**self.receipt(None).record(), "read_version": self.read_version}
         return bytes_on(
-            head, info, protocol=actions.protocol, metadata=actions.metadata, domains=actions.domains, removes=actions.removes, adds=actions.adds, cdc=actions.cdc
+            head,
+            info,
+            protocol=actions.protocol,
+            metadata=actions.metadata,
+            domains=actions.domains,
+            removes=actions.removes,
+            adds=actions.adds,
+            cdc=actions.cdc,
         )
 
     def receipt(self, version: int | None) -> Receipt:
@@ -199,4 +217,6 @@ class HeadCommit:
         """Keeps an account where others had a part in it; that what was asked cannot be done is none of the table's."""
         if isinstance(error, (CommitUnknown, DeltaConcurrentModificationException)):
             with failed_attempt.never_in_the_way(self.state.store.root):
-                failed_attempt.hand_over(self, self.head.version, error, self.operation, self.parameters, self.receipt(None).record(), {"definition": not self._judged})
+                failed_attempt.hand_over(
+                    self, self.head.version, error, self.operation, self.parameters, self.receipt(None).record(), {"definition": not self._judged}
+                )

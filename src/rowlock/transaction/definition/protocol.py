@@ -50,7 +50,9 @@ def drop_feature(state: SharedState, name: str, *, truncate_history: bool = Fals
     listed = features.reader_features(head := state.refresh().protocol) | features.writer_features(head)
     spelled = next((n for n in (*listed, *features.READABLE, *features.WRITABLE) if n.lower() == name.lower()), None)
     if spelled is None:
-        raise StatementRefused(f"Feature {name!r} is not known to this version of Rowlock [DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE]", what=name, table=root)
+        raise StatementRefused(
+            f"Feature {name!r} is not known to this version of Rowlock [DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE]", what=name, table=root
+        )
 
     def change(head: Snapshot) -> Protocol:
         after = features.without_feature(head.protocol, head.metadata, head.domains, spelled, root)

@@ -103,7 +103,13 @@ class Member:
 
 
 def record_of(txn_id: str | None, operation: str | None, read_version: Any, metrics: Mapping[str, Any], app: SetTransaction | None) -> dict[str, Any]:
-    out = {"txn_id": txn_id, "operation": operation, "read_version": read_version, "files": int(metrics.get("numFiles", 0)), "rows": int(metrics.get("numOutputRows", 0))}
+    out = {
+        "txn_id": txn_id,
+        "operation": operation,
+        "read_version": read_version,
+        "files": int(metrics.get("numFiles", 0)),
+        "rows": int(metrics.get("numOutputRows", 0)),
+    }
     return out if app is None else {**out, "app_id": app.app_id, "app_version": app.version}
 
 

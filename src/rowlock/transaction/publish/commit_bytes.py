@@ -52,7 +52,9 @@ def commit_of(
     if tags := row_identity.tags(txn.base, rewrites_rows):
         info["tags"] = tags
     stamped_steps = [replace(s, last_updated_ms=info["timestamp"]) for s in steps]
-    return serialize_commit(CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=stamped_steps, domains=files.domains, cdc=files.cdc)
+    return serialize_commit(
+        CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=stamped_steps, domains=files.domains, cdc=files.cdc
+    )
 
 
 def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | None = None, **actions: Any) -> bytes:
@@ -64,7 +66,9 @@ def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | No
     return serialize_commit(CommitInfo(info), metadata=metadata, **actions)
 
 
-def commit_info(operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]) -> dict[str, Any]:
+def commit_info(
+    operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]
+) -> dict[str, Any]:
     """The commitInfo of a commit that stages no rows."""
     info: dict[str, Any] = {
         "timestamp": clock.now_ms(),

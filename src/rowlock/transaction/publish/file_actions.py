@@ -84,7 +84,9 @@ def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: Engine, stagi
     return staging.files
 
 
-def _changes(effects: Effects, losses: Sequence[Loss], staged: Sequence[StagedFile], head: Snapshot, engine: Engine, staging: Staging, allowed: bool) -> tuple[AddCdcFile, ...]:
+def _changes(
+    effects: Effects, losses: Sequence[Loss], staged: Sequence[StagedFile], head: Snapshot, engine: Engine, staging: Staging, allowed: bool
+) -> tuple[AddCdcFile, ...]:
     """The change data of the commit, written anew whenever a rebase changed the effects; none where files tell it all."""
     if not feed.is_enabled(head.protocol, head.metadata) or is_told_by_files(effects, losses, staged, vectors_allowed=allowed):
         return ()

@@ -180,7 +180,9 @@ class _Unfit:
     why: dict[int, str]
 
 
-def _merged_blocks(blocks: Sequence[RowBlock], met: _Met, cells: Mapping[str, Mask], engine: Engine, head: Snapshot) -> tuple[tuple[RowBlock, ...], Mask, _Unfit]:
+def _merged_blocks(
+    blocks: Sequence[RowBlock], met: _Met, cells: Mapping[str, Mask], engine: Engine, head: Snapshot
+) -> tuple[tuple[RowBlock, ...], Mask, _Unfit]:
     """The blocks at the head, for which rows that were met they hold an image, and what did not fit."""
     out: list[RowBlock] = []
     updated = np.zeros(len(met.ids), np.bool_)
@@ -221,7 +223,9 @@ def _fitting(block: RowBlock, engine: Engine, head: Snapshot, tell: Callable[[in
             tell(start, str(e))
             return np.zeros(1, np.bool_)
     first = np.arange(block.num_rows) < block.num_rows // 2
-    return np.concatenate([_fitting(engine.keep(block, first), engine, head, tell, start), _fitting(engine.keep(block, ~first), engine, head, tell, start + int(first.sum()))])
+    return np.concatenate(
+        [_fitting(engine.keep(block, first), engine, head, tell, start), _fitting(engine.keep(block, ~first), engine, head, tell, start + int(first.sum()))]
+    )
 
 
 def _moved(origin: Provenance, at: Numbers, after: Provenance) -> Provenance:
@@ -245,7 +249,9 @@ def _carried(assigned: Assigned, met: _Met, stays: Mask) -> Assigned | None:
 # ---- what is told --------------------------------------------------------------------------
 
 
-def _told(met: _Met, updated: Mask, cells: Mapping[str, Mask], unfit: _Unfit, departures: _Departures, engine: Engine, known: Snapshot, head: Snapshot) -> tuple[SupersededRow, ...]:
+def _told(
+    met: _Met, updated: Mask, cells: Mapping[str, Mask], unfit: _Unfit, departures: _Departures, engine: Engine, known: Snapshot, head: Snapshot
+) -> tuple[SupersededRow, ...]:
     """One value for each row in which winners and this transaction met, of the first REPORTED."""
     out: list[SupersededRow] = []
     for n in np.flatnonzero(updated & ~met.lives)[:REPORTED]:

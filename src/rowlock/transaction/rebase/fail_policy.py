@@ -73,7 +73,9 @@ def check_rows(txn: Pending, winners: list[Commit], delta: Delta, head: Snapshot
     """
     engine = txn.table.engine
     lost = [Slice(s.file, only=both) for s in delta.gone if (both := s.covers(txn.effects.tombstones[s.path]) if s.path in txn.effects.tombstones else None)]
-    fresh = engine.propagate(txn.program, txn.effects, delta.gone, delta.born, snapshot=head, lost_matches=LostMatches(txn.effects, delta.gone_by_path(), engine.provenance))
+    fresh = engine.propagate(
+        txn.program, txn.effects, delta.gone, delta.born, snapshot=head, lost_matches=LostMatches(txn.effects, delta.gone_by_path(), engine.provenance)
+    )
     files = {s.path: s.file for s in delta.born}
     won = [Slice(files[p], only=t) for p, t in fresh.tombstones.items() if t]
     old = _texts(engine.sample(lost, None, snapshot=txn.base) if lost else [])
@@ -132,7 +134,10 @@ def columns_changed(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping
     columns = list(before[0])
     some = sampled(before, len(after) * len(columns))
     codes: list[dict[str, int]] = [{} for _ in columns]
-    rows, images = (np.array([[known.setdefault(repr(r.get(c)), len(known)) for r in side] for c, known in zip(columns, codes, strict=True)], np.int32) for side in (some, after))
+    rows, images = (
+        np.array([[known.setdefault(repr(r.get(c)), len(known)) for r in side] for c, known in zip(columns, codes, strict=True)], np.int32)
+        for side in (some, after)
+    )
     changed = np.zeros(len(columns), np.bool_)
     for row in rows.T:
         differing = images != row[:, None]

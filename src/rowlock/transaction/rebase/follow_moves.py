@@ -43,7 +43,9 @@ class _Move:
     offset: int
 
 
-def follow_moves(effects: Effects, winners: Sequence[Commit], paths: Iterable[str], known: Mapping[str, AddFile], after: Mapping[str, AddFile], vector_of: VectorOf) -> Followed | None:
+def follow_moves(
+    effects: Effects, winners: Sequence[Commit], paths: Iterable[str], known: Mapping[str, AddFile], after: Mapping[str, AddFile], vector_of: VectorOf
+) -> Followed | None:
     """Carries effects over the winners' compactions; None where there is none to follow.
 
     `known` and `after` are the files among `paths` as the transaction knows them and as they are now.

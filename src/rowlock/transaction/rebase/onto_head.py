@@ -75,7 +75,9 @@ def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: 
 def refuse_removal(txn: Pending, head: Snapshot) -> None:
     """delta.appendOnly: rows may come and be moved, and none may go."""
     if txn.data_change and txn.effects.num_tombstones and head.properties.append_only:
-        raise StatementRefused("The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=txn.table.path)
+        raise StatementRefused(
+            "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=txn.table.path
+        )
 
 
 def _check_table(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
@@ -126,7 +128,11 @@ def _rebase_to(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snap
     paths = seen.paths
     known, after = known_files(txn, paths), head.files.get(paths)
     moving = any(s.kind == "move" for s in txn.program)
-    followed = None if rewritten or txn.unseen or moving or level == "snapshot" else follow_moves(txn.effects, winners, paths, known, after, txn.table.state.vectors.of)
+    followed = (
+        None
+        if rewritten or txn.unseen or moving or level == "snapshot"
+        else follow_moves(txn.effects, winners, paths, known, after, txn.table.state.vectors.of)
+    )
     if followed is not None:
         txn.effects, delta = followed.effects, followed.delta
         attempt.rows_followed += followed.rows
@@ -175,7 +181,9 @@ def _check_reads(txn: Pending, delta: Delta, head: Snapshot) -> None:
     paths = {s.path for s in slices}
     winner = next((w for w in reversed(txn.passed) if paths & w.paths), txn.passed[-1])
     rule = "rows read" if delta.gone else "rows added to a read"
-    text = f"This transaction read the table at version {txn.read_version}, by toDF() or in the rows that it writes, and a concurrent commit changed what it read."
+    text = (
+        f"This transaction read the table at version {txn.read_version}, by toDF() or in the rows that it writes, and a concurrent commit changed what it read."
+    )
     remedy = "Run it again; given as a function to rowlock.run(table, fn) it runs again by itself."
     raise fail_policy.error_of(txn, conflict_with(winner, rule, files=sorted(paths & winner.paths), rows=differing, what=text, remedy=remedy))
 
@@ -229,6 +237,14 @@ def _conflicts(winners: Sequence[Commit], delta: Delta, effects: Effects) -> lis
             rows_born = sum(born[p].num_rows or 0 for p in brought)
             info = w.info
             out.append(
-                Conflict(w.version, info.operation if info else None, info.timestamp_ms if info else None, info.txn_id if info else None, tuple(sorted(took | brought))[:20], rows_gone, rows_born)
+                Conflict(
+                    w.version,
+                    info.operation if info else None,
+                    info.timestamp_ms if info else None,
+                    info.txn_id if info else None,
+                    tuple(sorted(took | brought))[:20],
+                    rows_gone,
+                    rows_born,
+                )
             )
     return out

@@ -30,7 +30,9 @@ class Rebased:
     rows_dropped: int = 0
 
 
-def stage(program: Program, first: int, effects: Effects, candidates: Sequence[Slice], *, engine: Engine, snapshot: Snapshot) -> tuple[Effects, Mapping[str, int]]:
+def stage(
+    program: Program, first: int, effects: Effects, candidates: Sequence[Slice], *, engine: Engine, snapshot: Snapshot
+) -> tuple[Effects, Mapping[str, int]]:
     """The effects with the statements from number `first` on run over them and over the candidate rows of the table.
 
     With them the rows that these statements updated, deleted and inserted, as the engine counted them.

@@ -29,6 +29,7 @@ class Committing(Protocol):
     @property
     def read(self) -> Snapshot | None:
         """The snapshot of the log that was read last; None where there is no table yet."""
+
     @property
     def watch(self) -> Stopwatch: ...
 

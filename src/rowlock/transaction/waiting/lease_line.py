@@ -144,4 +144,3 @@ def _acquire(state: SharedState, snapshot: Snapshot, scopes: frozenset[scope.Sco
     name = f"leases {properties.lock_provider} {properties.lock_term_s}"
     leases: Leases = state.shared(name, lambda: Leases(registers, term_s=properties.lock_term_s))
     return leases.acquire(scopes, timeout_s)
-

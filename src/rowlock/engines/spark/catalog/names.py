@@ -96,7 +96,10 @@ class Name:
         self._catalog.createTable(self._new_entry(folder, managed), True, False)
         entry = self.entry()
         if entry is None or entry.folder is None or _plain(entry.folder) != _plain(folder):
-            raise NameTaken(f"The table was made, but its name {self} was given to {entry.folder or entry.kind if entry else 'another table'} meanwhile: it is at its path only", table=folder)
+            raise NameTaken(
+                f"The table was made, but its name {self} was given to {entry.folder or entry.kind if entry else 'another table'} meanwhile: it is at its path only",
+                table=folder,
+            )
 
     def _new_entry(self, folder: str, managed: bool) -> Any:
         held = self._bridge.jvm.org.apache.spark.sql.catalyst.catalog

@@ -107,7 +107,10 @@ class Resolver:
             raise self._refused(f"{class_name(plan)} (an expression that is not computed from one row alone: an aggregate, a window or a generator)")
         resolved_condition = plan.child().condition() if condition is not None else None
         below = plan.child().child() if condition is not None else plan.child()
-        if class_name(below) not in ("LocalRelation", "SubqueryAlias", "Join", "LogicalRelation") and below.output().toString() != self.frame._jdf.queryExecution().analyzed().output().toString():
+        if (
+            class_name(below) not in ("LocalRelation", "SubqueryAlias", "Join", "LogicalRelation")
+            and below.output().toString() != self.frame._jdf.queryExecution().analyzed().output().toString()
+        ):
             raise self._refused(_wider_than_a_row(below))
         outputs = plan.projectList()
         if not (plan.deterministic() and plan.subqueriesAll().isEmpty()):  # of the source of a MERGE, or of the statement itself?
@@ -142,7 +145,14 @@ def at_one_time(bridge: Catalyst, plans: Sequence[JavaObject]) -> list[JavaObjec
 
 
 def _culprit(expression: JavaObject) -> str:
-    names = {"Rand": "rand()", "Randn": "randn()", "Uuid": "uuid()", "Shuffle": "shuffle()", "MonotonicallyIncreasingID": "monotonically_increasing_id()", "SparkPartitionID": "spark_partition_id()"}
+    names = {
+        "Rand": "rand()",
+        "Randn": "randn()",
+        "Uuid": "uuid()",
+        "Shuffle": "shuffle()",
+        "MonotonicallyIncreasingID": "monotonically_increasing_id()",
+        "SparkPartitionID": "spark_partition_id()",
+    }
     for node in orjson.loads(expression.toJSON()):
         short = node.get("class", "").rsplit(".", 1)[-1]
         if short in names:
@@ -211,7 +221,9 @@ def _walk(parts: Sequence[str], schema: StructType) -> tuple[str, ...] | None:
     return tuple(out)
 
 
-def outcome_frame(resolver: Resolver, schema: StructType, outputs: Callable[[bool], Sequence[Column]], condition: Expression | None, *, try_plain: bool) -> DataFrame:
+def outcome_frame(
+    resolver: Resolver, schema: StructType, outputs: Callable[[bool], Sequence[Column]], condition: Expression | None, *, try_plain: bool
+) -> DataFrame:
     """The frame of `outputs(cast)`, whose first columns are the table's.
 
     With `try_plain` the values are taken as they are, and cast only where a type turns out to be another.
@@ -277,15 +289,22 @@ def _assigned(resolver: Resolver, value: Column, actual: DataType, wanted: DataT
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
         return _struct_by_name(resolver, value, actual, wanted, name)
     if not resolver.can_assign(actual, wanted):
-        raise SchemaMismatch(f"A value of type {actual.simpleString()} cannot be put into column {name} of type {wanted.simpleString()}; cast it", table=resolver.table)
+        raise SchemaMismatch(
+            f"A value of type {actual.simpleString()} cannot be put into column {name} of type {wanted.simpleString()}; cast it", table=resolver.table
+        )
     return value.cast(wanted)
 
 
 def _struct_by_name(resolver: Resolver, value: Column, actual: StructType, wanted: StructType, name: str) -> Column:
     have = {f.name.lower(): f for f in actual.fields}
     if {f.name.lower() for f in wanted.fields} != set(have):
-        raise SchemaMismatch(f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)}", table=resolver.table)
-    fields = [_assigned(resolver, value.getField(have[f.name.lower()].name), have[f.name.lower()].dataType, f.dataType, f"{name}.{f.name}").alias(f.name) for f in wanted.fields]
+        raise SchemaMismatch(
+            f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)}", table=resolver.table
+        )
+    fields = [
+        _assigned(resolver, value.getField(have[f.name.lower()].name), have[f.name.lower()].dataType, f.dataType, f"{name}.{f.name}").alias(f.name)
+        for f in wanted.fields
+    ]
     return F.when(value.isNull(), F.lit(None)).otherwise(F.struct(*fields))
 
 

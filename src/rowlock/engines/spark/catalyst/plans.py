@@ -125,7 +125,15 @@ class Catalyst:
         if class_name(scan) != "LogicalRelation":  # Spark has put something over it, such as the padding of CHAR columns
             return frame
         files = scan.relation()
-        typed = files.copy(files.location(), files.partitionSchema(), self.data_type.fromJson(schema.json()), files.bucketSpec(), files.fileFormat(), files.options(), files.sparkSession())
+        typed = files.copy(
+            files.location(),
+            files.partitionSchema(),
+            self.data_type.fromJson(schema.json()),
+            files.bucketSpec(),
+            files.fileFormat(),
+            files.options(),
+            files.sparkSession(),
+        )
         return self.dataframe(self.logical_relation.apply(typed, False), spark)
 
     def inner_join(self, left: JavaObject, right: JavaObject, condition: JavaObject, *, broadcast: bool) -> JavaObject:
@@ -171,7 +179,6 @@ class Catalyst:
             with _load_from_socket(self.serve(rows, "rowlock rows"), NoOpSerializer()) as streams:
                 return pa.concat_tables([pa.ipc.open_stream(s).read_all() for s in streams])
         return arrow_schema(StructType.fromJson(_json(schema.json()))).empty_table()
-
 
     def _computed(self, plan: JavaObject, session: JavaObject) -> JavaObject:
         """The plan with what can be computed by the one rule that computes over driver rows; interpreted, for

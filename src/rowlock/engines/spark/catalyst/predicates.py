@@ -18,8 +18,22 @@ from rowlock.engines.spark.catalyst.plans import Catalyst, JavaObject
 from rowlock.protocol import skipping as ir
 from rowlock.protocol.bounds import NO_TEXT
 
-_COMPARISONS: dict[str, ir.Operator] = {"EqualTo": "=", "EqualNullSafe": "<=>", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
-MIRROR = {"EqualTo": "EqualTo", "EqualNullSafe": "EqualNullSafe", "LessThan": "GreaterThan", "LessThanOrEqual": "GreaterThanOrEqual", "GreaterThan": "LessThan", "GreaterThanOrEqual": "LessThanOrEqual"}
+_COMPARISONS: dict[str, ir.Operator] = {
+    "EqualTo": "=",
+    "EqualNullSafe": "<=>",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+MIRROR = {
+    "EqualTo": "EqualTo",
+    "EqualNullSafe": "EqualNullSafe",
+    "LessThan": "GreaterThan",
+    "LessThanOrEqual": "GreaterThanOrEqual",
+    "GreaterThan": "LessThan",
+    "GreaterThanOrEqual": "LessThanOrEqual",
+}
 """The comparison that means the same with its sides exchanged."""
 INTEGERS = {"byte", "short", "integer", "long"}
 
@@ -173,7 +187,12 @@ def _conjuncts(node: Node) -> list[Node]:
 
 def _key(node: Node) -> tuple[int, str] | None:
     """(attribute id, kind) of a side of an equality that is a column, or an integer column made wider."""
-    if node.name == "Cast" and node.children[0].name == "AttributeReference" and node.fields.get("dataType") in INTEGERS and node.children[0].fields.get("dataType") in INTEGERS:
+    if (
+        node.name == "Cast"
+        and node.children[0].name == "AttributeReference"
+        and node.fields.get("dataType") in INTEGERS
+        and node.children[0].fields.get("dataType") in INTEGERS
+    ):
         node = node.children[0]
     if node.name != "AttributeReference" or node.fields.get("dataType") not in _KEY_TYPES:
         return None

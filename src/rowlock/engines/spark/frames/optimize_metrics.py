@@ -43,8 +43,12 @@ _Z_ORDER = _struct(
     },
     ("mergedNumCubes",),
 )  # fmt: skip
-_CLUSTERING = _struct({"inputZCubeFiles": _CLUSTER_FILES, "inputOtherFiles": _CLUSTER_FILES, "inputNumZCubes": _LONG, "mergedFiles": _CLUSTER_FILES, "numOutputZCubes": _LONG})
-_PARALLELISM = _numbers("maxClusterActiveParallelism", "minClusterActiveParallelism", "maxSessionActiveParallelism", "minSessionActiveParallelism", nullable=True)
+_CLUSTERING = _struct(
+    {"inputZCubeFiles": _CLUSTER_FILES, "inputOtherFiles": _CLUSTER_FILES, "inputNumZCubes": _LONG, "mergedFiles": _CLUSTER_FILES, "numOutputZCubes": _LONG}
+)
+_PARALLELISM = _numbers(
+    "maxClusterActiveParallelism", "minClusterActiveParallelism", "maxSessionActiveParallelism", "minSessionActiveParallelism", nullable=True
+)
 _METRICS = _struct(
     {
         "numFilesAdded": _LONG, "numFilesRemoved": _LONG, "filesAdded": _SIZES, "filesRemoved": _SIZES, "partitionsOptimized": _LONG,
@@ -114,7 +118,13 @@ def _metrics(done: Optimized, parallelism: int) -> dict[str, Any]:
 
 def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
     total = sum(sizes)
-    return {"min": min(sizes, default=None), "max": max(sizes, default=None), "avg": total / len(sizes) if sizes else 0.0, "totalFiles": len(sizes), "totalSize": total}
+    return {
+        "min": min(sizes, default=None),
+        "max": max(sizes, default=None),
+        "avg": total / len(sizes) if sizes else 0.0,
+        "totalFiles": len(sizes),
+        "totalSize": total,
+    }
 
 
 def _z_order(out: Rewritten) -> dict[str, Any]:

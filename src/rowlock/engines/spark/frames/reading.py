@@ -28,7 +28,9 @@ def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot) -> DataFrame:
     """
     columns = columns_of(snapshot)
     if columns is None:
-        raise InvalidInput("The table does not track its rows: set delta.enableRowTracking to true first, from which on every row has an id", table=snapshot.table)
+        raise InvalidInput(
+            "The table does not track its rows: set delta.enableRowTracking to true first, from which on every row has an id", table=snapshot.table
+        )
     if taken := [n for n in snapshot.schema.names if n.lower() in (ROW_ID, ROW_COMMIT_VERSION)]:
         raise InvalidInput(f"The table has a column {taken[0]!r} itself: read it without row ids", table=snapshot.table)
     files = sorted(snapshot.files.adds(), key=lambda f: f.path)

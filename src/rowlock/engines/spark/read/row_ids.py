@@ -95,7 +95,9 @@ def of_slice(piece: Slice, positions: Numbers, materialized: MaterializedIds, co
 # ---- in Spark ------------------------------------------------------------------------------
 
 
-def tracked_frame(scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, columns: MaterializedColumns, *, strict: bool = False) -> DataFrame:
+def tracked_frame(
+    scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, columns: MaterializedColumns, *, strict: bool = False
+) -> DataFrame:
     """The rows of files with their address, and their ids and commit versions under the names that these have in data files.
 
     Null for a row of a file that is staged and not committed, unless the file holds them.

@@ -55,7 +55,9 @@ def table_schema(snapshot: Snapshot) -> StructType:
     import orjson
 
     schema = StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
-    return StructType([StructField(f.name, _without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in schema.fields])
+    return StructType(
+        [StructField(f.name, _without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in schema.fields]
+    )
 
 
 def _without_void(schema: StructType) -> StructType:
@@ -97,7 +99,16 @@ class Scanner:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark, self.root = spark, root
 
-    def frame(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, *, address: bool = False, strict: bool = False, carried: Sequence[str] = ()) -> DataFrame:
+    def frame(
+        self,
+        snapshot: Snapshot,
+        files: Sequence[AddFile],
+        vector_of: VectorOf | None,
+        *,
+        address: bool = False,
+        strict: bool = False,
+        carried: Sequence[str] = (),
+    ) -> DataFrame:
         """The rows of `files` under the table's logical columns, plus PATH and POSITION with `address`.
 
         With `vector_of` the rows that it marks are left out; None gives the physical rows.  With `strict`
@@ -108,18 +119,31 @@ class Scanner:
         _refuse_reserved(own, self.root)
         schema = own if strict else nullable(own, metadata=True)
         if not files:
-            return empty_frame(self.spark, StructType([*(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields), *(ADDRESS.fields if address else []), *(StructField(n, LongType()) for n in carried)]))
+            return empty_frame(
+                self.spark,
+                StructType(
+                    [
+                        *(StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields),
+                        *(ADDRESS.fields if address else []),
+                        *(StructField(n, LongType()) for n in carried),
+                    ]
+                ),
+            )
         groups = self._groups(snapshot, files, vector_of)
         hurt = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
         dead = self._buckets(hurt) if hurt else None  # one for all groups, so that Spark broadcasts it once
         if len(groups) <= limits().scan_groups:
-            frames = [self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address, carried) for (values, marked), g in groups.items()]
+            frames = [
+                self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address, carried) for (values, marked), g in groups.items()
+            ]
         else:
             sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))
             frames = [self._joined_frame(snapshot, schema, g, dead if side else None, address, carried) for side, g in sides if g]
         return functools.reduce(DataFrame.unionAll, frames)
 
-    def _groups(self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None) -> dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]]:
+    def _groups(
+        self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None
+    ) -> dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]]:
         groups: dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]] = {}
         partitioned = bool(snapshot.metadata.partition_columns)
         for f in files:
@@ -133,10 +157,19 @@ class Scanner:
         data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns and not isinstance(f.dataType, NullType)])
         names = [paths.join(self.root, f.path) for f in files]
         physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in carried)])
-        return read_parquet(self.spark, physical, names, snapshot.version, {"parquet.filter.dictionary.enabled": "false"} if confusable(snapshot.schema) else None)
+        return read_parquet(
+            self.spark, physical, names, snapshot.version, {"parquet.filter.dictionary.enabled": "false"} if confusable(snapshot.schema) else None
+        )
 
     def _group_frame(
-        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], values: Mapping[str, str | None], dead: DataFrame | None, address: bool, carried: Sequence[str]
+        self,
+        snapshot: Snapshot,
+        schema: StructType,
+        files: Sequence[AddFile],
+        values: Mapping[str, str | None],
+        dead: DataFrame | None,
+        address: bool,
+        carried: Sequence[str],
     ) -> DataFrame:
         raw = self._read(snapshot, schema, files, carried)
         if address or dead is not None:
@@ -144,11 +177,18 @@ class Scanner:
         columns = [self._column(snapshot, f, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
         return raw.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried))
 
-    def _joined_frame(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], dead: DataFrame | None, address: bool, carried: Sequence[str]) -> DataFrame:
+    def _joined_frame(
+        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], dead: DataFrame | None, address: bool, carried: Sequence[str]
+    ) -> DataFrame:
         """For many partitions: the values come from a broadcast table of paths."""
         raw = _located(self._read(snapshot, schema, files, carried), dead)
         names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
-        rows = pa.table({_FILE: [self.uri(f) for f in files], **{f"{_VALUE}{n}": pa.array([f.partition_values.get(c) or None for f in files], pa.string()) for n, c in enumerate(names)}})
+        rows = pa.table(
+            {
+                _FILE: [self.uri(f) for f in files],
+                **{f"{_VALUE}{n}": pa.array([f.partition_values.get(c) or None for f in files], pa.string()) for n, c in enumerate(names)},
+            }
+        )
         values = local_frame(self.spark, rows, StructType([StructField(n, StringType()) for n in rows.column_names]))
         joined = raw.join(F.broadcast(values), F.col(PATH) == F.col(_FILE))
         columns = [self._column(snapshot, f, lambda name: F.col(f"{_VALUE}{names.index(name)}")) for f in schema.fields]
@@ -176,7 +216,9 @@ class Scanner:
         return spark_uri(self.spark, paths.join(self.root, file.path))
 
 
-def read_parquet(spark: SparkSession, schema: StructType | None, names: Sequence[str], version: int | None = None, options: Mapping[str, str] | None = None) -> DataFrame:
+def read_parquet(
+    spark: SparkSession, schema: StructType | None, names: Sequence[str], version: int | None = None, options: Mapping[str, str] | None = None
+) -> DataFrame:
     """The rows of exactly these files, whatever characters are in their names; columns as nullable as `schema` says, or as the files have them."""
     reader = spark.read.options(**(options or {}))
     reader = reader if schema is None else reader.schema(schema)
@@ -229,7 +271,11 @@ def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
     for uri, vector in vectors.items():
         prefix = _prefix(uri)
         if prefixes.setdefault(prefix, uri) != uri:
-            raise UnsupportedFeature(f"Two data files share a hash, {uri} and {prefixes[prefix]}: compact the table with optimize().executeCompaction()", feature="deletionVectors", access="read")
+            raise UnsupportedFeature(
+                f"Two data files share a hash, {uri} and {prefixes[prefix]}: compact the table with optimize().executeCompaction()",
+                feature="deletionVectors",
+                access="read",
+            )
         positions = bitmap_to_numpy(vector)
         buckets = positions >> _BUCKET_BITS
         starts = np.flatnonzero(np.r_[True, buckets[1:] != buckets[:-1]]) if len(positions) else np.empty(0, np.int64)
@@ -287,4 +333,6 @@ def quote(name: str) -> str:
 
 def _refuse_reserved(schema: StructType, root: str) -> None:
     if any(f.name == "_tmp_metadata_row_index" for f in schema.fields):
-        raise UnsupportedFeature("A column named _tmp_metadata_row_index would hide Spark's row numbers; rename it", feature="_tmp_metadata_row_index", access="read", table=root)
+        raise UnsupportedFeature(
+            "A column named _tmp_metadata_row_index would hide Spark's row numbers; rename it", feature="_tmp_metadata_row_index", access="read", table=root
+        )

@@ -25,7 +25,11 @@ _CLASSES = {
     "gcs": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
     "azure": "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",
 }
-_PACKAGES = {"s3": "org.apache.hadoop:hadoop-aws:{hadoop}", "gcs": "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26", "azure": "org.apache.hadoop:hadoop-azure:{hadoop}"}
+_PACKAGES = {
+    "s3": "org.apache.hadoop:hadoop-aws:{hadoop}",
+    "gcs": "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26",
+    "azure": "org.apache.hadoop:hadoop-azure:{hadoop}",
+}
 _SDK = {"3.5.0": "2.35.4"}
 """By Hadoop's version: that of the AWS SDK whose parts do for it (tried)."""
 _SDK_PARTS = ("s3", "s3-transfer-manager", "apache-client", "sts")
@@ -72,7 +76,10 @@ def spark_root(store: ObjectStore) -> str:
         return store.root
     account = _settings(store).config.get("account_name")
     if account is None:
-        raise InvalidInput("Spark must know the account: give AZURE_STORAGE_ACCOUNT_NAME, or a path such as abfss://container@account.dfs.core.windows.net/folder", table=store.root)
+        raise InvalidInput(
+            "Spark must know the account: give AZURE_STORAGE_ACCOUNT_NAME, or a path such as abfss://container@account.dfs.core.windows.net/folder",
+            table=store.root,
+        )
     return f"abfss://{address.bucket}@{account}.{_AZURE_HOST}/{address.prefix}"
 
 
@@ -123,7 +130,11 @@ def _s3(address: Address, settings: Settings) -> dict[str, str]:
     out: dict[str, str] = {}
     if endpoint := config.get("endpoint"):
         hosted = config.get("virtual_hosted_style_request", "").lower() in ("true", "1")
-        out |= {"endpoint": endpoint, "connection.ssl.enabled": str(not endpoint.lower().startswith("http:")).lower(), "path.style.access": str(not hosted).lower()}
+        out |= {
+            "endpoint": endpoint,
+            "connection.ssl.enabled": str(not endpoint.lower().startswith("http:")).lower(),
+            "path.style.access": str(not hosted).lower(),
+        }
     if region := config.get("region") or ("us-east-1" if endpoint else None):
         out["endpoint.region"] = region
     if settings.keys is not None:
@@ -140,7 +151,11 @@ def _gcs(address: Address, settings: Settings) -> dict[str, str]:
     out = {"fs.gs.impl": _CLASSES["gcs"]}
     key_file = next((settings.config[n] for n in ("service_account", "service_account_path", "application_credentials") if n in settings.config), None)
     if key_file:
-        out |= {"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE", "google.cloud.auth.service.account.enable": "true", "google.cloud.auth.service.account.json.keyfile": key_file}
+        out |= {
+            "fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE",
+            "google.cloud.auth.service.account.enable": "true",
+            "google.cloud.auth.service.account.json.keyfile": key_file,
+        }
     return out
 
 

@@ -64,7 +64,10 @@ def conform(frame: DataFrame, schema: StructType, table: str, generated: Sequenc
     have = {f.name.lower(): f for f in frame.schema.fields}
     known = {f.name.lower() for f in schema.fields}
     if unknown := [f.name for f in frame.schema.fields if f.name.lower() not in known]:
-        raise SchemaMismatch(f"The table has no column {unknown[0]!r}; it has {', '.join(f.name for f in schema.fields)}. Drop the column, or pass merge_schema=True to add it", table=table)
+        raise SchemaMismatch(
+            f"The table has no column {unknown[0]!r}; it has {', '.join(f.name for f in schema.fields)}. Drop the column, or pass merge_schema=True to add it",
+            table=table,
+        )
     columns: list[Column] = []
     computed = [g for g in generated if g.name.lower() not in have]
     later = {g.name for g in computed}
@@ -152,7 +155,10 @@ def append_statement(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame,
     blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated))
     read += versions_read(evaluator, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
-        raise ConstraintViolated(f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it", table=evaluator.store.root)
+        raise ConstraintViolated(
+            f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it",
+            table=evaluator.store.root,
+        )
     sets = tuple(name for name in snapshot.schema.names if name.lower() in given)
     return Statement("append", blocks, source_versions=read, sets=sets)
 

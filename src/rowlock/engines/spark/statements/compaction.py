@@ -65,7 +65,9 @@ def predicate_text(evaluator: Evaluator, condition: str) -> str:
     return str(evaluator.spark._jsparkSession.sessionState().sqlParser().parseExpression(condition).toString())
 
 
-def run(evaluator: Evaluator, groups: Sequence[Sequence[str]], order: Order | None, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> tuple[dict[str, BitMap64], list[RowBlock]]:
+def run(
+    evaluator: Evaluator, groups: Sequence[Sequence[str]], order: Order | None, slices: Sequence[Slice], snapshot: Snapshot, index: int
+) -> tuple[dict[str, BitMap64], list[RowBlock]]:
     """Tombstones for every live row of the groups' files, and one block of moved rows for each group."""
     pieces = {s.path: s for s in slices}
     tombstones: dict[str, BitMap64] = {}

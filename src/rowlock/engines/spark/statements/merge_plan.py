@@ -1,8 +1,8 @@
 """Resolving a MERGE: its clauses become expressions over fixed attributes, once.
 
-    pairs    (target row, source row) under ON: the new row, which clause applies, both addresses
-    alone    target rows without a match (NOT MATCHED BY SOURCE)
-    inserts  source rows without a match
+pairs    (target row, source row) under ON: the new row, which clause applies, both addresses
+alone    target rows without a match (NOT MATCHED BY SOURCE)
+inserts  source rows without a match
 """
 
 from __future__ import annotations
@@ -62,7 +62,11 @@ class Clause:
 
     def resolved(self, tables: Target, alias: str | None, table: str, source: DataFrame) -> Clause:
         given, computed = {n.lower() for n in source.columns}, {g.name for g in tables.generated}
-        names = [n for n in tables.schema.names if n.lower() in given or not (self.evolving or n in computed)] if self.all_columns else {target_path(k, tables.schema, alias, table)[0]: None for k in self.assignments or {}}
+        names = (
+            [n for n in tables.schema.names if n.lower() in given or not (self.evolving or n in computed)]
+            if self.all_columns
+            else {target_path(k, tables.schema, alias, table)[0]: None for k in self.assignments or {}}
+        )
         return replace(self, sets=tuple(names))
 
 
@@ -98,7 +102,9 @@ class MergePlan:
         return not matched or (len(matched) == 1 and matched[0].kind == "delete" and matched[0].condition is None)
 
 
-def merge_statement(evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, held: Source | None = None) -> Statement:
+def merge_statement(
+    evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, held: Source | None = None
+) -> Statement:
     """Resolves everything, then pins the source, if it is not `held` already from a first try of the same statement.
 
     Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.
@@ -175,7 +181,9 @@ def _number() -> Column:
     return F.col(SOURCE_ROW)
 
 
-def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alias: str | None, source: DataFrame, more: Sequence[Column], *, insert: bool = False) -> DataFrame:
+def _outcome(
+    resolver: Resolver, tables: Target, clauses: Sequence[Clause], alias: str | None, source: DataFrame, more: Sequence[Column], *, insert: bool = False
+) -> DataFrame:
     """The new row (each column by the clause that applies), ACTION, and `more`."""
     conditions = [None if c.condition is None else as_column(c.condition) for c in clauses]
     own = tables.nulls if insert else tables.columns
@@ -241,7 +249,9 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
     names = [n for n in names if n.lower() in by_name or n not in computed]
     if missing := [n for n in names if n.lower() not in by_name]:
         form = "insertAll" if insert else "updateAll"
-        raise SchemaMismatch(f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}", table=resolver.table)
+        raise SchemaMismatch(
+            f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}", table=resolver.table
+        )
     return {f"`{n.replace('`', '``')}`": resolver.bridge.column(by_name[n.lower()]) for n in names}
 
 

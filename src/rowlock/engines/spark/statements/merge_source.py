@@ -68,7 +68,10 @@ class Source:
         starts = np.r_[0, np.cumsum([size for _, size in self.files])[:-1]]
         offsets = pa.table({"__p": [spark_uri(evaluator.spark, n) for n in names], "__o": pa.array(starts, pa.int64())})
         meta = raw.metadataColumn("_metadata")
-        joined = raw.withColumn("__m", meta).join(F.broadcast(local_frame(evaluator.reading, offsets, StructType([StructField("__p", StringType()), StructField("__o", LongType())]))), F.col("__m.file_path") == F.col("__p"))
+        joined = raw.withColumn("__m", meta).join(
+            F.broadcast(local_frame(evaluator.reading, offsets, StructType([StructField("__p", StringType()), StructField("__o", LongType())]))),
+            F.col("__m.file_path") == F.col("__p"),
+        )
         columns = [F.col(f"c{n}").alias(f.name) for n, f in enumerate(self.schema.fields)]
         return joined.select(*columns, (F.col("__o") + F.col("__m.row_index")).alias(SOURCE_ROW))
 

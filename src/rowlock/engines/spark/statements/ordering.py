@@ -148,4 +148,3 @@ def _step(name: str, value: Column, bound: Column, step: int, *, first: bool) ->
     """The place after one more step: how many bounds are not above the value, as far as it is known."""
     at = F.lit(0) if first else F.col(name)
     return at + F.when(F.get(bound, at + F.lit(step - 1)) <= value, F.lit(step)).otherwise(F.lit(0))
-

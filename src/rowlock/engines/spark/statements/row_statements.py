@@ -58,7 +58,9 @@ class RowPlan:
     passed: tuple[str, ...] = ()
 
 
-def update_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, assignments: Mapping[Any, Expression], alias: str | None) -> Statement:
+def update_statement(
+    evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, assignments: Mapping[Any, Expression], alias: str | None
+) -> Statement:
     """Raises Spark's AnalysisException, SchemaMismatch, StatementRefused; reads nothing."""
     _refuse_on_append_only(snapshot)
     session, target = evaluator.session(), evaluator.target(snapshot)
@@ -77,7 +79,9 @@ def update_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expres
     size = len(target.schema.names)
     narrow = Resolved(evaluator.bridge.seq(resolved.outputs.apply(n) for n in (*chosen, size, size + 1)), resolved.condition)
     passed = tuple(n for n in target.schema.names if n not in changed)
-    return _statement("update", evaluator, target, resolved, session, condition, tuple(n for n in target.schema.names if n in keys), narrow=narrow, passed=passed)
+    return _statement(
+        "update", evaluator, target, resolved, session, condition, tuple(n for n in target.schema.names if n in keys), narrow=narrow, passed=passed
+    )
 
 
 def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
@@ -92,10 +96,21 @@ def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expres
 def _refuse_on_append_only(snapshot: Snapshot) -> None:
     """Before anything is read or written, and whether or not a row would go, as delta-spark does (a MERGE is judged by what it did, at its commit)."""
     if snapshot.properties.append_only:
-        raise StatementRefused("The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=snapshot.table)
+        raise StatementRefused(
+            "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=snapshot.table
+        )
 
 
-def _statement(kind: Any, evaluator: Evaluator, target: Target, resolved: Resolved, session: JavaObject, condition: Expression | None, sets: tuple[str, ...] = (), **more: Any) -> Statement:
+def _statement(
+    kind: Any,
+    evaluator: Evaluator,
+    target: Target,
+    resolved: Resolved,
+    session: JavaObject,
+    condition: Expression | None,
+    sets: tuple[str, ...] = (),
+    **more: Any,
+) -> Statement:
     tree = tree_of(evaluator.bridge, resolved.condition)
     reads, mask = skipping_predicate(tree, target.ids), row_mask(tree, target.ids)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
@@ -103,7 +118,9 @@ def _statement(kind: Any, evaluator: Evaluator, target: Target, resolved: Resolv
     return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, mask, **more), reads, parameters={"predicate": text}, sets=sets)
 
 
-def run(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int, held: Sequence[Found] = ()) -> tuple[dict[str, BitMap64], list[RowBlock]]:
+def run(
+    evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int, held: Sequence[Found] = ()
+) -> tuple[dict[str, BitMap64], list[RowBlock]]:
     """Tombstones and new images of the rows of `slices`, and of those that are `held` on the driver, that the statement changes.
 
     Raises ConstraintViolated.
@@ -185,7 +202,9 @@ def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
 def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, BitMap64]:
     """Many deleted rows: their positions as bitmaps, built by Spark."""
     child = evaluator.live_frame(snapshot, slices, plan.relation.attributes)
-    frame = evaluator.bridge.dataframe(evaluator.bridge.project(plan.resolved.outputs, evaluator.bridge.filter(plan.resolved.condition, child)), evaluator.spark, plan.session)
+    frame = evaluator.bridge.dataframe(
+        evaluator.bridge.project(plan.resolved.outputs, evaluator.bridge.filter(plan.resolved.condition, child)), evaluator.spark, plan.session
+    )
     return positions_by_bitmap(evaluator, frame)
 
 

@@ -40,7 +40,9 @@ def folder_in(spark: SparkSession, identifier: str) -> str:
     """The path in parquet.`/path`.  Raises Spark's ParseException, and UnsupportedFeature for a table in the catalog."""
     parts = catalyst(spark).list(spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(identifier))
     if len(parts) != 2 or str(parts[0]).lower() != "parquet":
-        raise UnsupportedFeature(f"This version converts folders, named parquet.`/path/of/folder`, not {identifier}", feature="conversion of tables in the catalog", access="write")
+        raise UnsupportedFeature(
+            f"This version converts folders, named parquet.`/path/of/folder`, not {identifier}", feature="conversion of tables in the catalog", access="write"
+        )
     return str(parts[1])
 
 
@@ -106,7 +108,9 @@ def _file(meta: ObjectMeta, said: Mapping[str, str], partitions: Sequence[TableF
             else:
                 values[field.name] = serialize(parse_stored(text, field.type), field.type)
         except CorruptLog as e:
-            raise InvalidInput(f"The folder of {meta.key} says {field.name} = {text!r}, which is no {type_name(field.type)} [DELTA_FAILED_CAST_PARTITION_VALUE]", table=table) from e
+            raise InvalidInput(
+                f"The folder of {meta.key} says {field.name} = {text!r}, which is no {type_name(field.type)} [DELTA_FAILED_CAST_PARTITION_VALUE]", table=table
+            ) from e
     return AddFile(meta.key, values, meta.size_bytes, meta.modified_ms, True, None)
 
 
@@ -152,7 +156,10 @@ def footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMeta
 def with_statistics(files: Sequence[AddFile], footers: Sequence[pq.FileMetaData], snapshot: Snapshot) -> list[AddFile]:
     """The files with what their footers say, as it may be believed."""
     leaves = stats_leaves(snapshot)
-    return [replace(file, stats=statistics.from_parquet_metadata(footer, leaves if _keeps_the_calendar(footer) else [])) for file, footer in zip(files, footers, strict=True)]
+    return [
+        replace(file, stats=statistics.from_parquet_metadata(footer, leaves if _keeps_the_calendar(footer) else []))
+        for file, footer in zip(files, footers, strict=True)
+    ]
 
 
 def _keeps_the_calendar(footer: pq.FileMetaData) -> bool:

@@ -72,7 +72,16 @@ def partition_value(text: str, type_: DataType) -> str | None:
     return partition_values.serialize(bytes.fromhex(text) if type_ == PrimitiveType("binary") else partition_values.parse_stored(text, type_), type_)
 
 
-def write_native(frame: DataFrame, store: ObjectStore, snapshot: Snapshot, *, extra: Sequence[str] = (), group: str | None = None, within: str | None = None, values: PartitionValues | None = None) -> list[tuple[str | None, AddFile]]:
+def write_native(
+    frame: DataFrame,
+    store: ObjectStore,
+    snapshot: Snapshot,
+    *,
+    extra: Sequence[str] = (),
+    group: str | None = None,
+    within: str | None = None,
+    values: PartitionValues | None = None,
+) -> list[tuple[str | None, AddFile]]:
     """Writes a frame (logical columns, `extra` columns kept in the files) and returns its files.
 
     With `group` the files are split by that column as well, whose text comes back beside each file.  `within`: a
