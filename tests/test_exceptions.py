@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +44,20 @@ def test_one_clause_catches_all_conflicts() -> None:
         pytest.fail("a sibling")
     except exceptions.DeltaConcurrentModificationException as error:
         assert error.desc == "it came"
+
+
+def test_every_error_is_used() -> None:
+    """A class that nothing raises is a clause that never catches."""
+    root = Path(exceptions.__file__).parent
+    trees = [ast.parse(p.read_text()) for p in root.rglob("*.py") if p != Path(exceptions.__file__)]
+    used = {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    used |= {n.attr for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    assert {n for n, c in vars(exceptions).items() if inspect.isclass(c) and issubclass(c, (Exception, Warning)) and n not in used} == set()
+
+
+def test_the_warning_is_where_the_errors_are() -> None:
+    from rowlock.exceptions import CommitOverwrittenWarning
+    from rowlock.transaction.state import shared
+
+    assert issubclass(CommitOverwrittenWarning, UserWarning)
+    assert shared.CommitOverwrittenWarning is CommitOverwrittenWarning

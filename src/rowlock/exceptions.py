@@ -13,7 +13,6 @@
     ├── UnsupportedFeature         the table needs something this version lacks; named
     ├── CorruptLog                 the log is damaged; the file is named, nothing is skipped
     ├── CommitUnknown              the put may or may not have landed and the log cannot be read
-    ├── CommitOverwritten          a commit of ours that landed was replaced by another engine
     └── DeltaConcurrentModificationException      (names of delta.exceptions)
         ├── ConcurrentWriteException
         ├── ConcurrentAppendException
@@ -31,8 +30,10 @@ for single ones.  And here they are no PySparkExceptions, for no JVM raised them
 PySparkException does not catch them.  A conflict of metadata domains is a ConcurrentTransactionException,
 as in delta-spark.
 
-Nothing was written to the table's log when one of these is raised, save for CommitUnknown and
-CommitOverwritten, which say so.  Messages are for people and free to change; fields are for code.
+Nothing was written to the table's log when one of these is raised, save for CommitUnknown, which says so.
+Messages are for people and free to change; fields are for code.
+
+CommitOverwrittenWarning is a warning and no error: by the time that it is noticed, the commit is gone.
 """
 
 from __future__ import annotations
@@ -124,8 +125,13 @@ class CommitUnknown(RowlockError):
         super().__init__(message, table=table, version=version)
 
 
-class CommitOverwritten(RowlockError):
-    """A commit that had landed was overwritten by a writer that does not put-if-absent."""
+class CommitOverwrittenWarning(UserWarning):
+    """A commit that had landed was replaced, or is gone from the log: its changes are lost.
+
+    Writers that rename a commit file into place, instead of putting it if it is absent, do this (delta-spark on a
+    local disk), and so does a backup that is put back.  Noticed when the table is next looked at; turn it into an
+    error with `warnings.simplefilter("error", CommitOverwrittenWarning)`.
+    """
 
 
 class DeltaConcurrentModificationException(RowlockError):

@@ -19,9 +19,10 @@ from pyspark.sql import SparkSession
 
 import rowlock
 from interop.readers import commit_files, commit_info, rows_by_all
+from rowlock.exceptions import CommitOverwrittenWarning
 from rowlock.storage import open_store
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.state.shared import CommitOverwrittenWarning, state_of
+from rowlock.transaction.state.shared import state_of
 
 pytestmark = pytest.mark.spark
 

@@ -14,6 +14,7 @@ import pytest
 from rowlock.engines.memory.sql.script import parse
 from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import (
+    CommitOverwrittenWarning,
     ConcurrentTransactionException,
     ConcurrentWriteException,
     CorruptLog,
@@ -31,7 +32,6 @@ from rowlock.transaction.definition import alteration, creation
 from rowlock.transaction.state import shared
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
-from rowlock.transaction.state.shared import CommitOverwrittenWarning
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
 from schedules.play import schema_string

@@ -15,7 +15,7 @@ from group.test_group_between_processes import Process, keys, world
 from rowlock import clock
 from rowlock.engines.memory.sql.script import parse
 from rowlock.engines.memory.statements import run, statements_of
-from rowlock.exceptions import ConcurrentWriteException
+from rowlock.exceptions import CommitOverwrittenWarning, ConcurrentWriteException
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.storage.memory import MemoryStore
@@ -24,7 +24,6 @@ from rowlock.transaction.definition import creation
 from rowlock.transaction.group_commit.group import queue_of
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
-from rowlock.transaction.state.shared import CommitOverwrittenWarning
 
 SCHEMA = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'
 
@@ -117,7 +116,7 @@ def rewritten_and_cleaned_up(store: MemoryStore, process: Any) -> None:
 @pytest.mark.parametrize("lane", [True, False])
 @pytest.mark.parametrize("change", [cleaned_up, rewritten_and_cleaned_up])
 @pytest.mark.parametrize("script", ["APPEND (100)", "DELETE WHERE k = 1 OR k = 12"])
-@pytest.mark.filterwarnings("ignore::rowlock.transaction.state.shared.CommitOverwrittenWarning")
+@pytest.mark.filterwarnings("ignore::rowlock.exceptions.CommitOverwrittenWarning")
 def test_commits_that_were_cleaned_up_are_met_as_one(script: str, change: Callable[[MemoryStore, Any], None], lane: bool) -> None:
     """I3: what winners did together is the difference of two states, and a transaction is rebased over that."""
     store = MemoryStore()
@@ -169,7 +168,7 @@ def test_a_store_that_tells_tags_in_two_ways_is_not_read_anew_each_time(odd: str
     assert sorted(keys(process)) == [1, 2, 3, 4, 5] and store.loads <= 1
 
 
-@pytest.mark.filterwarnings("ignore::rowlock.transaction.state.shared.CommitOverwrittenWarning")
+@pytest.mark.filterwarnings("ignore::rowlock.exceptions.CommitOverwrittenWarning")
 @pytest.mark.parametrize("policy", ["repair", "fail"])
 def test_a_replacement_over_a_rewritten_log_removes_what_lives_now(policy: str) -> None:
     """I5: the files of the commit that took the other's place would stay in the new table; who asked for conflicts is told."""

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from rowlock import clock
+from rowlock.exceptions import CommitOverwrittenWarning
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -29,10 +30,6 @@ from rowlock.transaction.state.vectors import Vectors
 logger = logging.getLogger("rowlock")
 _WATCHED_COMMITS = 3
 _A_MOMENT_S = 2.0
-
-
-class CommitOverwrittenWarning(UserWarning):
-    """A commit that had landed was replaced by a writer that does not put-if-absent."""
 
 
 @runtime_checkable
