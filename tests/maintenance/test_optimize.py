@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rowlock.boundary.effects import Provenance, StagedFile
-from rowlock.engines.spark.statements.ordering import interleaved, local_order
+from rowlock.engines.spark.statements.z_order import interleaved, local_order
 from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins
 from rowlock.parquet.blocks import driver_block
 from rowlock.protocol.actions import AddFile

@@ -58,7 +58,7 @@ def main(root: str, options: dict[str, str]) -> dict[str, Any]:
 
 def _sees_itself(rowlock: Any, spark: Any, table: Any, root: str, options: dict[str, str]) -> bool:
     """A source that reads the target is known as such, under Spark's name for the folder."""
-    from rowlock.engines.spark.statements.lineage import versions_read
+    from rowlock.engines.spark.statements.source_versions import versions_read
 
     evaluator = table._handle.evaluator
     return versions_read(evaluator, rowlock.read(spark, root, storage_options=options), 99) != ()

@@ -43,16 +43,16 @@ PATHS: tuple[tuple[str, str, str, Taken], ...] = (
     ("MERGE inserts", "rowlock.engines.spark.statements.merge", "MergeRun.inserts", lambda r, _: bool(r)),
     ("OPTIMIZE on the driver", "rowlock.engines.spark.statements.compaction", "_read", lambda r, _: r is not None and r.num_rows > 0),
     ("OPTIMIZE written by Spark", "rowlock.engines.spark.statements.compaction", "_written", _always),
-    ("copy on write on the driver", "rowlock.engines.spark.write.copying", "_with_ids", _always),
-    ("copy on write by Spark", "rowlock.engines.spark.write.copying", "_copy_large", _always),
+    ("copy on write on the driver", "rowlock.engines.spark.write.copy_on_write", "_with_ids", _always),
+    ("copy on write by Spark", "rowlock.engines.spark.write.copy_on_write", "_copy_large", _always),
     ("changes on the driver", "rowlock.engines.spark.write.change_feed", "_on_driver", lambda r, _: r is not None),
     ("changes by Spark", "rowlock.engines.spark.write.change_feed", "_on_driver", lambda r, _: r is None),
     ("a rebase", "rowlock.transaction.rebase.onto_head", "rebase", _always),
     ("rows followed through a compaction", "rowlock.transaction.rebase.onto_head", "follow", lambda r, _: r is not None and r.rows > 0),
     ("vector inline", "rowlock.transaction.state.vectors", "Vectors.store_all", lambda r, _: any(d.is_inline for d in r)),
     ("vector in a file", "rowlock.transaction.state.vectors", "Vectors.store_all", lambda r, _: any(not d.is_inline for d in r)),
-    ("file checked by a scan", "rowlock.engines.spark.statements.checks", "check_files", _always),
-    ("rows checked on the driver", "rowlock.engines.spark.statements.checks", "check_table", _always),
+    ("file checked by a scan", "rowlock.engines.spark.statements.constraint_checks", "check_files", _always),
+    ("rows checked on the driver", "rowlock.engines.spark.statements.constraint_checks", "check_table", _always),
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rowlock.api.handle import Handle
 from rowlock.api.transaction import append_statements, overwrite_statements
-from rowlock.engines.spark.catalyst.plans import nullable
+from rowlock.engines.spark.catalyst.bridge import nullable
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids

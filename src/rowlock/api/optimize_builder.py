@@ -12,7 +12,7 @@ from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.optimize_metrics import Optimized, optimize_frame
 from rowlock.engines.spark.statements.compaction import files_where, predicate_text
-from rowlock.engines.spark.statements.ordering import Order
+from rowlock.engines.spark.statements.z_order import Order
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins, order_columns, target_bytes
 from rowlock.protocol.actions import AddFile

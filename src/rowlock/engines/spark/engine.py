@@ -19,12 +19,12 @@ from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import with_identities, without_empty
-from rowlock.engines.spark.statements.cells import differing, merged
-from rowlock.engines.spark.statements.checks import check_blocks, check_slices
-from rowlock.engines.spark.statements.comparing import differing_rows
+from rowlock.engines.spark.statements.cell_merge import differing, merged
+from rowlock.engines.spark.statements.constraint_checks import check_blocks, check_slices
 from rowlock.engines.spark.statements.passage import Passage
+from rowlock.engines.spark.statements.row_comparison import differing_rows
 from rowlock.engines.spark.write.change_feed import write_changes
-from rowlock.engines.spark.write.copying import copy_slices
+from rowlock.engines.spark.write.copy_on_write import copy_slices
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
 from rowlock.parquet.recast import adopted

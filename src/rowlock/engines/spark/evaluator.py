@@ -25,7 +25,7 @@ from rowlock.boundary.effects import Provenance
 from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, Target
-from rowlock.engines.spark.catalyst.plans import JavaObject, arrow_schema, catalyst, nullable, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, catalyst, nullable, to_arrow
 from rowlock.engines.spark.catalyst.predicates import attribute_ids
 from rowlock.engines.spark.read.row_ids import MaterializedIds, changing_frame, outputs_with_ids
 from rowlock.engines.spark.read.scan import ADDRESS, PATH, POSITION, Scanner, table_schema, wrap_session

@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.catalyst.errors import BadName, NameNotFound, NameTaken
-from rowlock.engines.spark.catalyst.plans import catalyst
 from rowlock.protocol.paths import decode
 
 SESSION_CATALOG = "spark_catalog"

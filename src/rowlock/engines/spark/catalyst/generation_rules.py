@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from rowlock.engines.spark.catalyst.analysis import analyzed
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, bare, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.errors import BadGeneration
-from rowlock.engines.spark.catalyst.plans import Catalyst, JavaObject, bare, catalyst, class_name, nullable_type
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 
 _USER_DEFINED = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"

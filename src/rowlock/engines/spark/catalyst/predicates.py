@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from rowlock.engines.spark.catalyst.plans import Catalyst, JavaObject
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject
 from rowlock.protocol import skipping as ir
 from rowlock.protocol.bounds import NO_TEXT
 

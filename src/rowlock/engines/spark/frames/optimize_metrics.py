@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, DataType, DoubleType, LongType, StringType, StructField, StructType
 
-from rowlock.engines.spark.catalyst.plans import arrow_schema
+from rowlock.engines.spark.catalyst.bridge import arrow_schema
 from rowlock.engines.spark.read.scan import local_frame
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile

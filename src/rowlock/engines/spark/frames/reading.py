@@ -9,7 +9,7 @@ from pyspark.sql.types import StructField, StructType
 
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.row_identity import columns_of
-from rowlock.engines.spark.catalyst.plans import bare
+from rowlock.engines.spark.catalyst.bridge import bare
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import tracked_frame
 from rowlock.engines.spark.read.scan import local_frame, quote, table_schema

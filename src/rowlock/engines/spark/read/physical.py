@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 from pyspark.sql.types import StructType as SparkStruct
 
-from rowlock.engines.spark.catalyst.plans import nullable
+from rowlock.engines.spark.catalyst.bridge import nullable
 from rowlock.engines.spark.read.scan import physical_schema, quote, table_schema
 from rowlock.log.snapshot import Snapshot
 

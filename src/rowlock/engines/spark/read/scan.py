@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, StringType, StructField, StructType
 
-from rowlock.engines.spark.catalyst.plans import arrow_schema, bare, catalyst, nullable
+from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare, catalyst, nullable
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot

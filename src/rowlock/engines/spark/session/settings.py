@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rowlock.engines.spark.catalyst.plans import catalyst
+from rowlock.engines.spark.catalyst.bridge import catalyst
 
 _SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

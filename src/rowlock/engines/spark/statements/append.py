@@ -24,13 +24,14 @@ from pyspark.sql.types import (
 
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
-from rowlock.engines.spark.catalyst.plans import nullable_type, to_arrow
+from rowlock.engines.spark.catalyst.bridge import nullable_type, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements import generation, row_statements
-from rowlock.engines.spark.statements.checks import check_files, check_table
-from rowlock.engines.spark.statements.lineage import versions_read
+from rowlock.engines.spark.statements import row_statements
+from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
+from rowlock.engines.spark.statements.generated_columns import with_generated_values
 from rowlock.engines.spark.statements.passage import Group, enter
+from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
 from rowlock.limits import limits
@@ -79,7 +80,7 @@ def conform(frame: DataFrame, schema: StructType, table: str, generated: Sequenc
             columns.append(F.lit(None).cast(f.dataType).alias(f.name))
         else:
             columns.append(fitted(F.col(f"`{given.name.replace('`', '``')}`"), given.dataType, f.dataType, f.name, table).alias(f.name))
-    return generation.with_values(frame.select(*columns), schema, computed)
+    return with_generated_values(frame.select(*columns), schema, computed)
 
 
 def required_in(field: StructField) -> str | None:

@@ -18,12 +18,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock.boundary.effects import Provenance, RowBlock
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.catalyst.plans import bare, nullable
+from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import moving_frame
 from rowlock.engines.spark.read.scan import PATH, POSITION, empty_frame, local_frame, quote, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import stored_origin
-from rowlock.engines.spark.statements.ordering import Order, local_order, ordered_frame
+from rowlock.engines.spark.statements.z_order import Order, local_order, ordered_frame
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.limits import limits

@@ -22,11 +22,11 @@ from pyroaring import BitMap64
 from rowlock.boundary.effects import Assigned, Provenance, RowBlock, fresh_path, united
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark.catalyst.analysis import Resolved
-from rowlock.engines.spark.catalyst.plans import JavaObject, to_arrow
+from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.evaluator import Addressed, Evaluator, Found, TooMany
 from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, stored_origin, stored_source_rows
-from rowlock.engines.spark.statements.checks import check_files, check_table
+from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
 from rowlock.engines.spark.statements.merge_plan import ACTION, Clause, MergePlan
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import MultipleMatches

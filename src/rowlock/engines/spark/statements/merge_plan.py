@@ -31,14 +31,14 @@ from rowlock.engines.spark.catalyst.analysis import (
     outcome_frame,
     target_path,
 )
-from rowlock.engines.spark.catalyst.plans import Catalyst, JavaObject, class_name
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_name
 from rowlock.engines.spark.catalyst.predicates import key_columns, skipping_predicate, tree_of
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, POSITION, quote
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
-from rowlock.engines.spark.statements import generation
-from rowlock.engines.spark.statements.lineage import versions_read
+from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
 from rowlock.engines.spark.statements.merge_source import Source, pin
+from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import skipping as ir
@@ -195,13 +195,13 @@ def _outcome(
 
     action = _chain(conditions, [F.lit(n) for n in range(len(clauses))], F.lit(-1)).alias(ACTION)
     frame = outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)
-    return generation.recomputed(resolver, frame, _computed(tables, rows))
+    return with_recomputed(resolver, frame, _computed(tables, rows))
 
 
 def _computed(tables: Target, rows: Sequence[dict[str, Column] | None]) -> dict[str, Column]:
     """Generated columns that some clause does not give, each computed for the rows of those clauses."""
     out = {}
-    for name, value in generation.values(tables, ()).items():
+    for name, value in generated_values(tables, ()).items():
         without = [n for n, r in enumerate(rows) if r is not None and name not in r]
         if any(r is not None and name in r for r in rows):
             value = F.when(F.col(ACTION).isin(without), value).otherwise(F.col(quote(name)))

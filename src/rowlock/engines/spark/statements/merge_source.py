@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rowlock import clock
-from rowlock.engines.spark.catalyst.plans import Catalyst, JavaObject, normalized, nullable, to_arrow
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, normalized, nullable, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import local_frame, read_parquet, spark_uri
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW

@@ -16,14 +16,14 @@ from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
-from rowlock.engines.spark.catalyst.plans import JavaObject
+from rowlock.engines.spark.catalyst.bridge import JavaObject
 from rowlock.engines.spark.catalyst.predicates import skipping_predicate, tree_of
 from rowlock.engines.spark.catalyst.row_masks import RowMask, row_mask
 from rowlock.engines.spark.evaluator import Addressed, Evaluator, Found, TooMany
 from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, stored_origin
-from rowlock.engines.spark.statements import generation
-from rowlock.engines.spark.statements.checks import check_files, check_table
+from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
+from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import StatementRefused
 from rowlock.limits import limits
@@ -71,9 +71,9 @@ def update_statement(
         return [*(new.get(f.name, target.columns[f.name]) for f in target.schema.fields), target.columns[PATH], target.columns[POSITION]]
 
     keys = {target_path(k, target.schema, alias, evaluator.store.root)[0] for k in assignments}
-    computed = generation.values(target, keys)
+    computed = generated_values(target, keys)
     frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
-    resolved = resolver.fixed(generation.recomputed(resolver, frame, computed), condition)
+    resolved = resolver.fixed(with_recomputed(resolver, frame, computed), condition)
     changed = keys | computed.keys()
     chosen = [n for n, name in enumerate(target.schema.names) if name in changed]
     size = len(target.schema.names)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rowlock.boundary.row_changes import Change
-from rowlock.engines.spark.catalyst.plans import nullable
+from rowlock.engines.spark.catalyst.bridge import nullable
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import local_frame, table_schema
 from rowlock.engines.spark.write.writer import write_native

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from rowlock.engines.spark.catalyst.plans import bare, catalyst, nullable_type
+from rowlock.engines.spark.catalyst.bridge import bare, catalyst, nullable_type
 from rowlock.engines.spark.read.scan import local_frame, read_parquet
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 
-from rowlock.engines.spark.catalyst.plans import JavaObject, class_name
+from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import VERSION_OPTION
 from rowlock.protocol import paths

@@ -1,7 +1,7 @@
 """Generated columns: computed by Spark wherever a statement does not give them, and checked when they are defined (I3, I9).
 
 A value is always computed over the row as it will be written, after the statement's own values were cast to the
-table's types.  That a given value is the right one is asked with the table's other conditions (`checks`).
+table's types.  That a given value is the right one is asked with the table's other conditions (`constraint_checks`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolver, Target, analyzed
-from rowlock.engines.spark.catalyst.plans import JavaObject, class_name
+from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote
 from rowlock.log.snapshot import Snapshot
@@ -23,7 +23,7 @@ from rowlock.parquet.blocks import logical
 from rowlock.protocol.generated import Generated, generated_columns
 
 
-def values(target: Target, given: Collection[str]) -> dict[str, Column]:
+def generated_values(target: Target, given: Collection[str]) -> dict[str, Column]:
     """For each generated column of a table that is not `given`, what it is, over columns under the table's names."""
     return {g.name: _value(g, target.schema) for g in target.generated if g.name not in given}
 
@@ -32,7 +32,7 @@ def _value(column: Generated, schema: StructType) -> Column:
     return F.expr(column.expression).cast(schema[column.name].dataType)
 
 
-def with_values(frame: DataFrame, schema: StructType, columns: Collection[Generated]) -> DataFrame:
+def with_generated_values(frame: DataFrame, schema: StructType, columns: Collection[Generated]) -> DataFrame:
     """A frame under the table's names, with these columns computed from the others."""
     computed = {c.name: _value(c, schema) for c in columns}
     return _replaced(frame, computed) if computed else frame
@@ -42,7 +42,7 @@ def _replaced(frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
     return frame.select(*(computed[n].alias(n) if n in computed else F.col(quote(n)) for n in frame.columns))
 
 
-def recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
+def with_recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
     """The outcome of a statement with columns that are computed from its others, as one projection of what the statement reads.
 
     A frame that is more than a projection is given back as it is: `Resolver.resolved` refuses it by name.
@@ -65,7 +65,7 @@ class _Values:
     outputs: JavaObject
 
 
-def refreshed(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> pa.Table:
+def recomputed_rows(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Rows on the driver with all their generated columns computed from the others.  No job."""
     if not table.num_rows or not generated_columns(snapshot.schema):
         return table
@@ -82,7 +82,7 @@ def refreshed(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> pa.T
 
 def _resolved(evaluator: Evaluator, snapshot: Snapshot) -> _Values:
     target = evaluator.target(snapshot)
-    computed = values(target, ())
+    computed = generated_values(target, ())
     frame = evaluator.probe(target, None, evaluator.session())
     plan = analyzed(frame.select(*(computed[n].alias(n) if n in computed else target.columns[n] for n in target.schema.names)))
     return _Values(target.row(evaluator.bridge), plan.projectList())

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from rowlock.boundary.effects import RowBlock
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, analyzed
+from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.catalyst.generation_rules import of_the_moment
-from rowlock.engines.spark.catalyst.plans import JavaObject, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot

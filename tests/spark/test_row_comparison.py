@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import rowlock
 from rowlock import DeltaTable
 from rowlock.api.handle import Handle
-from rowlock.engines.spark.statements import comparing
+from rowlock.engines.spark.statements import row_comparison
 from rowlock.exceptions import ConcurrentDeleteReadException
 from spark.support import set_limits
 from turning_down import turn_down
@@ -68,11 +68,11 @@ def test_every_type_on_both_ways(spark: SparkSession, table_path: str, monkeypat
     handle = Handle(spark, table_path)
     engine, log, after = handle.table.engine, handle.state.log, handle.state.refresh()
     before = log.at(after.version - 1)
-    sides = [[comparing.Slice(f) for f in snapshot.files.adds()] for snapshot in (before, after)]
+    sides = [[row_comparison.Slice(f) for f in snapshot.files.adds()] for snapshot in (before, after)]
     found = {}
     for way, local in (("driver", 20_000), ("spark", -1)):
         set_limits(monkeypatch, small=0, local=local)
-        assert (comparing._held(handle.evaluator, (sides[0], before)) is not None) == (way == "driver")
+        assert (row_comparison._held(handle.evaluator, (sides[0], before)) is not None) == (way == "driver")
         found[way] = engine.differ(sides[0], before, sides[1], after, 1000)
         assert engine.differ(sides[0], before, sides[0], before, 1000) == []
         assert sorted(r["id"] for r in found[way]) == sorted([*range(len(CELLS))] * 2)

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 )
 
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.catalyst.plans import to_arrow
+from rowlock.engines.spark.catalyst.bridge import to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot

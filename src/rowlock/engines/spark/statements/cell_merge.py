@@ -10,7 +10,7 @@ import pyarrow as pa
 from rowlock.boundary.effects import Mask, RowBlock
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.statements.generation import refreshed
+from rowlock.engines.spark.statements.generated_columns import recomputed_rows
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, logical
 from rowlock.parquet.values import row_keys
@@ -28,7 +28,7 @@ def merged(evaluator: Evaluator, under: RowBlock, over: RowBlock, cells: Mapping
     """See Engine."""
     theirs, ours = table_of(evaluator, under, snapshot), table_of(evaluator, over, snapshot)
     columns = [_chosen(theirs.column(n), ours.column(n), cells[n]) if n in cells else theirs.column(n) for n in theirs.column_names]
-    table = refreshed(evaluator, pa.Table.from_arrays(columns, schema=theirs.schema), snapshot)  # they follow from cells of both
+    table = recomputed_rows(evaluator, pa.Table.from_arrays(columns, schema=theirs.schema), snapshot)  # they follow from cells of both
     return RowBlock("derived", over.statement, table.num_rows, table.nbytes, DriverRows(table), under.provenance)
 
 
