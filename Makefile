@@ -9,7 +9,7 @@ BIN     := $(VENV)/bin
 PYTHON  := $(BIN)/python
 ARGS    ?=
 WORKERS ?= 2
-FILE    ?= ../shared/corpus/conflict_cases.json
+FILE    ?= tests/data/conflict_cases.json
 
 .DEFAULT_GOAL := help
 .PHONY: help demo flights test quick check bench crash faults slow-store soak conflict-cases matrix structure mutants servers swarm clean

@@ -15,7 +15,6 @@ from pyroaring import BitMap64
 
 import rowlock
 from arrow.support import commit, create, numbers, rows
-from interop.corpus import GOLDEN, VECTORS, golden_tables, needs_corpus
 from interop.readers import assert_same_rows, rows_of
 from interop.test_golden import NOT_READ, expected_rows
 from rowlock.api.append import opened
@@ -26,6 +25,7 @@ from rowlock.protocol.actions import AddFile, CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.storage.memory import MemoryStore
+from support.corpus import GOLDEN, VECTORS, golden_tables
 
 REFUSED = {
     "kernel-timestamp-int96": "partition timestamps without a zone",
@@ -36,7 +36,6 @@ REFUSED = {
 """Golden tables whose rows depend on the zone of the session that reads them, and what is named."""
 
 
-@needs_corpus
 @pytest.mark.parametrize("table", [t["table"] for t in golden_tables() if t["table"] not in NOT_READ])
 def test_golden_tables(table: str) -> None:
     path = str(GOLDEN / table / "delta")
@@ -49,7 +48,6 @@ def test_golden_tables(table: str) -> None:
     assert_same_rows(rows_of(ours), expected_rows(table, ours.column_names), "to_arrow", "the expected rows")
 
 
-@pytest.mark.skipif(not VECTORS.is_dir(), reason=f"there is no table at {VECTORS}")
 def test_rows_that_a_vector_marks_are_left_out() -> None:
     assert rows(str(VECTORS)) == [(n,) for n in range(1, 9)]
     assert rows(str(VECTORS), version=0) == [(n,) for n in range(10)]

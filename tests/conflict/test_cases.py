@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 
-from interop.corpus import CORPUS
 from schedules.schedule import FOLDER as SCHEDULES
 from support import conflict_cases as cases
+from support import corpus
 from tools import conflict_cases
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE = CORPUS / "conflict_cases.json"
-needs_cases = pytest.mark.skipif(not FILE.is_file(), reason=f"the cases are not at {FILE}")
-CASES: list[dict[str, Any]] = json.loads(FILE.read_text())["cases"] if FILE.is_file() else []
+CASES = corpus.conflict_cases()
 FIT = [c for c in CASES if not cases.unfit(c)]
 
 
@@ -29,7 +27,6 @@ def test_case(case: Mapping[str, Any]) -> None:
     assert verdict.passed, f"{case['case']}: expected {verdict.expected}, got {verdict.outcome}"
 
 
-@needs_cases
 def test_plain_actions_are_fit() -> None:
     """None of the cases that the rules are meant for is left out."""
 
@@ -40,7 +37,6 @@ def test_plain_actions_are_fit() -> None:
     assert sum(map(plain, CASES)) >= 40
 
 
-@needs_cases
 def test_every_other_case_is_mapped() -> None:
     mapped = conflict_cases.read_map()
     others = {c["id"] for c in CASES} - {c["id"] for c in FIT}

@@ -14,14 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rowlock
-from interop.corpus import GOLDEN, VECTORS, golden_tables, needs_corpus
 from interop.readers import Row, assert_same_rows, rows_by_all, rows_of
 from rowlock.exceptions import CorruptLog
 from rowlock.log.table_log import TableLog
 from rowlock.parquet.rows import Rows
 from rowlock.storage import open_store
+from support.corpus import GOLDEN, VECTORS, golden_tables
 
-pytestmark = [pytest.mark.spark, needs_corpus]
+pytestmark = pytest.mark.spark
 
 NOT_READ = {
     "checkpoint": "a log alone: it has neither data files nor expected rows; tests/log reads its log",
@@ -65,7 +65,6 @@ def test_a_table_without_metadata_is_named(spark: SparkSession) -> None:
         rowlock.read(spark, str(GOLDEN / "data-reader-absolute-paths-escaped-chars" / "delta"))
 
 
-@pytest.mark.skipif(not VECTORS.is_dir(), reason=f"there is no table at {VECTORS}")
 def test_vectors(spark: SparkSession) -> None:
     """Ten rows of which a vector marks two; with a prefix folder for the data file."""
     assert rows_by_all(spark, str(VECTORS)) == [(n,) for n in range(1, 9)]

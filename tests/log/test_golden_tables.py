@@ -6,15 +6,14 @@ from urllib.parse import unquote
 
 import deltalake
 import pytest
-from golden import GOLDEN, needs_corpus, tables
 
 from rowlock.exceptions import CorruptLog
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.storage import open_store
+from support.corpus import GOLDEN, golden_tables
 
-pytestmark = needs_corpus
-READABLE = [t for t in tables() if t["version"] is not None]
+READABLE = [t for t in golden_tables() if t["version"] is not None]
 
 
 @pytest.mark.parametrize("table", READABLE, ids=lambda t: str(t["table"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -14,9 +13,8 @@ from pyroaring import BitMap, BitMap64
 from rowlock.exceptions import CorruptLog
 from rowlock.protocol import deletion_vector as dv
 from rowlock.protocol.commits import parse_commit
+from support.corpus import BITMAP, VECTORS
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
-needs_corpus = pytest.mark.skipif(not (CORPUS / "dv").is_dir(), reason=f"the sample vectors are not at {CORPUS}")
 rows = st.lists(st.one_of(st.integers(0, 100_000), st.integers(0, (1 << 40) - 1)), max_size=200).map(BitMap64)
 UID = UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")
 
@@ -87,20 +85,15 @@ def test_damage_is_named() -> None:
         dv.z85_decode("~~~~~", 4)
 
 
-@needs_corpus
 def test_a_vector_that_spark_wrote() -> None:
-    table = CORPUS / "dv" / "table-with-dv-small"
-    commit = parse_commit(1, (table / "_delta_log" / f"{1:020d}.json").read_bytes())
+    commit = parse_commit(1, (VECTORS / "_delta_log" / f"{1:020d}.json").read_bytes())
     descriptor = commit.adds[0].deletion_vector
     assert descriptor is not None and descriptor.path is not None
-    assert list(dv.read_from_file(descriptor, (table / descriptor.path).read_bytes())) == [0, 9]
+    assert list(dv.read_from_file(descriptor, (VECTORS / descriptor.path).read_bytes())) == [0, 9]
     assert commit.removes[0].key == (commit.adds[0].path, None)
     assert commit.adds[0].num_records == 10 and commit.adds[0].num_live_records == 8
 
 
-@needs_corpus
-@pytest.mark.parametrize("name", ["portable_bitmap64.bin"])
-def test_roarings_own_sample(name: str) -> None:
-    body = (CORPUS / "roaring" / "testdata64" / name).read_bytes()
-    vector = dv.deserialize(struct.pack("<i", dv.MAGIC_PORTABLE) + body)
+def test_roarings_own_sample() -> None:
+    vector = dv.deserialize(struct.pack("<i", dv.MAGIC_PORTABLE) + BITMAP.read_bytes())
     assert len(vector) > 0 and dv.deserialize(dv.serialize(vector)) == vector

@@ -2,7 +2,7 @@
 
 usage: conflict_cases.py FILE
 
-FILE has the form of `conflict_cases.json`.  A case that is for the rules (level `actions`, told in plain
+FILE has the form of tests/data/conflict_cases.json.  A case that is for the rules (level `actions`, told in plain
 actions) passes or fails; any other is skipped, with the test that covers it or the reason why there is
 none, from tests/conflict/cases_map.toml.  Where the peers differ, the line names the choice of
 SEMANTICS.md, and what it chose counts.  The exit code is 1 when a case failed.
