@@ -22,13 +22,19 @@ if TYPE_CHECKING:
     from rowlock.limits import Limits, set_limits
     from rowlock.storage.registers import create_lock_table
     from rowlock.tables import DeltaTable, read, run, write
+    from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, WriteMode
     from rowlock.transaction.state.receipt import Conflict, Receipt
 
 __all__ = [
     "Conflict",
     "DeltaTable",
+    "Granularity",
+    "Isolation",
     "Limits",
+    "Lock",
+    "OnConflict",
     "Receipt",
+    "WriteMode",
     "__version__",
     "append",
     "create_lock_table",
@@ -42,6 +48,7 @@ __all__ = [
 
 _LAZY = {
     **dict.fromkeys(("DeltaTable", "read", "run", "write"), "rowlock.tables"),
+    **dict.fromkeys(("Granularity", "Isolation", "Lock", "OnConflict", "WriteMode"), "rowlock.transaction.state.options"),
     **dict.fromkeys(("Conflict", "Receipt"), "rowlock.transaction.state.receipt"),
     **dict.fromkeys(("Limits", "set_limits"), "rowlock.limits"),
     "append": "rowlock.api.append",

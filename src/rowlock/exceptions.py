@@ -39,7 +39,7 @@ CommitOverwrittenWarning is a warning and no error: by the time that it is notic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 
 class RowlockError(Exception):
@@ -108,7 +108,7 @@ class MultipleMatches(ConstraintViolated):
 class UnsupportedFeature(RowlockError):
     """The table uses a feature that is not supported for what was asked; `feature` and `access` ('read' or 'write') name it."""
 
-    def __init__(self, message: str, *, feature: str, access: str, table: str | None = None, version: int | None = None) -> None:
+    def __init__(self, message: str, *, feature: str, access: Literal["read", "write"], table: str | None = None, version: int | None = None) -> None:
         self.feature, self.access = feature, access
         super().__init__(message, table=table, version=version)
 

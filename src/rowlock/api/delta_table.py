@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rowlock.api import arguments
 from rowlock.api.changes import Changes
@@ -25,7 +25,7 @@ from rowlock.exceptions import TableNotFound, WrongType
 from rowlock.maintenance import manifest, vacuum
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import backfill, creation
-from rowlock.transaction.state.options import application
+from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, application
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import state_of
 from rowlock.transaction.state.versions import snapshot_of
@@ -122,7 +122,7 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
         """One row about the table: files, size, properties, protocol."""
         return detail_frame(self._handle.spark, self._handle.state.refresh(), self._handle.name)
 
-    def generate(self, mode: str) -> None:
+    def generate(self, mode: Literal["symlink_format_manifest"]) -> None:
         """Writes manifests for engines that read Parquet files without the log; `mode` is 'symlink_format_manifest'.
 
         Raises InvalidInput, and StatementRefused for tables with deletion vectors or mapped columns.
@@ -189,12 +189,12 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
 
     def transaction(
         self,
-        isolation: str | None = None,
-        on_conflict: str | None = None,
-        granularity: str | None = None,
+        isolation: Isolation | None = None,
+        on_conflict: OnConflict | None = None,
+        granularity: Granularity | None = None,
         app_id: str | None = None,
         app_version: int | None = None,
-        lock: str | None = None,
+        lock: Lock | None = None,
         lock_timeout: float | None = None,
     ) -> DeltaTransaction:
         """Several statements as one commit: `with t.transaction() as txn:`, private until the block ends.

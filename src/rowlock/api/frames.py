@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from rowlock.api.handle import Handle
 from rowlock.api.transaction import append_statements, overwrite_statements
@@ -18,11 +19,11 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.transaction.definition import creation
 from rowlock.transaction.run import Planned
-from rowlock.transaction.state.options import application
+from rowlock.transaction.state.options import WriteMode, application
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.versions import snapshot_of
 
-MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
+MODES = get_args(WriteMode)
 
 
 def read(
@@ -50,7 +51,7 @@ def read(
 def write(
     df: DataFrame,
     path: str,
-    mode: str = "append",
+    mode: WriteMode = "append",
     partition_by: str | Sequence[str] | None = None,
     merge_schema: bool = False,
     properties: Mapping[str, str] | None = None,
@@ -91,7 +92,7 @@ def write(
     return _write(handle, df, mode, merge_schema, replace_where, app)
 
 
-def _write(handle: Handle, df: DataFrame, mode: str, merge_schema: bool, replace_where: str | Column | None, app: SetTransaction | None) -> Receipt:
+def _write(handle: Handle, df: DataFrame, mode: WriteMode, merge_schema: bool, replace_where: str | Column | None, app: SetTransaction | None) -> Receipt:
     def wider(snapshot: Snapshot) -> Metadata:
         merged = merged_schema(table_schema(snapshot), df.schema)
         unchanged = len(merged) == len(snapshot.schema.fields)
@@ -103,7 +104,9 @@ def _write(handle: Handle, df: DataFrame, mode: str, merge_schema: bool, replace
     return handle.run("WRITE", plan, metadata=wider if merge_schema else None, app=app)
 
 
-def _create(handle: Handle, df: DataFrame, partition_columns: Sequence[str], properties: Mapping[str, str], mode: str, app: SetTransaction | None) -> Receipt:
+def _create(
+    handle: Handle, df: DataFrame, partition_columns: Sequence[str], properties: Mapping[str, str], mode: WriteMode, app: SetTransaction | None
+) -> Receipt:
     """Version 0 with the rows in it."""
     if missing := [c for c in partition_columns if c.lower() not in {n.lower() for n in df.columns}]:
         raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(df.columns)}", table=handle.path)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from rowlock.api.handle import Handle
 from rowlock.engines.spark.catalog.names import Name, path_in_name
@@ -15,6 +16,7 @@ from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.exceptions import InvalidInput, TableExists, TableNotFound
 from rowlock.storage.open import open_store
 
+CreateMode = Literal["create", "createIfNotExists", "replace", "createOrReplace"]
 _INSTEAD = "use createIfNotExists or createOrReplace"
 
 
@@ -38,7 +40,7 @@ class Place:
         if self.name is not None and not self.listed:
             self.name.register(self.handle.path, managed=self.managed)
 
-    def check(self, mode: str) -> None:
+    def check(self, mode: CreateMode) -> None:
         """Raises TableExists or TableNotFound where a table cannot be made or replaced here in this mode."""
         if mode == "create" and self.listed:
             raise NameTaken(

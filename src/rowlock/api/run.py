@@ -10,6 +10,7 @@ from rowlock.api.delta_table import DeltaTable
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
 from rowlock.transaction.failed_attempt import work_of
+from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict
 from rowlock.transaction.state.receipt import Receipt, Reruns
 
 
@@ -18,12 +19,12 @@ def run(
     fn: Callable[[DeltaTransaction], Any],
     retries: int = 10,
     *,
-    isolation: str | None = None,
-    on_conflict: str | None = None,
-    granularity: str | None = None,
+    isolation: Isolation | None = None,
+    on_conflict: OnConflict | None = None,
+    granularity: Granularity | None = None,
     app_id: str | None = None,
     app_version: int | None = None,
-    lock: str | None = None,
+    lock: Lock | None = None,
     lock_timeout: float | None = None,
 ) -> Receipt:
     """Runs `fn(txn)` in a transaction and commits; where a rebase cannot do, runs it again as a whole, up to `retries` times.

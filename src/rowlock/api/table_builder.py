@@ -10,7 +10,7 @@ import orjson
 
 from rowlock.api import arguments
 from rowlock.api.handle import Handle
-from rowlock.api.placement import Place, place_of
+from rowlock.api.placement import CreateMode, Place, place_of
 from rowlock.engines.spark.catalyst.errors import BadGenerator
 from rowlock.engines.spark.catalyst.generation_rules import check_generated
 from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType
@@ -38,7 +38,7 @@ class IdentityGenerator:
 class DeltaTableBuilder:
     """Columns, partitioning, clustering, properties and comment of a table to make; then `execute()`."""
 
-    def __init__(self, face: Any, spark: SparkSession | None, mode: str) -> None:
+    def __init__(self, face: Any, spark: SparkSession | None, mode: CreateMode) -> None:
         self._face, self._spark, self._mode = face, spark, mode
         self._name: str | None = None
         self._location: str | None = None

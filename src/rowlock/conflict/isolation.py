@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.properties import Isolation
 
 Unseen = Mapping[str, AddFile | None]
 """Paths whose change a transaction has not looked at, each with the file as the transaction knows it; None: as not there."""
@@ -25,7 +26,7 @@ class View:
     unseen: Unseen = field(default_factory=dict)
 
 
-def view(level: str, winners: Sequence[Commit], unseen: Unseen) -> View:
+def view(level: Isolation | None, winners: Sequence[Commit], unseen: Unseen) -> View:
     """`unseen` is what earlier rounds left."""
     if level != "write_serializable":
         return View(frozenset(unseen) | paths_of(winners))

@@ -7,6 +7,7 @@ constraint, a change feed) does not hinder a table that merely lists it.  Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Literal
 
 from rowlock.exceptions import InvalidInput, StatementRefused, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
@@ -190,7 +191,7 @@ def _generation_problem(protocol: Protocol, schema: StructType) -> str | None:
     return next((f"of {f.name}, without the feature in the protocol" for f in schema.fields if GENERATION_EXPRESSION in f.metadata and not listed), None)
 
 
-def _refusal(feature: str, access: str, table: str | None) -> UnsupportedFeature:
+def _refusal(feature: str, access: Literal["read", "write"], table: str | None) -> UnsupportedFeature:
     return UnsupportedFeature(f"this version of Rowlock cannot {access} tables with {feature}", feature=feature, access=access, table=table)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from rowlock.exceptions import InvalidInput
 
@@ -19,10 +19,10 @@ Granularity = Literal["row", "file"]
 Lock = Literal["none", "writes", "table", "partition", "auto"]
 
 KNOBS: dict[str, tuple[str, ...]] = {
-    "rowlock.onConflict": ("repair", "rerun", "fail", "lockless"),
-    "rowlock.isolation": ("serializable", "write_serializable", "snapshot"),
-    "rowlock.granularity": ("row", "file"),
-    "rowlock.lock": ("none", "writes", "table", "partition", "auto"),
+    "rowlock.onConflict": get_args(OnConflict),
+    "rowlock.isolation": get_args(Isolation),
+    "rowlock.granularity": get_args(Granularity),
+    "rowlock.lock": get_args(Lock),
 }
 """The first value is the default."""
 

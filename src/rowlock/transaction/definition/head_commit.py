@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from rowlock import clock
 from rowlock.conflict import rules
@@ -17,7 +17,6 @@ from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationExcepti
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile
 from rowlock.protocol.features import check_writable
-from rowlock.protocol.properties import Isolation
 from rowlock.transaction import commit as loop
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
@@ -165,7 +164,7 @@ class HeadCommit:
         reads = rules.Reads(
             predicates=(None,),
             removes=frozenset(r.path for r in actions.removes),
-            isolation=cast(Isolation, self.options.isolation or "serializable"),
+            isolation=self.options.isolation or "serializable",
             domains=rules.domains_of(actions.domains),
             changes_protocol=actions.protocol is not None,
             changes_metadata=actions.metadata is not None or any(w.metadata is not None for w in winners),  # made anew, it would undo theirs

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal
 
 from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.protocol.actions import SetTransaction
-from rowlock.protocol.properties import DELTA_LEVELS, LOCKLESS_ALONE, Isolation, TableProperties, validate_properties
+from rowlock.protocol.properties import DELTA_LEVELS, LOCKLESS_ALONE, Granularity, Isolation, Lock, OnConflict, TableProperties, validate_properties
+
+__all__ = ["Granularity", "Isolation", "Lock", "OnConflict", "Options", "WriteMode", "application"]
+
+WriteMode = Literal["append", "overwrite", "error", "errorifexists", "ignore"]
+"""What `rowlock.write` does where there is a table already."""
 
 _PROPERTY = {"on_conflict": "rowlock.onConflict", "isolation": "rowlock.isolation", "granularity": "rowlock.granularity", "lock": "rowlock.lock"}
 
@@ -29,10 +34,10 @@ class Options:
     turns: announce a turn after lost puts and honour those of others; None: as `lane`.
     """
 
-    on_conflict: str | None = None
-    isolation: str | None = None
-    granularity: str | None = None
-    lock: str | None = None
+    on_conflict: OnConflict | None = None
+    isolation: Isolation | None = None
+    granularity: Granularity | None = None
+    lock: Lock | None = None
     lock_timeout: float | None = None
     lane: bool = True
     group_commit: bool = True
@@ -86,7 +91,7 @@ class Options:
     @property
     def delta_level(self) -> str:
         """What a commit calls its isolation, by Delta's names: who merges cells has read one version, and promises no more."""
-        return DELTA_LEVELS[cast(Isolation, self.isolation or "snapshot")]
+        return DELTA_LEVELS[self.isolation or "snapshot"]
 
 
 def application(app_id: str | None, app_version: Any) -> SetTransaction | None:

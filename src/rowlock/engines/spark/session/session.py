@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rowlock.engines.spark.session.java import ensure_java
 
@@ -22,7 +22,7 @@ LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
 _starting = threading.Lock()
 
 
-def spark(*, cores: int | None = None, memory_mb: int | None = None, stores: Sequence[str] = ()) -> SparkSession:
+def spark(*, cores: int | None = None, memory_mb: int | None = None, stores: Sequence[Literal["s3", "gs", "az"]] = ()) -> SparkSession:
     """The active SparkSession, the default one, or a new local one.
 
     `cores` and `memory_mb` are for a new one only: how many tasks run at once (default: all cores of the
@@ -47,7 +47,7 @@ def _existing() -> SparkSession | None:
         return None
 
 
-def _start_local(*, cores: int, memory_mb: int, stores: Sequence[str] = ()) -> SparkSession:
+def _start_local(*, cores: int, memory_mb: int, stores: Sequence[Literal["s3", "gs", "az"]] = ()) -> SparkSession:
     if not os.environ.get("SPARK_REMOTE"):
         ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
