@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rowlock.boundary.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.row_changes import Change
-from rowlock.boundary.row_identity import Identities, columns_of, identities, kept_by
+from rowlock.boundary.row_identity import Identities, columns_of, identities, preserved_identities
 from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.evaluator import Evaluator
@@ -109,7 +109,7 @@ class SparkEngine:
         table = logical(block.payload.table, snapshot)
         if (columns := columns_of(snapshot)) is None:
             return table
-        return with_identities(table, kept_by(block, snapshot, self.evaluator.materialized_ids.at(columns)), columns)
+        return with_identities(table, preserved_identities(block, snapshot, self.evaluator.materialized_ids.at(columns)), columns)
 
     def _staged(self, rows: FileRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
         out: list[StagedFile] = []
