@@ -27,7 +27,7 @@ from rowlock.engines.spark.write.change_feed import write_changes
 from rowlock.engines.spark.write.copy_on_write import copy_slices
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
-from rowlock.parquet.recast import adopted
+from rowlock.parquet.recast import recast
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
@@ -125,7 +125,7 @@ class SparkEngine:
         """See Engine.  Data files know their columns by the names that stay, so only rows on the driver are changed."""
         if not isinstance(block.payload, DriverRows):
             return block
-        return replace(block, payload=replace(block.payload, table=adopted(logical(block.payload.table, before), before.schema, after.schema)))
+        return replace(block, payload=replace(block.payload, table=recast(logical(block.payload.table, before), before.schema, after.schema)))
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
         check_blocks(self.evaluator, blocks, snapshot)
