@@ -12,7 +12,7 @@ WORKERS ?= 2
 FILE    ?= tests/data/conflict_cases.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak conflict-cases matrix structure mutants servers swarm clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak conflict-cases matrix docs structure mutants servers swarm clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -68,6 +68,9 @@ conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (F
 matrix: $(VENV)/.test  ## writes docs/conflict-matrix.md from docs/matrix.toml
 	$(PYTHON) tests/tools/conflict_matrix.py
 
+docs: $(VENV)/.docs  ## the guides and the API reference as a static site, in site/ (ARGS="--site-dir /tmp/site")
+	$(BIN)/mkdocs build --strict $(ARGS)
+
 structure: $(VENV)/.test  ## how the source is built, in figures: circles of imports, rooms, the way of a commit
 	$(PYTHON) tests/tools/structure.py $(ARGS)
 
@@ -78,7 +81,7 @@ servers:  ## installs the servers that tests use into .servers/ (S3, GCS, Azure,
 	sh tests/servers/install .servers
 
 clean:  ## removes the environment and all caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse dist build
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse dist build site
 
 # The stamps say what is installed; they are older than pyproject.toml when something must be installed again.
 
@@ -94,8 +97,12 @@ $(VENV)/.rowlock: $(VENV)/.venv pyproject.toml
 $(VENV)/.test: $(VENV)/.venv pyproject.toml
 	@echo "Installing Rowlock and what its tests need into $(VENV); the first time this takes some minutes."
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[test]"
-	@touch $(VENV)/.rowlock $(VENV)/.flights $@
+	@touch $(VENV)/.rowlock $(VENV)/.flights $(VENV)/.docs $@
 
 $(VENV)/.flights: $(VENV)/.rowlock
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[flights]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.rowlock
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[docs]"
 	@touch $@
