@@ -157,7 +157,7 @@ TRACKING["StaleMark"] = _stale_mark
 
 def _everything_told_by_files(monkeypatch: pytest.MonkeyPatch) -> InMemory:
     """Adds and removes are left to speak for themselves."""
-    monkeypatch.setattr(file_actions, "is_told_by_files", lambda *given, **more: True)
+    monkeypatch.setattr(file_actions, "needs_no_change_files", lambda *given, **more: True)
     return InMemory()
 
 

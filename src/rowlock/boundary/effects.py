@@ -1,7 +1,7 @@
-"""What a transaction has staged: tombstones, row blocks and match counts, in the terms of DESIGN.md.
+"""The staged effects of a transaction: tombstones, row blocks and match counts (terms of DESIGN.md).
 
-Nothing here knows Spark or a store.  The rows of a block are the engine's own (`payload`); what the
-transaction layer must know of each row, where it came from, is in plain arrays.
+This module must know neither Spark nor a store.  The format of a block's rows is the engine's own (`payload`);
+the provenance of each row, which the transaction layer needs, is kept in plain arrays beside it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where each row of a block came from.
+    """The origin of each row of a block, as an address (path, position).
 
-    Of a derived row: `file[i]` indexes `paths`, `position[i]` is its physical row number there.
-    Of an inserted row: the path is `fresh_path` of its MERGE, `position[i]` the number of its source row.
+    Derived row i: it replaces the row at physical position `position[i]` of the data file `paths[file[i]]`.
+    Inserted row i: `paths[file[i]]` is the `fresh_path` of its MERGE, `position[i]` the number of its source row.
     """
 
     paths: tuple[str, ...]
@@ -39,23 +39,23 @@ class Provenance:
         assert len(self.file) == len(self.position)
 
     def take(self, rows: Mask | npt.NDArray[np.int64]) -> Provenance:
-        """The origin of some of the rows: those where a mask is True, or those with these numbers."""
+        """The origins of a subset of the rows, chosen by a boolean mask or by row numbers."""
         return Provenance(self.paths, self.file[rows], self.position[rows])
 
     def by_path(self) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
-        """Each path that rows came from, with the numbers of these rows."""
+        """Yields each path that occurs, with the numbers of the rows that came from it."""
         for n, path in enumerate(self.paths):
             rows = np.flatnonzero(self.file == n)
             if len(rows):
                 yield path, rows
 
     def bitmaps(self) -> dict[str, BitMap64]:
-        """The addresses, as one bitmap for each path."""
+        """The positions as one bitmap for each path."""
         return {path: BitMap64(self.position[rows].tolist()) for path, rows in self.by_path()}
 
 
-def united(before: Mapping[str, BitMap64], more: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
-    """All positions of both, by path."""
+def union_by_path(before: Mapping[str, BitMap64], more: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
+    """The union of two sets of row positions, path by path."""
     out = dict(before)
     for path, positions in more.items():
         out[path] = out[path] | positions if path in out else positions
@@ -63,26 +63,28 @@ def united(before: Mapping[str, BitMap64], more: Mapping[str, BitMap64]) -> dict
 
 
 def fresh_path(statement: int) -> str:
-    """What stands for a path in the address of a row that statement `statement` brought; no file is called so."""
+    """The placeholder path in the addresses of rows that MERGE number `statement` inserts; no data file has such a name."""
     return f"{_FRESH}{statement}"
 
 
 def fresh_statement(path: str) -> int | None:
-    """The statement of a `fresh_path`, None for the path of a file."""
+    """The statement number in a `fresh_path`; None for the path of a data file."""
     return int(path[len(_FRESH) :]) if path.startswith(_FRESH) else None
 
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Rows that the transaction adds, as the statements staged so far have left them.
+    """Rows staged together, in the state in which the last staged statement left them.
 
-    `derived`: in place of existing rows (or copies of them); `inserted`: by the MERGE that is
-    statement `statement` of the program; `appended`: from outside, never taken back by a rebase;
-    `matched`: no rows of the table but an engine's note of which source rows (`payload`, int64) each
-    target row matched under the ON of MERGE `statement`, so that a rebase need not read the images of
-    rows that are gone.  A target row may be one that an earlier MERGE of the transaction inserted.
-    `provenance` is None for appended rows; the engine loads it on demand where it lies in files.
-    `group` is the bin that a compaction put the rows into; `moved` rows are the same as before, in another place.
+    kind        derived    new images of existing rows (or unchanged copies of them)
+                inserted   rows inserted by the MERGE that is statement number `statement` of the program
+                appended   rows from outside; a rebase never drops them
+                matched    no rows, but a record of the matches of MERGE `statement`: `payload` (int64) is the source row that each
+                           target row matched under ON, so that a rebase need not read old images of rows that are gone.
+                           A target row may be one that an earlier MERGE of the same transaction inserted
+    provenance  None for appended rows, and where it is stored in files: then the engine loads it on demand
+    group       the number of the compaction bin that the rows belong to
+    moved       True where the rows are unchanged and only lie in another place
     """
 
     kind: Kind
@@ -97,7 +99,7 @@ class RowBlock:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Rows of the table of which a statement set these columns: the cells that a lockless transaction means."""
+    """Cells that a statement set: `columns` of the table rows at the addresses `origin`.  Used by `on_conflict=lockless`."""
 
     columns: tuple[str, ...]
     origin: Provenance
@@ -105,9 +107,9 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A data file that has been written and that no commit names yet.
+    """A data file that is written and not yet part of any commit.
 
-    `dead`: positions that must not live; `group`: that of the blocks whose rows it holds.
+    `dead`: positions of rows to be marked deleted when it is committed; `group`: the group of the blocks whose rows it holds.
     """
 
     add: AddFile
@@ -117,14 +119,14 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Propagated:
-    """What `Engine.propagate` made of a delta.
+    """The result of `Engine.propagate`.
 
-    tombstones  positions of born rows that the program deletes or replaces, by path
-    blocks      the new images of born rows, inserts that came to life; at staging also every image that was
-                staged before, as the new statements leave it
-    counts      for each statement that is a MERGE, the matches of each source row after the delta
-    metrics     at staging: rows that the new statements `updated`, `deleted`, `inserted`
-    assigned    at staging: which cells of rows of the table the new statements set
+    tombstones  by path, the positions of born rows that the program deletes or replaces
+    blocks      the new images of born rows, and inserts that became due; when staging also every image staged before,
+                after the new statements
+    counts      by statement number of each MERGE, how many matches each source row has after the delta
+    metrics     when staging: numbers of rows that the new statements `updated`, `deleted`, `inserted`
+    assigned    when staging: the cells of table rows that the new statements set
     """
 
     tombstones: Mapping[str, BitMap64]
@@ -138,7 +140,13 @@ class Propagated:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The staged state of a transaction against one version of the table."""
+    """Everything a transaction has staged against one version of the table (its base).
+
+    tombstones  by path, positions of live rows that the transaction deletes or replaces
+    blocks      the rows that it adds
+    counts      by statement number of each MERGE, how many matches each source row has
+    assigned    the cells of table rows that its statements set
+    """
 
     tombstones: Mapping[str, BitMap64] = field(default_factory=dict)
     blocks: tuple[RowBlock, ...] = ()

@@ -1,8 +1,8 @@
-"""The boundary between transactions and the data plane.
+"""The interface between transactions and a data plane: `Engine`.
 
-An engine keeps rows, reads slices of them and runs a program over them; it decides nothing about
-commits.  `engines.spark.engine.SparkEngine` is the one for real tables, `engines.memory.engine.MemoryEngine`
-keeps rows in memory.  Both pass the same contract tests.
+An engine reads and writes rows and evaluates statements over them; it must decide nothing about commits.
+`engines.spark.engine.SparkEngine` serves real tables, `engines.memory.engine.MemoryEngine` keeps rows in memory.
+Both pass the same contract tests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowlock.protocol.actions import AddCdcFile, AddFile
 
 
 class Engine(Protocol):
-    """All methods run on the driver and may be called from several threads."""
+    """A data plane.  All methods are called on the driver, also from several threads at once."""
 
     def propagate(
         self,
@@ -34,33 +34,34 @@ class Engine(Protocol):
         lost_matches: LostMatches,
         first: int | None = None,
     ) -> Propagated:
-        """Passes a delta through the program, statement by statement.
+        """Runs the program, statement by statement, over the rows of a delta and returns what changes.
 
-        A rebase (`first` is None): `gone` slices name files as they were when the rows lived, `born`
-        slices files of `snapshot`; what is in `staged` stays as it is, save for what the caller drops.
-        `notes.lost` tells what a MERGE loses with rows that are gone, where the engine noted its
-        matches; an engine that notes none reads the gone images instead.
+        Rebase (`first` is None): `gone` slices refer to files in the state in which the rows still lived, `born` slices to
+        files of `snapshot`.  `staged` is left as it is; its caller drops what does not survive.  `lost_matches` says how many
+        matches a MERGE loses with the rows that are gone, if the engine recorded its matches in `matched` blocks; an engine
+        that records none reads the gone images instead.
 
-        Staging is the same call with nothing gone, for the statements from number `first` on: `born` are
-        the rows of the table that these may change and that no statement before has changed, the images
-        in `staged` go through them as well, no insert is decided yet and appended rows enter.
+        Staging (`first` is a statement number): the same for the statements from number `first` on, with nothing gone.
+        `born` are the table rows that these statements may change and that no earlier statement has changed.  The images in
+        `staged` pass through the statements too, no insert is decided yet, and appended rows are added.
 
-        Raises MultipleMatches where two source rows of a MERGE match one row, and ConstraintViolated
+        Raises MultipleMatches where two source rows of a MERGE match one target row, and ConstraintViolated
         where a new image breaks NOT NULL or a CHECK constraint.
         """
         ...
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
-        """A block that was staged under the columns of `before`, under those of `after`: new ones are null, dropped ones go."""
+        """Converts a block from the columns of `before` to those of `after`: new columns are null, dropped columns are left out."""
         ...
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
-        """Raises ConstraintViolated where a row of the blocks breaks what `snapshot` demands of its rows."""
+        """Raises ConstraintViolated if a row of the blocks breaks NOT NULL or a CHECK constraint of `snapshot`."""
         ...
 
     def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
-        """Raises ConstraintViolated where a row of data files breaks what `snapshot` demands, which need not be committed yet;
-        StatementRefused where a constraint cannot be asked, because it names what is not there.
+        """Raises ConstraintViolated if a row of these data files breaks a constraint of `snapshot`, whose metadata need not be committed yet.
+
+        Raises StatementRefused where a constraint cannot be evaluated, because it names something that does not exist.
         """
         ...
 
@@ -73,48 +74,48 @@ class Engine(Protocol):
         ...
 
     def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
-        """Turns blocks into data files in their final place, with statistics, synced.
+        """Writes blocks as data files in their final place, with statistics, and syncs them.
 
-        Files of a block that already is on disk are returned as they are, with `dead` for the rows
-        that `keep` took away; without `vectors_allowed` they are written again where that is so.
+        A block that is already in files is not written again: its files are returned with `dead` naming the rows that
+        `keep` removed.  Without `vectors_allowed`, files with such rows are rewritten.
         """
         ...
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
-        """Writes the rows of each slice unchanged into new files (copy on write). Keyed by the slice's path."""
+        """Copies the rows of each slice unchanged into new files (copy on write).  The result is keyed by the slice's path."""
         ...
 
     def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
-        """Writes the changed rows as files of the change data feed, under the table's columns and `_change_type`; synced."""
+        """Writes changed rows as files of the change data feed, with the table's columns and `_change_type`, and syncs them."""
         ...
 
     def count(self, file: AddFile) -> int:
-        """The physical number of rows of a file whose statistics do not say it."""
+        """The physical number of rows in a file whose statistics lack numRecords."""
         ...
 
     def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
-        """Up to `limit` rows that are more often among `old` (of `before`) than among `new` (of `after`), or the reverse.
+        """Up to `limit` rows by which the multisets `old` (slices of `before`) and `new` (slices of `after`) differ.
 
-        Empty where the rows are the same and only lie elsewhere.
+        Empty if the rows are the same and only lie in other places.
         """
         ...
 
     def identities(self, origin: Provenance, *, snapshot: Snapshot) -> Identities:
-        """The ids and commit versions of rows of `snapshot`, a version of a table that tracks rows."""
+        """Row ids and commit versions of the rows of `snapshot` at these addresses, on a table with row tracking."""
         ...
 
     def rows_at(self, origin: Provenance, *, snapshot: Snapshot) -> RowBlock:
-        """The rows of `snapshot` at these addresses, in this order, as derived rows that are the same as before."""
+        """Reads the rows of `snapshot` at these addresses, in this order, as a derived block of unchanged rows."""
         ...
 
     def merged(self, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], *, snapshot: Snapshot) -> RowBlock:
-        """The rows of `under`, with the cells of `over` in each column where its mask is True; row by row, and all else as in `under`."""
+        """Overlays cells: row i is row i of `under`, with the value of `over` in each column whose mask in `cells` is True at i."""
         ...
 
     def differing(self, a: RowBlock, b: RowBlock, *, snapshot: Snapshot) -> Mapping[str, Mask]:
-        """For each column in which the blocks differ, in which rows they do; a null is like a null."""
+        """Compares two blocks row by row: for each column that differs, the mask of rows that do.  Two nulls are equal."""
         ...
 
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
-        """Up to `limit` rows of the slices (None: all) as dicts of plain values, for messages and for comparing images."""
+        """Up to `limit` rows of the slices (None: all of them) as dicts of plain values, for messages and for comparing images."""
         ...

@@ -1,7 +1,7 @@
-"""Who of a transaction's rows outlives a delta, and what its MERGEs lose with those that do not.
+"""Which staged rows survive a delta, and how many matches each MERGE source row loses with those that do not.
 
-A row is known by its address: (path, position) of the row of the table that it stands for, or
-(`fresh_path` of a MERGE, number) of the source row that it was inserted for.
+A staged row is identified by its address: (path, position) of the table row that it replaces, or
+(`fresh_path` of the MERGE, number) of the source row that it was inserted for.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ ProvenanceOf = Callable[[RowBlock], Provenance]
 
 @dataclass(frozen=True, slots=True)
 class LostMatches:
-    """The matches that an engine noted in `matched` blocks, as a rebase asks for them."""
+    """The MERGE matches that an engine recorded in `matched` blocks, and how many of them a delta takes away."""
 
     staged: Effects
     gone: Mapping[str, Slice]
     provenance: ProvenanceOf
 
     def of(self, statement: int, counts: Mapping[int, Counts]) -> Counts | None:
-        """How many matches each source row of the MERGE `statement` loses: with rows that are gone, and with inserts of
-        MERGEs before it that died (`counts` has the matches of these after the delta).  None where nothing was noted.
+        """How many matches each source row of MERGE `statement` loses; None where no matches were recorded.
+
+        Matches are lost with target rows that are gone, and with rows that earlier MERGEs of the transaction inserted
+        and now insert no more (`counts` holds the matches of those MERGEs after the delta).
         """
         found = [b for b in self.staged.blocks if b.kind == "matched" and b.statement == statement]
         if not found:
@@ -43,7 +45,7 @@ class LostMatches:
 
 
 def survivors(block: RowBlock, gone: Mapping[str, Slice], counts: Mapping[int, Counts], provenance: ProvenanceOf) -> Mask | None:
-    """Which rows of a block outlive the delta; None: all of them.  An insert lives if and only if its count is 0."""
+    """Mask of the rows of a block that survive the delta; None: all do.  An inserted row lives if and only if its match count is 0."""
     if block.kind == "appended" or (not gone and not counts):
         return None
     origin = provenance(block)
@@ -60,7 +62,7 @@ def survivors(block: RowBlock, gone: Mapping[str, Slice], counts: Mapping[int, C
 
 
 def _dead(gone: Slice, positions: np.ndarray) -> Mask:
-    """Which of `positions` are gone.  They lived before, so a slice that is a whole file takes them all."""
+    """Mask of the `positions` that are in the slice `gone`.  They lived before, so a slice of a whole file holds them all."""
     if gone.only is None:
         return np.ones(len(positions), dtype=np.bool_)
     return np.isin(positions, bitmap_to_numpy(gone.only))

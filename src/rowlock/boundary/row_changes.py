@@ -1,8 +1,8 @@
-"""What a transaction changed, row by row and net, for the change data feed of the version that it becomes.
+"""The net row changes of a transaction, for the change data feed of the version that it commits.
 
-Judged from its effects at the head, so a rebase needs nothing of its own: what was deleted or updated
-is there as tombstones, whose values at the head are the old images; what came of updated rows is there
-as derived rows; what was inserted as the other blocks.  A row that several statements changed is there once.
+They are computed from its effects at the head, so a rebase needs no bookkeeping for them.  Tombstones give deleted and
+updated rows (their values at the head are the old images), derived rows the new images, all other blocks the inserts.
+A row that several statements changed appears once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Effects, Provenance, RowBlock, StagedFile, united
+from rowlock.boundary.effects import Effects, Provenance, RowBlock, StagedFile, union_by_path
 from rowlock.conflict.delta import Slice
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.change_feed import ChangeType
@@ -20,7 +20,7 @@ from rowlock.protocol.change_feed import ChangeType
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Rows of one type of change: those of slices of the head, or those of staged blocks."""
+    """Rows with one `_change_type`: given as slices of the head's files, or as staged blocks."""
 
     type: ChangeType
     slices: tuple[Slice, ...] = ()
@@ -33,19 +33,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A file that loses rows: as it lives at the head, and whether it loses all that it has."""
+    """A live file of the head that loses rows; `whole`: it loses all rows that it has left."""
 
     file: AddFile
     whole: bool
 
 
 def changes_of(effects: Effects, live: Mapping[str, AddFile], provenance: Callable[[RowBlock], Provenance]) -> tuple[Change, ...]:
-    """The net changes; `live` has the file of every tombstone."""
+    """The net changes of staged effects, empty ones left out; `live` maps every path with tombstones to its file at the head."""
     blocks = [b for b in effects.blocks if b.kind != "matched" and b.num_rows]
     derived = tuple(b for b in blocks if b.kind == "derived")
     updated: dict[str, BitMap64] = {}
     for block in derived:
-        updated = united(updated, provenance(block).bitmaps())
+        updated = union_by_path(updated, provenance(block).bitmaps())
     old, deleted = [], []
     for path, positions in sorted(effects.tombstones.items()):
         if both := positions & updated.get(path, BitMap64()):
@@ -61,9 +61,11 @@ def changes_of(effects: Effects, live: Mapping[str, AddFile], provenance: Callab
     return tuple(c for c in found if not c.is_empty)
 
 
-def is_told_by_files(effects: Effects, losses: Sequence[Loss], staged: Sequence[StagedFile], *, vectors_allowed: bool) -> bool:
-    """Whether readers find all changes in the adds and removes alone, each of them right about them: rows that came
-    in new files, whole files that went and had no vector, and (where no rows came) files' first vectors.
+def needs_no_change_files(effects: Effects, losses: Sequence[Loss], staged: Sequence[StagedFile], *, vectors_allowed: bool) -> bool:
+    """Whether add and remove actions alone give every reader a correct change feed, so that no cdc file is needed.
+
+    That is so for rows added in new files, for removed files without a deletion vector, and, where no rows are added,
+    for files that get their first deletion vector.
     """
     rows = [b for b in effects.blocks if b.kind != "matched" and b.num_rows]
     if any(b.kind == "derived" for b in rows) or any(s.dead for s in staged):

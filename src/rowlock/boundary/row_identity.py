@@ -1,7 +1,7 @@
-"""The row ids of a commit (I6): those of its new files, and those that its rows keep.
+"""Row ids and row commit versions of a commit (I6): new ones for its files, and those that rewritten rows keep.
 
-A row's id belongs to its address, so provenance alone says which id a derived row keeps; a data file
-is looked into only where it holds ids that its own rows brought with them.
+A row's id follows from its address, so provenance alone says which id a derived row keeps; a data file
+is read only if it has materialized ids, of rows that were rewritten into it.
 """
 
 from __future__ import annotations
@@ -20,37 +20,38 @@ from rowlock.protocol.row_tracking import MaterializedColumns
 
 Numbers = npt.NDArray[np.int64]
 NONE = -1
-"""In an array of ids or commit versions: the row has none of its own."""
+"""Marks a row without an id (or commit version) of its own, in an array of ids."""
 
 Materialized = Callable[[AddFile, Numbers], tuple[Numbers, Numbers]]
-"""What a data file holds for the rows at some positions: (ids, commit versions), NONE where it holds none."""
+"""Reads the materialized (ids, commit versions) of a data file's rows at some positions; NONE for rows that have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """For each of some rows its id and its commit version; NONE for a row that is new, or not committed yet."""
+    """The id and commit version of each row of a sequence; NONE for a row that is new or not committed yet."""
 
     ids: Numbers
     commit_versions: Numbers
 
 
 def columns_of(snapshot: Snapshot) -> MaterializedColumns | None:
-    """The columns in which rows of this table keep ids and commit versions; None where they are not kept."""
+    """The names of the materialized row id and row commit version columns; None where the table does not track rows."""
     return row_tracking.materialized_columns(snapshot.protocol, snapshot.metadata)
 
 
 def no_identities(num_rows: int) -> Identities:
+    """The identities of `num_rows` new rows: NONE for each."""
     return Identities(np.full(num_rows, NONE, np.int64), np.full(num_rows, NONE, np.int64))
 
 
-def joined(parts: Sequence[Identities | None]) -> Identities | None:
-    """Those of several lots of rows, one after the other; None where rows are not tracked."""
+def concatenated(parts: Sequence[Identities | None]) -> Identities | None:
+    """The identities of several sequences of rows, one after the other; None where rows are not tracked."""
     known = [p for p in parts if p is not None]
     return Identities(np.concatenate([p.ids for p in known]), np.concatenate([p.commit_versions for p in known])) if known else None
 
 
 def identities(origin: Provenance, files: Mapping[str, AddFile], materialized: Materialized) -> Identities:
-    """Who the rows at these addresses are.  `files` has every file that an address names."""
+    """Row ids and commit versions of the rows at these addresses.  `files` has every file that an address names."""
     out = no_identities(len(origin.file))
     for path, at in origin.by_path():
         if fresh_statement(path) is not None:
@@ -65,8 +66,8 @@ def identities(origin: Provenance, files: Mapping[str, AddFile], materialized: M
     return out
 
 
-def kept_by(block: RowBlock, snapshot: Snapshot, materialized: Materialized) -> Identities:
-    """What the rows of a block keep: their ids, and their commit versions where they are only moved."""
+def preserved_identities(block: RowBlock, snapshot: Snapshot, materialized: Materialized) -> Identities:
+    """The identities that the rows of a block keep when written: ids always, commit versions only if the rows are merely moved."""
     if block.provenance is None:
         return no_identities(block.num_rows)
     files = snapshot.files.get([p for p in block.provenance.paths if fresh_statement(p) is None])
@@ -74,20 +75,20 @@ def kept_by(block: RowBlock, snapshot: Snapshot, materialized: Materialized) -> 
     return found if block.moved else Identities(found.ids, np.full(block.num_rows, NONE, np.int64))
 
 
-def assigned(adds: Sequence[AddFile], head: Snapshot, count: Callable[[AddFile], int]) -> tuple[tuple[AddFile, ...], tuple[DomainMetadata, ...]]:
-    """The adds of a commit on top of `head` with row ids, and the new high-water mark where it rose.
+def assign_row_ids(adds: Sequence[AddFile], head: Snapshot, count: Callable[[AddFile], int]) -> tuple[tuple[AddFile, ...], tuple[DomainMetadata, ...]]:
+    """Gives row ids to the adds of a commit on top of `head`; returns them with the new high-water mark, if it rose.
 
-    Done anew for every put: another writer's ids may have come before.
+    Called again for every put, since another writer may have taken the ids meanwhile.
     """
-    return assigned_under(
+    return assign_row_ids_under(
         head.protocol, head.metadata, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=count
     )
 
 
-def assigned_under(
+def assign_row_ids_under(
     protocol: Protocol, metadata: Metadata, adds: Sequence[AddFile], *, mark: int, version: int, count: Callable[[AddFile], int]
 ) -> tuple[tuple[AddFile, ...], tuple[DomainMetadata, ...]]:
-    """The same for a commit that brings the protocol and the metadata that it is under."""
+    """`assign_row_ids` for a commit that brings its own protocol and metadata; `mark` is the high-water mark before it."""
     if not row_tracking.assigns(protocol, metadata):
         return tuple(adds), ()
 
@@ -100,7 +101,7 @@ def assigned_under(
 
 
 def tags(head: Snapshot, rewrites_rows: bool) -> dict[str, str]:
-    """What commitInfo says of row ids: whether every row that was updated or moved has kept its own."""
+    """The `tags` of commitInfo on a table with row tracking: whether every updated or moved row kept its id."""
     if not row_tracking.assigns(head.protocol, head.metadata):
         return {}
     kept = not rewrites_rows or row_tracking.is_enabled(head.protocol, head.metadata)

@@ -1,7 +1,7 @@
-"""The statements of a transaction's program, as far as the transaction layer must know them.
+"""The statements of a transaction (its program), as far as the transaction layer must know them.
 
-What a statement computes is the engine's affair (`payload`: Spark plans, or functions over tuples);
-what it reads and how it composes is said here, in plain values.
+What a statement computes is known to the engine alone (`payload`: Spark plans, or functions over tuples);
+what it reads and which rows it can change is stated here in plain values.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ StatementKind = Literal["update", "delete", "merge", "append", "move"]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement.
+    """One statement of a transaction.
 
-    kind      update, delete, merge; append (rows from outside); move (rows rewritten unchanged: compaction)
-    reads     a predicate for skipping that keeps every file the statement may touch or read; None: all files
-    payload   the engine's
-    touches   False where the statement can neither read nor change existing rows (append)
-    only      for move: the paths whose rows are moved, in groups (one group is one output)
-    sets      columns that the statement assigns, as far as the engine says; of an append those that its rows came with
-    parameters  the statement in words, for operationParameters and messages
-    source_versions  where its rows from outside were read from this very table: the versions that they were read at
+    kind             update, delete, merge; append (rows from outside); move (rows rewritten unchanged: compaction)
+    payload          the engine's own form of the statement
+    reads            a file-skipping predicate that keeps every file the statement may read or change; None: all files
+    only             of a move: the paths to rewrite, in groups; each group becomes one output
+    parameters       the statement in words, for operationParameters and messages
+    source_versions  versions of this same table at which its source rows were read; empty where they came from elsewhere
+    sets             columns that the statement assigns, as far as the engine says; of an append the columns that its rows have
     """
 
     kind: StatementKind
@@ -39,6 +38,7 @@ class Statement:
 
     @property
     def touches(self) -> bool:
+        """Whether the statement can read or change existing rows: all kinds but append."""
         return self.kind != "append"
 
 

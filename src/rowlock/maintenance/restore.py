@@ -47,7 +47,7 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
         if not ignore_missing:
             _check_files(table.state.store, [a for a in found.adds if a.path not in seen], target)
             seen.update(a.path for a in found.adds)
-        adds, domains = row_identity.assigned_under(
+        adds, domains = row_identity.assign_row_ids_under(
             found.protocol or head.protocol,
             found.metadata or head.metadata,
             found.adds,

@@ -1,4 +1,4 @@
-"""The row blocks of engines that keep rows in Arrow tables and Parquet files: rows on the driver, or rows in files that are written already."""
+"""Row block payloads of engines that use Arrow and Parquet: rows on the driver, or rows in data files that are already written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rowlock.protocol.schema import ColumnPath
 
 @dataclass(frozen=True, slots=True)
 class DriverRows:
-    """Rows on the driver, under the table's logical columns; `clustered_by`: the columns in whose order they lie, by their names in files."""
+    """Rows on the driver, with the table's logical columns; `clustered_by`: the physical names of the columns by which they are ordered."""
 
     table: pa.Table
     clustered_by: tuple[ColumnPath, ...] = ()
@@ -28,28 +28,30 @@ class DriverRows:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Rows in staged files, in the order of the files; `dead` holds positions by path that a rebase took away."""
+    """Rows in staged files, in the order of the files; `dead`: by path, the positions of rows that a rebase dropped."""
 
     files: tuple[AddFile, ...]
     dead: dict[str, BitMap64] = field(default_factory=dict)
 
 
 def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Provenance | None) -> RowBlock:
+    """A block of the rows of an Arrow table on the driver."""
     return RowBlock(kind, statement, table.num_rows, table.nbytes, DriverRows(table), origin)
 
 
 def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Provenance | None = None) -> RowBlock:
+    """A block of the rows of data files that are already written."""
     return RowBlock(kind, statement, sum(f.num_records or 0 for f in files), sum(f.size_bytes for f in files), FileRows(tuple(files)), origin, group)
 
 
 def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
-    """Rows under the table's own names and types, nullable."""
+    """Renames and casts rows to the table's logical schema, with every column nullable."""
     wanted = nullable_schema(to_arrow(snapshot.schema))
     return table if table.schema.equals(wanted) else table.rename_columns(wanted.names).cast(wanted)
 
 
 def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:
-    """The block without the rows where `mask` is False; `origin` is that of all its rows."""
+    """The block without the rows where `mask` is False; `origin` is the provenance of all its rows."""
     kept = origin.take(mask)
     if isinstance(block.payload, DriverRows):
         table = block.payload.table.filter(pa.array(mask))
@@ -66,5 +68,6 @@ def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:
 
 
 def living_positions(file: AddFile, dead: dict[str, BitMap64]) -> np.ndarray:
+    """The sorted physical positions of the file's rows that are not in `dead`."""
     every = np.arange(file.num_records or 0, dtype=np.int64)
     return every[~np.isin(every, bitmap_to_numpy(dead[file.path]))] if dead.get(file.path) else every

@@ -1,7 +1,6 @@
-"""Data files as pyarrow opens them: by name on a local disk, by ranges of bytes in any other store.
+"""Opens data files with pyarrow: by name on a local disk, by byte ranges in any other store.
 
-A footer and the columns that are asked for are all that crosses the network; an object so small that
-one request brings all of it is brought whole.
+Only the footer and the requested columns are fetched; an object small enough for one request is fetched whole.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from rowlock.storage.store import NotFound, ObjectStore
 
 
 def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) -> pq.ParquetFile:
-    """A data file of the table; `size_bytes` as the log tells it, asked of the store where it does not.  INT96 has microseconds.
+    """Opens a data file; `size_bytes` is its size by the log, and is asked of the store if missing.  INT96 is read as microseconds.
 
-    Raises NotFound where the file is not there, and as `locate` does.
+    Raises NotFound where the file does not exist, and whatever `locate` raises.
     """
     where, name = locate(store, key)
     place = paths.join(where.root, name)
@@ -36,7 +35,7 @@ def _source(store: ObjectStore, key: str, size_bytes: int | None) -> io.BytesIO 
 
 
 class RangeFile(io.RawIOBase):
-    """An object as a file that is read by ranges.  Not for several threads at once; pyarrow asks one range after the other."""
+    """A file object that reads an object by byte ranges.  Not thread-safe: pyarrow reads one range after the other."""
 
     def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
         super().__init__()

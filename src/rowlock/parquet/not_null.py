@@ -1,4 +1,4 @@
-"""NOT NULL at any depth: of rows on the driver, and of files that have just been written."""
+"""Checks NOT NULL at any nesting depth: of rows on the driver, and of data files that were just written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rowlock.storage.store import ObjectStore
 
 
 def check_rows(table: pa.Table, snapshot: Snapshot, root: str) -> None:
-    """Raises ConstraintViolated naming the first column that holds a null it may not hold."""
+    """Raises ConstraintViolated, which names the first column or nested field that is null against its NOT NULL."""
     for field in snapshot.schema.fields:
         if field.name not in table.column_names:
             continue
@@ -37,12 +37,12 @@ def check_rows(table: pa.Table, snapshot: Snapshot, root: str) -> None:
 
 
 def _holds_empty_text(column: Any) -> bool:
-    """An empty string as a partition value is a null to every reader."""
+    """Whether a column has an empty string, which as a partition value every reader takes for null."""
     return bool(pa.types.is_string(column.type) and pc.any(pc.equal(column, "")).as_py())
 
 
 def _check(values: Any, type_: DataType, nullable: bool, name: str, root: str) -> None:
-    """A null struct has no value for a field that must have one, and is refused as by delta-spark; a null array or map has no elements."""
+    """Checks one column or nested field.  As in delta-spark, a null struct violates NOT NULL of its fields; a null array or map has no elements."""
     if not nullable and values.null_count:
         raise null_in(name, root)
     if not demands(type_):
@@ -54,7 +54,7 @@ def _check(values: Any, type_: DataType, nullable: bool, name: str, root: str) -
         _check_elements(pc.list_flatten(values), type_.element, type_.contains_null, f"{name}.element", root)
     elif isinstance(type_, MapType):
         entry = pa.struct([pa.field("key", values.type.key_type), pa.field("value", values.type.item_type)])
-        entries = pc.list_flatten(values.cast(pa.list_(entry)))  # keys and values of a MapArray pay no heed to slices
+        entries = pc.list_flatten(values.cast(pa.list_(entry)))  # MapArray.keys and .items ignore the slice of an array
         _check_elements(pc.struct_field(entries, 0), type_.key, False, f"{name}.key", root)
         _check_elements(pc.struct_field(entries, 1), type_.value, type_.value_contains_null, f"{name}.value", root)
 
@@ -64,10 +64,10 @@ def _check_elements(values: Any, type_: DataType, nullable: bool, name: str, roo
 
 
 def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectStore, dead: Mapping[str, BitMap64] | None = None) -> None:
-    """NOT NULL of columns and of what is inside them, by the footers' null counts.  Raises ConstraintViolated.
+    """Checks NOT NULL of columns and nested fields of written files, by the null counts of their footers.  Raises ConstraintViolated.
 
-    What is inside a column may be null to a footer where no row is at fault (an empty array has no
-    element), or the row is one of the `dead`: where a footer counts a null, the column is looked at.
+    A footer may count a null though no row is at fault: an empty array has no element, and the row may be one of the
+    `dead`.  So a column of which a footer counts a null is read and checked.
     """
     partitions = snapshot.metadata.partition_columns
     stored = names_in_files(snapshot)
@@ -100,7 +100,7 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
 
 
 def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> tuple[pa.Table, pa.Schema]:
-    """Columns that a file holds, and the table's names for all in them."""
+    """Reads columns of a file under their names in files; returns them with the schema of the table's own names."""
     schema = file_schema(snapshot, names)
     own = nullable_schema(to_arrow(snapshot.schema))
     with open_parquet(store, file.path, file.size_bytes) as source:
@@ -124,7 +124,7 @@ def _living(table: pa.Table, dead: BitMap64 | None) -> pa.Table:
 
 
 def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[str, ...]]:
-    """Where in a column something may not be null: a field of structs, or an array or map with all that is in it."""
+    """Yields the paths at which null is forbidden: fields of structs, and whole arrays or maps that have such an element."""
     if isinstance(type_, StructType):
         for f in type_.fields:
             if f.nullable:
@@ -141,4 +141,5 @@ def _may_hold_null(metadata: pq.FileMetaData, column: int) -> bool:
 
 
 def null_in(name: str, table: str) -> ConstraintViolated:
+    """The error for a null in NOT NULL column `name`."""
     return ConstraintViolated(f"Column {name} is NOT NULL and the statement would write a null into it; filter such rows out or give a value", table=table)

@@ -1,7 +1,7 @@
-"""Between a table's columns and the columns of its data files, which column mapping names differently.
+"""Translates between a table's logical columns and the physical columns of its data files (column mapping).
 
-A table that maps no columns has the same on both sides.  Rows change their names here and nothing
-else: the bytes stay where they are, or are copied once where names inside of structs change.
+Without column mapping both are the same.  Only names and field ids change here, never values: buffers are shared,
+or copied once where names of nested fields change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIELD_ID = b"PARQUET:field_id"
 
 
 class Doubtful(Exception):
-    """What Spark would read cannot be told; `feature` names what is in the way."""
+    """It is not certain which values Spark would read from a file; `feature` names the cause."""
 
     def __init__(self, message: str, feature: str) -> None:
         self.feature = feature
@@ -31,13 +31,13 @@ class Doubtful(Exception):
 
 
 def names_in_files(snapshot: Snapshot) -> dict[str, str]:
-    """The name in files, statistics and partition values of each of the table's columns."""
+    """The physical name of each column, by its logical name: the one used in files, statistics and partition values."""
     of_file = is_mapped(snapshot.metadata.configuration)
     return {f.name: f.physical_name if of_file else f.name for f in snapshot.schema.fields}
 
 
 def file_schema(snapshot: Snapshot, names: Sequence[str]) -> pa.Schema:
-    """The Arrow schema under which data files hold the columns `names`, with their ids; all nullable."""
+    """The Arrow schema of the columns `names` in data files: physical names, field ids, all nullable."""
     of_file = is_mapped(snapshot.metadata.configuration)
     fields = [f for n in names if (f := snapshot.schema.find(n)) is not None]
     return pa.schema([_arrow_field(f, of_file) for f in fields])
@@ -59,7 +59,7 @@ def _arrow_type(t: DataType, of_file: bool) -> pa.DataType:
 
 
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """The same with all columns and fields nullable: Arrow cannot cast a null struct whose fields may not be null."""
+    """The schema with all columns and nested fields nullable, because Arrow cannot cast a null struct that has non-nullable fields."""
     return pa.schema([pa.field(f.name, _nullable_type(f.type), True) for f in schema])
 
 
@@ -74,7 +74,7 @@ def _nullable_type(t: pa.DataType) -> pa.DataType:
 
 
 def relabelled(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same values under a schema that differs by names and ids only."""
+    """The same values under a schema that differs only in names and field ids, also of nested fields."""
     return pa.Table.from_arrays([_relabelled(c, f) for c, f in zip(table.columns, schema, strict=True)], schema=schema)
 
 
@@ -87,15 +87,16 @@ def _relabelled(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def columns_in(there: pa.Schema, snapshot: Snapshot, names: Sequence[str], *, case_sensitive: bool = False) -> dict[str, str]:
-    """The name that a file has for each of the table's columns `names` that it holds.
+    """The spelling in a file of each of the table's columns `names` that the file has.
 
-    Spark pays no heed to case, unless the session says so; what it then refuses or leaves null is Doubtful.
+    Names match without regard to case, as in Spark.  With `case_sensitive` (spark.sql.caseSensitive), Spark refuses or nulls
+    a column whose case differs: then this raises Doubtful, as it does for two columns that differ only by case.
     """
     stored, held = names_in_files(snapshot), there.names
-    return {n: found for n in names if (found := _one_of(stored[n], held, case_sensitive)) is not None}
+    return {n: found for n in names if (found := _matching_name(stored[n], held, case_sensitive)) is not None}
 
 
-def _one_of(name: str, there: Sequence[str], case_sensitive: bool) -> str | None:
+def _matching_name(name: str, there: Sequence[str], case_sensitive: bool) -> str | None:
     found = same_column(name, there)
     if case_sensitive and found and found.count(name) != 1:
         raise Doubtful(f"column {name} is {found[0]} in the file, and spark.sql.caseSensitive is set", "columns that differ by case")
@@ -105,10 +106,10 @@ def _one_of(name: str, there: Sequence[str], case_sensitive: bool) -> str | None
 
 
 def spelled_as(have: pa.DataType, want: pa.DataType, *, case_sensitive: bool = False) -> pa.DataType:
-    """The type `have` of a file's column with the names that its fields, at any depth, have in `want`, the table's.  Raises Doubtful (see `columns_in`)."""
+    """The type `have` of a file's column, with nested fields spelled as in the table's type `want`.  Raises Doubtful (see `columns_in`)."""
     if pa.types.is_struct(have) and pa.types.is_struct(want):
         there = [f.name for f in have]
-        known = {found: f for f in want if (found := _one_of(f.name, there, case_sensitive)) is not None}
+        known = {found: f for f in want if (found := _matching_name(f.name, there, case_sensitive)) is not None}
         return pa.struct(
             [
                 pa.field(known[f.name].name, spelled_as(f.type, known[f.name].type, case_sensitive=case_sensitive), f.nullable) if f.name in known else f
@@ -127,7 +128,7 @@ def spelled_as(have: pa.DataType, want: pa.DataType, *, case_sensitive: bool = F
 
 
 def found_by_id(source: pq.ParquetFile, snapshot: Snapshot) -> bool:
-    """Whether a file's columns mean the same by their names as by their ids, which mode `id` goes by."""
+    """Whether finding a file's columns by name and by field id gives the same; True unless the column mapping mode is `id`."""
     if column_mapping_mode(snapshot.metadata.configuration) != "id":
         return True
     wanted = dict(_ids(file_schema(snapshot, snapshot.schema.names), ()))

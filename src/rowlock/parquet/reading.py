@@ -1,8 +1,8 @@
-"""One data file under the table's columns, with exactly the values that Spark reads out of it.
+"""Reads one data file under the table's columns, with exactly the values that Spark would read.
 
-Where that is not certain `Doubtful` says why: who has Spark leaves the file to it, who has not names
-it to the user (I9).  Certain are old calendars and INT96 as long as every value lies after the last
-change of the calendar, and columns that were widened since the file was written.
+Where that is not certain, `Doubtful` is raised: a caller with Spark then lets Spark read the file, one without names the
+cause to the user (I9).  Old calendars and INT96 are certain if every value lies after the last difference between the
+calendars; so are columns whose type was widened after the file was written.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Positions = np.ndarray[Any, Any]
 SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY = b"org.apache.spark.legacy"
 _GREGORIAN_DAY = -141_427
-"""1582-10-15, in days since 1970: before it the calendars of Spark 2 and Spark 3 differ."""
+"""1582-10-15 in days since 1970-01-01: for earlier dates the calendars of Spark 2 and Spark 3 differ."""
 _GREGORIAN_MICROS = -2_208_988_800_000_000
-"""1900-01-01T00:00Z: after it local time is the same in both, in every zone."""
+"""1900-01-01T00:00Z in microseconds since 1970: for later times both calendars agree in every time zone."""
 
 
 def read_file(
     store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: Positions | None = None, *, case_sensitive: bool = False
 ) -> pa.Table:
-    """The physical rows of a file, or those at sorted `positions`, under the columns `wanted` (of the table, all nullable).
+    """Reads the physical rows of a file, or those at sorted `positions`, under the columns `wanted` (of the table, all nullable).
 
-    Only what is needed is read: the footer, the columns, the row groups.  `case_sensitive`: as Spark's setting of that
-    name, without which names that differ by case are one.  Raises Doubtful, NotFound.
+    Reads only the footer and the columns and row groups that are needed.  `case_sensitive` is spark.sql.caseSensitive:
+    without it names that differ by case are the same column.  Raises Doubtful, NotFound.
     """
     check_zones(file, snapshot)
     partitions = snapshot.metadata.partition_columns
@@ -58,24 +58,24 @@ def read_file(
         spelled = pa.schema(
             [pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive)) for f, n in zip(schema, given, strict=True)]
         )
-        moments = _Moments(source)
+        times = _DatesAndTimes(source)
         for have, f, n in zip(spelled, schema, given, strict=True):
-            _check_type(have.type, f.type, f.name, moments.is_int96(n))
+            _check_type(have.type, f.type, f.name, times.is_int96(n))
         if positions is None:
             data, num_rows = source.read(columns=given), source.metadata.num_rows
         else:
-            data, num_rows = _at(source, given, positions), len(positions)
+            data, num_rows = _read_positions(source, given, positions), len(positions)
         data = data.select(given)
-        moments.check(data)
+        times.check(data)
     try:
         data = relabelled(relabelled(data, spelled).cast(schema), pa.schema([wanted.field(n) for n in names]))
-    except pa.ArrowKeyError as e:  # dictionaries inside of what has another name in the file
+    except pa.ArrowKeyError as e:  # a dictionary inside of a column that has another name in the file
         raise Doubtful(str(e), "a dictionary in a column that differs by case") from e
     return logical_rows(data, num_rows, file, snapshot, wanted)
 
 
 def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapshot, wanted: pa.Schema) -> pa.Table:
-    """The columns that a file holds, with the partition's values, and nulls for columns that came later."""
+    """Completes a file's columns to the schema `wanted`: partition values from the log, nulls for columns that the file lacks."""
     columns: list[Any] = []
     stored = names_in_files(snapshot)
     for f in wanted:
@@ -92,7 +92,7 @@ def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapsho
 
 
 def check_zones(file: AddFile, snapshot: Snapshot) -> None:
-    """Raises Doubtful where a partition value is a moment without a zone: it means the zone of the session that reads it."""
+    """Raises Doubtful where a timestamp partition value has no time zone: readers take it in their session's zone."""
     if not snapshot.metadata.partition_columns:
         return
     stored = names_in_files(snapshot)
@@ -107,8 +107,8 @@ def check_zones(file: AddFile, snapshot: Snapshot) -> None:
             )
 
 
-class _Moments:
-    """Dates and times of one file, as far as they may be counted in an old calendar."""
+class _DatesAndTimes:
+    """Knows which dates and times of one file may have been written in the calendar of Spark 2."""
 
     def __init__(self, source: pq.ParquetFile) -> None:
         known = leaves_of(source.metadata)
@@ -123,11 +123,11 @@ class _Moments:
         self._legacy = major < 3 or any(k.startswith(_LEGACY) for k in metadata)
 
     def is_int96(self, column: str) -> bool:
-        """Whether the times of a column, which have no zone to Arrow, are moments in UTC."""
+        """Whether a column is INT96: Arrow reads it without a time zone, but its values are instants in UTC."""
         return column in self._int96 and column not in self._naive
 
     def check(self, data: pa.Table) -> None:
-        """Raises Doubtful where a value that was read may have been counted in an old calendar."""
+        """Raises Doubtful where a value that was read may be in the old calendar."""
         for name in data.column_names:
             if self._legacy or name in self._int96:
                 for chunk in data.column(name).chunks:
@@ -158,7 +158,7 @@ def _check_type(have: pa.DataType, want: pa.DataType, name: str, int96: bool) ->
 
 
 def _reads_alike(have: pa.DataType, want: pa.DataType, int96: bool) -> bool:
-    """Whether a file's column of one Arrow type is surely the same values in the other; where `int96`, times without a zone are in UTC."""
+    """Whether a file's column of type `have` certainly reads as the same values of type `want`; with `int96`, times without a zone are UTC."""
     if have == want:
         return not (int96 and pa.types.is_timestamp(have))
     if pa.types.is_timestamp(want):
@@ -189,8 +189,8 @@ def _is_exact(have: pa.DataType, want: pa.DataType) -> bool:
     return is_wider(actual, wanted) or actual == wanted
 
 
-def _at(source: pq.ParquetFile, columns: Sequence[str], positions: Positions) -> pa.Table:
-    """Rows at sorted positions, reading only the row groups in which one lies."""
+def _read_positions(source: pq.ParquetFile, columns: Sequence[str], positions: Positions) -> pa.Table:
+    """Reads the rows at sorted positions, from only those row groups that hold one."""
     sizes = [source.metadata.row_group(g).num_rows for g in range(source.metadata.num_row_groups)]
     starts = np.r_[0, np.cumsum(sizes)]
     parts = []

@@ -1,7 +1,7 @@
-"""Rows on the driver that were staged under one schema of the table, as rows of a later one.
+"""Converts rows on the driver from the schema under which they were staged to a later schema of the table.
 
-Columns are known by their ids where the table maps columns, else by name.  Types are the same in both:
-what was given another type is staged again instead.
+Columns are matched by column id where the table has column mapping, else by name.  Types must be the same in both:
+after a type change the statement is staged again instead.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.schema import StructField, StructType
 
 
-def adopted(table: pa.Table, before: StructType, after: StructType) -> pa.Table:
-    """The same rows under the columns of `after`: new ones are null, dropped ones are left out."""
+def recast(table: pa.Table, before: StructType, after: StructType) -> pa.Table:
+    """The rows with the columns of `after`: new columns are null, dropped columns are left out."""
     rows = table.combine_chunks()
     columns = [
-        _column(rows.column(before.fields.index(old)), old, f) if (old := _known(before, f)) is not None else pa.nulls(rows.num_rows, _nullable(f))
+        _column(rows.column(before.fields.index(old)), old, f) if (old := _matching_field(before, f)) is not None else pa.nulls(rows.num_rows, _nullable(f))
         for f in after.fields
     ]
     return pa.Table.from_arrays(columns, schema=pa.schema([pa.field(f.name, c.type, True) for f, c in zip(after.fields, columns, strict=True)]))
 
 
-def _known(before: StructType, field: StructField) -> StructField | None:
+def _matching_field(before: StructType, field: StructField) -> StructField | None:
     if field.column_id is not None:
         return next((f for f in before.fields if f.column_id == field.column_id), None)
     return before.find(field.name)
@@ -43,7 +43,7 @@ def _column(column: Any, old: StructField, new: StructField) -> Any:
     held = held.chunk(0) if isinstance(held, pa.ChunkedArray) else held
     parts = []
     for f in new.type.fields:
-        before = _known(old.type, f)
+        before = _matching_field(old.type, f)
         parts.append(pa.nulls(len(held), _nullable(f)) if before is None else _column(pc.struct_field(held, [old.type.fields.index(before)]), before, f))
     return pa.StructArray.from_arrays(
         parts, fields=[pa.field(f.name, p.type, True) for f, p in zip(new.type.fields, parts, strict=True)], mask=pc.is_null(held)

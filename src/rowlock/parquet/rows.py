@@ -1,7 +1,7 @@
-"""Rows on the driver: small data files and a few rows of large ones, as Arrow tables.
+"""Reads and writes few rows on the driver as Arrow tables, with a cache: small data files, and single rows of large ones.
 
-Files never change, so a small one is read once and kept.  What is read here must be what Spark would
-read (see `parquet.reading`); a file of which that is not certain is left to Spark: `read` returns None.
+Data files never change, so cached rows never go stale.  The values must be those that Spark would read
+(see `parquet.reading`); where that is not certain the methods return None and Spark must read the file.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Rows:
         self.columns: Cache[pa.Table] = Cache(COLUMNS, _size_of)
 
     def forget(self) -> None:
-        """Lets go of the rows of a table that is another now."""
+        """Empties the caches, after another table was created at the same path."""
         self.cache.clear()
         self.columns.clear()
 
     def of_session(self, *, case_sensitive: bool) -> Rows:
-        """The same rows, as a session reads them: names in files that differ by case are left to Spark where it is `case_sensitive`."""
+        """The reader for a Spark session: where it is `case_sensitive`, files whose column names differ by case are left to Spark."""
         if not case_sensitive:
             return self
         made = Rows(self.store)
@@ -49,7 +49,7 @@ class Rows:
         return made
 
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
-        """All physical rows of a file under the table's logical columns, or None where Spark must read it."""
+        """All physical rows of a file under the table's logical columns; None where Spark must read the file."""
         kept = self.cache.get(_key(file, snapshot))
         wanted = nullable_schema(to_arrow(snapshot.schema))
         if kept is not None and kept.schema.equals(wanted):
@@ -60,7 +60,7 @@ class Rows:
         return table
 
     def read_positions(self, file: AddFile, positions: np.ndarray[Any, Any], snapshot: Snapshot) -> pa.Table | None:
-        """The rows at sorted physical positions; only the row groups that hold them are read."""
+        """The rows at sorted physical positions, reading only the row groups that hold them; None where Spark must read the file."""
         kept = self.cache.get(_key(file, snapshot))
         wanted = nullable_schema(to_arrow(snapshot.schema))
         if kept is not None and kept.schema.equals(wanted):
@@ -68,7 +68,7 @@ class Rows:
         return self._read(file, snapshot, wanted, positions)
 
     def read_slice(self, piece: Slice, snapshot: Snapshot) -> tuple[pa.Table, np.ndarray[Any, Any]] | None:
-        """The rows that a slice means and their positions, or None where Spark must read them."""
+        """The rows of a slice and their physical positions; None where Spark must read the file."""
         if piece.only is not None:
             positions = bitmap_to_numpy(piece.only)
             table = self.read_positions(piece.file, positions, snapshot)
@@ -83,7 +83,10 @@ class Rows:
         return table.filter(pa.array(mask)), np.flatnonzero(mask).astype(np.int64)
 
     def read_columns(self, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table | None:
-        """Some columns of all physical rows of a file; kept by column, because statement after statement reads the same ones."""
+        """Some columns of all physical rows of a file; None where Spark must read it.
+
+        Cached column by column, because successive statements read the same columns.
+        """
         of_file, stored = _key(file, snapshot), names_in_files(snapshot)
         keys = {n: (*of_file, stored[n]) for n in names}
         wanted = nullable_schema(to_arrow(snapshot.schema))
@@ -101,7 +104,7 @@ class Rows:
         return pa.table([t.column(0) for t in found.values() if t is not None], names=list(names))
 
     def read_at(self, file: AddFile, positions: np.ndarray[Any, Any], names: Sequence[str], snapshot: Snapshot) -> pa.Table | None:
-        """Some columns of the rows at positions, out of the columns that are kept."""
+        """Some columns of the rows at physical positions, taken from the cached columns; None where Spark must read the file."""
         table = self.read_columns(file, names, snapshot)
         return None if table is None else table.take(pa.array(positions))
 
@@ -112,12 +115,12 @@ class Rows:
             return None
 
     def num_rows(self, file: AddFile) -> int:
-        """The physical number of rows, from the footer."""
+        """The physical number of rows of a file, from its footer."""
         with open_parquet(self.store, file.path, file.size_bytes) as source:
             return int(source.metadata.num_rows)
 
     def write(self, table: pa.Table, snapshot: Snapshot, *, folder: str | None = None) -> list[StagedFile]:
-        """Writes rows into files (see `write_rows`); those of the table are kept for its next statements."""
+        """Writes rows into data files (see `write_rows`) and caches the rows of table files for later statements."""
         out = []
         for add, rows in write_rows(self.store, table, snapshot, folder=folder):
             if not folder:
@@ -129,7 +132,7 @@ class Rows:
 
 
 def _key(file: AddFile, snapshot: Snapshot) -> tuple[Hashable, ...]:
-    """What a file's rows are kept under: where columns are mapped, for one naming of them, since two may change their names for each other's."""
+    """The cache key of a file's rows.  With column mapping it includes the schema, since renames may swap the names of two columns."""
     return snapshot.metadata.id, file.content, snapshot.metadata.schema_string if is_mapped(snapshot.metadata.configuration) else None
 
 

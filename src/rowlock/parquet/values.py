@@ -1,4 +1,4 @@
-"""Values of Arrow tables as Python's: all of them, also those that Python's own types cannot hold, and so that equal means the same."""
+"""Converts values of Arrow tables to Python, including values that Python's own types cannot hold (years after 9999, invalid UTF-8)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pyarrow as pa
 
 
 def row_keys(table: pa.Table) -> list[str]:
-    """A text for each row; two are the same exactly where the rows are.  NaN is like NaN, -0.0 unlike 0.0, the entries of a map have an order."""
+    """A string for each row; two strings are equal exactly if the rows are.  NaN equals NaN, -0.0 differs from 0.0, the order of map entries counts."""
     columns = [c.cast(_bare_type(c.type)).to_pylist() for c in table.columns]
     return list(map(repr, zip(*columns, strict=True)))
 
 
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows as dicts.  A time or date beyond year 9999 is the number that stands for it in the file, text that is no UTF-8 its bytes."""
+    """The rows as dicts.  A date or time after year 9999 becomes its number in the file, text that is not UTF-8 its bytes."""
     columns = [_plain(c) for c in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def stored_values(column: pa.Array) -> list[Any]:
-    """The values of a column without nesting: times as the numbers that stand for them in a file, since Python has no year 10,000; text that is no UTF-8 as bytes."""
+    """The values of a column that is not nested: dates and times as their numbers in files (Python has no year 10,000), text that is not UTF-8 as bytes."""
     bare = column if pa.types.is_string(column.type) else column.cast(_bare_type(column.type))
     return _plain(pa.chunked_array([bare]))
 
@@ -40,7 +40,7 @@ def _plain_value(one: pa.ChunkedArray) -> Any:
 
 
 def _bare_type(t: pa.DataType) -> pa.DataType:
-    """The same with numbers for times and bytes for text, which Python holds whatever their values are."""
+    """The type with integers for dates and times and bytes for text, so that Python can hold every value."""
     if pa.types.is_timestamp(t):
         return pa.int64()
     if pa.types.is_date32(t):

@@ -1,4 +1,4 @@
-"""Rows into data files: one for each partition, with statistics, durable before this returns."""
+"""Writes rows into new data files, one for each partition, with statistics; they are durable when a call returns."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from rowlock.protocol.schema import DataType
 from rowlock.storage.store import ObjectStore
 
 _CALENDAR = {SPARK_VERSION.decode(): "4.0.0"}
-"""Spark reads dates and times by the calendar of the version that wrote them; ours are in that of Spark 3 and later."""
+"""Written into the footer: Spark reads dates and times by the calendar of the writing version, and ours is that of Spark 3 and later."""
 PartitionValues = dict[str, str | None]
 
 
 def write_rows(store: ObjectStore, table: pa.Table, snapshot: Snapshot, *, folder: str | None = None) -> list[tuple[AddFile, pa.Table]]:
-    """Writes rows (logical columns of the table, and others that go into the file alone) into one new file for each partition.
+    """Writes rows into one new file for each partition; returns each file with the values of its rows in the table's columns, partition columns left out.
 
-    Gives each file with its rows, without the columns that only its path holds.  With `folder` they are files of
-    changes below it, and no part of the table.
+    The rows have logical columns of the table, and others that are written under their own names.  With `folder` the files
+    are change data files below that folder, not data files of the table.
     """
     return [write_file(store, part, values, snapshot, folder=folder) for values, part in split_by_partition(table, snapshot)]
 
 
 def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snapshot: Snapshot, *, folder: str | None = None) -> tuple[AddFile, pa.Table]:
-    """One file of rows of one partition; its name is new."""
+    """Writes the rows of one partition into one new file; returns it with its rows, as `write_rows` does."""
     place, kind = (f"{folder}/", "cdc") if folder else ("", "part")
     below = paths.partition_directory(values)
     path = place + (f"{below}/" if below else "") + f"{kind}-00000-{clock.new_id()}-c000.snappy.parquet"
@@ -58,7 +58,7 @@ def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snap
 
 
 def stats_leaves(snapshot: Snapshot) -> list[Any]:
-    """The leaf columns that get statistics."""
+    """The leaf columns for which statistics are collected."""
     properties = TableProperties(snapshot.metadata.configuration)
     return statistics.indexed_leaves(
         snapshot.schema,
@@ -69,14 +69,14 @@ def stats_leaves(snapshot: Snapshot) -> list[Any]:
 
 
 def split_by_partition(table: pa.Table, snapshot: Snapshot) -> list[tuple[PartitionValues, pa.Table]]:
-    """(partition values by their columns' names in files, rows) for each partition that occurs, in the order of their first rows."""
+    """(partition values by physical column name, rows) for each partition that occurs, in the order of first rows."""
     columns, stored = snapshot.metadata.partition_columns, names_in_files(snapshot)
     if not table.num_rows:
         return []
     if not columns:
         return [({}, table)]
     types = {f.name: f.type for f in snapshot.schema.fields}
-    keys = [_keys(table.column(c), types[c]) for c in columns]
+    keys = [_partition_codes(table.column(c), types[c]) for c in columns]
     together = np.stack([codes for codes, _ in keys])
     found, first, group = np.unique(together, axis=1, return_index=True, return_inverse=True)
     rows = np.split(np.argsort(group.ravel(), kind="stable"), np.cumsum(np.bincount(group.ravel()))[:-1])
@@ -87,9 +87,9 @@ def split_by_partition(table: pa.Table, snapshot: Snapshot) -> list[tuple[Partit
     return out
 
 
-def _keys(column: Any, type_: DataType) -> tuple[np.ndarray[Any, Any], list[str | None]]:
-    """For each row the number of its value's text in the log, and these texts."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column  # first: dictionaries with nulls cannot be made one
+def _partition_codes(column: Any, type_: DataType) -> tuple[np.ndarray[Any, Any], list[str | None]]:
+    """Dictionary-encodes a partition column: a code for each row, and by code the value's text in the log."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column  # before encoding: Arrow cannot unify dictionaries with nulls
     encoded = pc.dictionary_encode(whole, null_encoding="encode")
     texts: dict[str | None, int] = {}
     values = stored_values(encoded.dictionary)

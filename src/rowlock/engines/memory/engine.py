@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from rowlock.boundary.effects import Assigned, Effects, Kind, Mask, Propagated, Provenance, RowBlock, StagedFile, fresh_path, fresh_statement
 from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.row_changes import Change
-from rowlock.boundary.row_identity import Identities, columns_of, identities, joined, kept_by
+from rowlock.boundary.row_identity import Identities, columns_of, concatenated, identities, preserved_identities
 from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Slice
 from rowlock.engines.memory.data_files import DataFiles, check_row
@@ -173,7 +173,7 @@ class MemoryEngine:
     def _kept_by(self, block: RowBlock, snapshot: Snapshot) -> Identities | None:
         """Who the rows of a block are, on a table that tracks them."""
         columns = columns_of(snapshot)
-        return None if columns is None else kept_by(block, snapshot, self.files.materialized(columns))
+        return None if columns is None else preserved_identities(block, snapshot, self.files.materialized(columns))
 
     def _file(self, rows: Sequence[Row], snapshot: Snapshot, kept: Identities | None) -> Filed:
         written = self.files.write(rows, snapshot, kept)
@@ -216,7 +216,7 @@ class MemoryEngine:
             else:
                 out += [replace(s, group=block.group) for s in self._filed(block.payload, snapshot, vectors_allowed)]
         for group, rows in sorted(loose.items()):
-            out += [StagedFile(add, group=group) for add, _ in self.files.write(rows, snapshot, joined(kept[group]))]
+            out += [StagedFile(add, group=group) for add, _ in self.files.write(rows, snapshot, concatenated(kept[group]))]
         return out
 
     def _filed(self, payload: Filed, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:

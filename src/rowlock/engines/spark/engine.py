@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rowlock.boundary.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.row_changes import Change
-from rowlock.boundary.row_identity import Identities, columns_of, identities, kept_by
+from rowlock.boundary.row_identity import Identities, columns_of, identities, preserved_identities
 from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.evaluator import Evaluator
@@ -27,7 +27,7 @@ from rowlock.engines.spark.write.change_feed import write_changes
 from rowlock.engines.spark.write.copy_on_write import copy_slices
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, driver_block, keep_rows, logical
-from rowlock.parquet.recast import adopted
+from rowlock.parquet.recast import recast
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
@@ -109,7 +109,7 @@ class SparkEngine:
         table = logical(block.payload.table, snapshot)
         if (columns := columns_of(snapshot)) is None:
             return table
-        return with_identities(table, kept_by(block, snapshot, self.evaluator.materialized_ids.at(columns)), columns)
+        return with_identities(table, preserved_identities(block, snapshot, self.evaluator.materialized_ids.at(columns)), columns)
 
     def _staged(self, rows: FileRows, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
         out: list[StagedFile] = []
@@ -125,7 +125,7 @@ class SparkEngine:
         """See Engine.  Data files know their columns by the names that stay, so only rows on the driver are changed."""
         if not isinstance(block.payload, DriverRows):
             return block
-        return replace(block, payload=replace(block.payload, table=adopted(logical(block.payload.table, before), before.schema, after.schema)))
+        return replace(block, payload=replace(block.payload, table=recast(logical(block.payload.table, before), before.schema, after.schema)))
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
         check_blocks(self.evaluator, blocks, snapshot)

@@ -57,5 +57,5 @@ def _give_ids(head: Snapshot, engine: Engine) -> HeadActions | None:
     bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
     if not bare:
         return None
-    adds, domains = row_identity.assigned(bare, head, engine.count)
+    adds, domains = row_identity.assign_row_ids(bare, head, engine.count)
     return HeadActions(adds=adds, domains=tuple(domains))

@@ -148,7 +148,7 @@ def create_from(
     """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
     protocol = protocol_for(metadata, clustered=bool(cluster_by))
     domains = _clustering(metadata, cluster_by)
-    adds, marks = row_identity.assigned_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
+    adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
     domains += marks
     txn_id = clock.new_id()
     info = stamped(commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None)
@@ -168,7 +168,7 @@ def replace_table(
         fresh = replace(metadata, id=head.metadata.id)
         protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
         clustered = _clustering(fresh, cluster_by) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
-        _, marks = row_identity.assigned_under(
+        _, marks = row_identity.assign_row_ids_under(
             protocol, fresh, (), mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=_uncounted
         )
         now = clock.now_ms()

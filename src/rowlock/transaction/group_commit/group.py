@@ -248,7 +248,9 @@ def _blame(group: Sequence[Member], head: Snapshot) -> bool:
 def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bytes:
     """The commit of a group on top of `head`; that of a member alone where there is one."""
     leader = group[0]
-    adds, domains = row_identity.assigned([*(a for m in group for a in m.adds), *(a for g in guests for a in g.adds)], head, leader.txn.table.engine.count)
+    adds, domains = row_identity.assign_row_ids(
+        [*(a for m in group for a in m.adds), *(a for g in guests for a in g.adds)], head, leader.txn.table.engine.count
+    )
     files = FileActions(adds, (), domains=domains)
     steps: list[SetTransaction] = [*(m.txn.app for m in group if m.txn.app is not None), *(t for g in guests for t in g.txns)]
     metrics = Counter[str]()

@@ -16,7 +16,7 @@ from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.boundary.effects import Effects, RowBlock, StagedFile
 from rowlock.boundary.engine import Engine
-from rowlock.boundary.row_changes import Loss, changes_of, is_told_by_files
+from rowlock.boundary.row_changes import Loss, changes_of, needs_no_change_files
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed as feed
@@ -66,7 +66,7 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     adds += [replace(s.add, data_change=data_change) for s in [*staged, *copies] if not s.dead]
     for add, (_, dead, _) in zip(adds, marked, strict=False):
         vectors.remember(add, dead)
-    tracked, domains = row_identity.assigned(adds, head, engine.count)
+    tracked, domains = row_identity.assign_row_ids(adds, head, engine.count)
     return FileActions(tracked, tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors), domains, cdc)
 
 
@@ -88,7 +88,7 @@ def _changes(
     effects: Effects, losses: Sequence[Loss], staged: Sequence[StagedFile], head: Snapshot, engine: Engine, staging: Staging, allowed: bool
 ) -> tuple[AddCdcFile, ...]:
     """The change data of the commit, written anew whenever a rebase changed the effects; none where files tell it all."""
-    if not feed.is_enabled(head.protocol, head.metadata) or is_told_by_files(effects, losses, staged, vectors_allowed=allowed):
+    if not feed.is_enabled(head.protocol, head.metadata) or needs_no_change_files(effects, losses, staged, vectors_allowed=allowed):
         return ()
     if staging.changes is None or staging.changes[0] is not effects:
         changes = changes_of(effects, {loss.file.path: loss.file for loss in losses}, engine.provenance)

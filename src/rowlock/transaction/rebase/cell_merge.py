@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Assigned, Effects, Mask, Provenance, RowBlock, united
+from rowlock.boundary.effects import Assigned, Effects, Mask, Provenance, RowBlock, union_by_path
 from rowlock.boundary.engine import Engine
 from rowlock.conflict.delta import Delta, Slice, VectorOf
 from rowlock.conflict.value import Conflict, SupersededRow, conflict_with
@@ -88,7 +88,7 @@ def merge(effects: Effects, delta: Delta, winners: Sequence[Commit], *, engine: 
     blocks, updated, unfit = _merged_blocks(effects.blocks, met, cells, engine, head)
     stays = met.lives & ~unfit.mask
     tombstones = {p: rest for p, ours in effects.tombstones.items() if (rest := ours - hit[p] if p in hit else ours)}
-    tombstones = united(tombstones, met.after.take(stays).bitmaps())
+    tombstones = union_by_path(tombstones, met.after.take(stays).bitmaps())
     assigned = tuple(found for a in effects.assigned if (found := _carried(a, met, stays)) is not None)
     told = _told(met, updated, cells, unfit, _Departures(winners, vector_of), engine, known, head)
     return Merged(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Effects, RowBlock, united
+from rowlock.boundary.effects import Effects, RowBlock, union_by_path
 from rowlock.boundary.engine import Engine
 from rowlock.boundary.lost_matches import LostMatches, survivors
 from rowlock.boundary.statements import Program
@@ -41,7 +41,9 @@ def stage(
     done = engine.propagate(program, effects, (), candidates, snapshot=snapshot, lost_matches=lost_matches, first=first)
     kept = [b for b in effects.blocks if b.kind == "matched"]
     blocks = (*kept, *(b for b in done.blocks if b.num_rows))
-    return Effects(united(effects.tombstones, done.tombstones), blocks, {**effects.counts, **done.counts}, (*effects.assigned, *done.assigned)), done.metrics
+    return Effects(
+        union_by_path(effects.tombstones, done.tombstones), blocks, {**effects.counts, **done.counts}, (*effects.assigned, *done.assigned)
+    ), done.metrics
 
 
 def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, snapshot: Snapshot) -> Rebased:
@@ -52,7 +54,7 @@ def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, 
     gone = delta.gone_by_path()
     lost_matches = LostMatches(effects, gone, engine.provenance)
     fresh = engine.propagate(program, effects, delta.gone, delta.born, snapshot=snapshot, lost_matches=lost_matches)
-    tombstones = united(_without_gone(effects.tombstones, gone), fresh.tombstones)
+    tombstones = union_by_path(_without_gone(effects.tombstones, gone), fresh.tombstones)
     kept: list[RowBlock] = []
     dropped = 0
     for block in effects.blocks:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Assigned, Provenance, RowBlock, fresh_path, united
+from rowlock.boundary.effects import Assigned, Provenance, RowBlock, fresh_path, union_by_path
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark.catalyst.analysis import Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
@@ -49,7 +49,7 @@ class Outcome:
     assigned: list[Assigned] = field(default_factory=list)
 
     def kill(self, more: dict[str, BitMap64]) -> None:
-        self.tombstones = united(self.tombstones, more)
+        self.tombstones = union_by_path(self.tombstones, more)
 
 
 class MergeRun:
@@ -206,7 +206,7 @@ class MergeRun:
         assert alone is not None and relation is not None
         matched: dict[str, BitMap64] = {}
         for origin, _ in self.out.matches:
-            matched = united(matched, origin.bitmaps())
+            matched = union_by_path(matched, origin.bitmaps())
         clauses = self.plan.clauses.not_matched_by_source
         for rows in held:
             if (unmatched := _without(rows, matched)).num_rows:

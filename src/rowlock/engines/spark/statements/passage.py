@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Assigned, Counts, Effects, Kind, Provenance, RowBlock, fresh_path, united
+from rowlock.boundary.effects import Assigned, Counts, Effects, Kind, Provenance, RowBlock, fresh_path, union_by_path
 from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.statements import Program, Statement
 from rowlock.conflict.delta import Slice, minus
@@ -133,7 +133,7 @@ class Passage:
         self.images = kept + new
 
     def _bury(self, tombstones: Mapping[str, BitMap64]) -> None:
-        self.tombstones = united(self.tombstones, tombstones)
+        self.tombstones = union_by_path(self.tombstones, tombstones)
         self._born = [minus(s, tombstones.get(s.path)) for s in self._born] if len(self.program) > 1 else self._born
 
     def _unstage(self, group: Group, tombstones: Mapping[str, BitMap64], removed: dict[int, npt.NDArray[np.bool_]]) -> None:
