@@ -8,6 +8,7 @@ once and a run can be repeated from its seed.  The linter bans `time`, `random`,
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 import uuid
@@ -58,6 +59,8 @@ class SystemClock:
         return uuid.uuid4()
 
 
+_MOST_DOUBLINGS = 64
+"""Beyond so many tries a wait grows no more: 2.0 to the power of 1,024 is no float."""
 _current: Clock = SystemClock()
 
 
@@ -91,6 +94,26 @@ def sleep(seconds: float) -> None:
 
 def jitter() -> float:
     return _current.random()
+
+
+def jittered_s(seconds: float) -> float:
+    """`seconds` times a random factor from 0.5 to 1.5, so that writers that poll at the same pace do not stay in step."""
+    return seconds * (0.5 + jitter())
+
+
+def backoff_s(tries: int, first_s: float, *, factor: float = 2.0, most_s: float = math.inf, from_zero: bool = False) -> float:
+    """Seconds to wait before the next try, after `tries` failed ones (0 for the first wait).
+
+    `first_s` times `factor` for each failed try, at most `most_s`; this times a random factor from 0.5 to 1.5, or from 0 to 1 with
+    `from_zero`, which spreads writers that lost the same race further apart.
+    """
+    wait_s = min(most_s, first_s * factor ** min(tries, _MOST_DOUBLINGS))
+    return wait_s * jitter() if from_zero else jittered_s(wait_s)
+
+
+def back_off(tries: int, first_s: float, *, factor: float = 2.0, most_s: float = math.inf, from_zero: bool = False) -> None:
+    """Sleeps for `backoff_s`."""
+    sleep(backoff_s(tries, first_s, factor=factor, most_s=most_s, from_zero=from_zero))
 
 
 def new_id() -> str:

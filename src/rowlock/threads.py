@@ -1,7 +1,7 @@
-"""Work that is done side by side: in a pool of threads, or one after the other where none can be had.
+"""Runs calls in a pool of threads, or one after the other where no thread can be started.
 
-A script may end with threads of its own still at work.  From that moment on no pool takes anything, and what
-these threads append or read must not fail for it.
+A script may end while threads of its own still append or read.  From then on the interpreter starts no thread and no pool takes
+work, and what these threads do must not fail because of that: so no other module makes a pool.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ R = TypeVar("R")
 
 
 def side_by_side(call: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
-    """The answers in the order of the items.  Raises the first error that a call raises."""
+    """Calls `call` on each item, in at most `threads` threads; returns the answers in the order of the items.
+
+    Raises the error of the first item whose call raised one; calls that have not begun by then are left out, and those that have are waited for.
+    """
     if len(items) < 2:
         return [call(i) for i in items]
     with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="rowlock") as pool:
@@ -25,4 +28,8 @@ def side_by_side(call: Callable[[T], R], items: Sequence[T], threads: int) -> li
                 taken.append(pool.submit(call, item))
         except RuntimeError:  # the interpreter is about to end
             pass
-        return [*(f.result() for f in taken), *(call(i) for i in items[len(taken) :])]
+        try:
+            return [*(f.result() for f in taken), *(call(i) for i in items[len(taken) :])]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -14,13 +14,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import orjson
 
 from rowlock import clock
 from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.threads import side_by_side
 
 FOLDER = "_rowlock/attempts"
 KEPT = 1000
@@ -125,8 +125,7 @@ def read(store: ObjectStore, limit: int = KEPT, *, after: str = "") -> tuple[lis
     keys = [meta.key for meta in store.list(FOLDER, start_after=after or None) if meta.key.endswith(".json")][-limit:] if limit > 0 else []
     if not keys:
         return [], after
-    with ThreadPoolExecutor(min(_READERS, len(keys)), thread_name_prefix="rowlock-history") as pool:
-        return [found for found in pool.map(lambda key: _read(store, key), keys) if found is not None], keys[-1]
+    return [found for found in side_by_side(lambda key: _read(store, key), keys, _READERS) if found is not None], keys[-1]
 
 
 def _read(store: ObjectStore, key: str) -> dict[str, Any] | None:

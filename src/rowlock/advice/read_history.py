@@ -7,7 +7,6 @@ A history that was read before is carried on by what came since.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -20,6 +19,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import paths
 from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.threads import side_by_side
 
 COMMITS = 1000
 MAX_ACTIONS = 200
@@ -41,12 +41,10 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
     before = previous if previous is not None and previous.table == store.root else History(store.root)
     known, partition_of = dict(before.by_version), dict(before.partition_of)
     missing = [f for f in wanted if f.version not in known]
-    if missing:
-        with ThreadPoolExecutor(min(_READERS, len(missing)), thread_name_prefix="rowlock-history") as pool:
-            for run, more in pool.map(lambda f: _commit(store, f.version, f.key, f.size_bytes, f.modified_ms), missing):
-                if run is not None and run.version is not None:
-                    known[run.version] = run
-                    partition_of |= more
+    for run, more in side_by_side(lambda f: _commit(store, f.version, f.key, f.size_bytes, f.modified_ms), missing, _READERS):
+        if run is not None and run.version is not None:
+            known[run.version] = run
+            partition_of |= more
     commits = [known[f.version] for f in wanted if f.version in known]
     kept, newest = attempts.read(store, after=before.newest_attempt)
     failed = [*before.failed, *(run for raw in kept if (run := run_of_attempt(raw)) is not None)]

@@ -47,5 +47,5 @@ def run(
             if attempt >= retries or policy == "fail" or isinstance(conflict, ConcurrentTransactionException):
                 raise
             reruns = reruns.after(txn._runner.txn.txn_id, work_of(txn._runner.txn))
-        clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
+        clock.back_off(attempt, 0.01, most_s=0.64, from_zero=True)
     raise AssertionError("unreachable")

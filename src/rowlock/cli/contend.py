@@ -18,7 +18,6 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ from typing import Annotated, Any
 import typer
 
 from rowlock import clock
+from rowlock.threads import side_by_side
 
 SLOTS = 64  # writer w owns the rows whose id % SLOTS is w; slot 63 is everybody's
 
@@ -109,8 +109,7 @@ def turns(total: int) -> Callable[[], bool]:
 
 def threads(engine: Engine, spark: Any, path: str, s: Scenario, writers: int, commits: int) -> tuple[list[Tally], float]:
     take, began = turns(commits), clock.monotonic_s()
-    with ThreadPoolExecutor(writers) as pool:
-        tallies = list(pool.map(lambda w: write(spark, engine.table_class().forPath(spark, path), s, w, take), range(writers)))
+    tallies = side_by_side(lambda w: write(spark, engine.table_class().forPath(spark, path), s, w, take), range(writers), writers)
     return tallies, clock.monotonic_s() - began
 
 

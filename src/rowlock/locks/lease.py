@@ -98,7 +98,7 @@ class Leases:
                 if timeout_s:
                     logger.warning("no lease after %.1f s; the writer goes on without one", timeout_s)
                 return None
-            clock.sleep(min(wait_s * (0.5 + clock.jitter()), max(0.0, deadline - clock.monotonic_s())))
+            clock.sleep(min(clock.jittered_s(wait_s), max(0.0, deadline - clock.monotonic_s())))
             wait_s = max(_LAST_WAIT_S, wait_s * 0.8)  # who has waited longer looks more often, and so comes first
 
     def holders(self) -> LeaseTable:
@@ -164,7 +164,7 @@ class Leases:
                 logger.debug("a call for the lease of epoch %d failed: %s: %s", lease.epoch, type(e).__name__, e)
                 if (failures := failures + 1) >= _FAILURES:
                     return False
-            clock.sleep(min(_FIRST_WAIT_S, 0.01 * 2**n) * clock.jitter())
+            clock.back_off(n, 0.01, most_s=_FIRST_WAIT_S, from_zero=True)
         return False
 
 

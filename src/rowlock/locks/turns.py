@@ -94,7 +94,7 @@ class Turns:
         if due:
             self._look()
         while (turn := self.in_force()) is not None and turn.holder != holder:
-            clock.sleep(_POLL_S * (0.5 + clock.jitter()))
+            clock.sleep(clock.jittered_s(_POLL_S))
             self._look()
 
     def _look(self) -> None:

@@ -188,7 +188,7 @@ class RemoteStore:
                 raise NotFound(key)
             if _is_refusal(failure, status) or n == _TRIES - 1:
                 break
-            clock.sleep(min(2.0, 0.05 * 2**n) * (0.5 + clock.jitter()))
+            clock.back_off(n, 0.05, most_s=2.0)
         place = f"{self.root}/{key}" if key else self.root
         raise StorageError(f"{place}: could not {what} it: {self._told(failure)}")
 

@@ -55,7 +55,7 @@ def run(
                 if attempt == RERUNS or not runs_again(txn.options, conflict):
                     raise
                 reruns = reruns.after(txn.txn_id, work_of(txn))
-            clock.sleep(0.01 * min(2**attempt, 64) * clock.jitter())
+            clock.back_off(attempt, 0.01, most_s=0.64, from_zero=True)
     raise AssertionError("unreachable")
 
 

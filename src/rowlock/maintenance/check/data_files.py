@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from rowlock.maintenance.check.finding import Finding
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.threads import side_by_side
 from rowlock.transaction.state.vectors import Vectors
 
 _TAIL_BYTES = 64 << 10
@@ -34,16 +34,15 @@ def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footer
     """What is wrong, and how much was looked at.  Files outside of the table's folder are not looked at."""
     adds = sorted(head.files.adds(), key=lambda a: a.path)
     ours = [a for a in adds if not paths.is_absolute(paths.relative_to(head.table, a.path))]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        sizes = _spread(ours, files)
-        found = list(pool.map(lambda a: store.head(paths.relative_to(head.table, a.path)), sizes))
-        there = [a for a, size in zip(sizes, found, strict=True) if size == a.size_bytes]
-        vectors = sorted({v for a in sizes if (v := _vector_of(head, a)) is not None})
-        gone = [v for v, size in zip(vectors, pool.map(store.head, vectors), strict=True) if size is None]
-        looked = _spread(there, footers)
-        lies = [problem for problem in pool.map(lambda a: _footer_problem(store, head, a), looked) if problem]
-        whole = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in gone]
-        damaged = [problem for problem in pool.map(lambda a: _vector_problem(store, a), whole) if problem]
+    sizes = _spread(ours, files)
+    found = side_by_side(lambda a: store.head(paths.relative_to(head.table, a.path)), sizes, _THREADS)
+    there = [a for a, size in zip(sizes, found, strict=True) if size == a.size_bytes]
+    vectors = sorted({v for a in sizes if (v := _vector_of(head, a)) is not None})
+    gone = [v for v, size in zip(vectors, side_by_side(store.head, vectors, _THREADS), strict=True) if size is None]
+    looked = _spread(there, footers)
+    lies = [problem for problem in side_by_side(lambda a: _footer_problem(store, head, a), looked, _THREADS) if problem]
+    whole = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in gone]
+    damaged = [problem for problem in side_by_side(lambda a: _vector_problem(store, a), whole, _THREADS) if problem]
     counts = {"live files": len(adds), "files": len(sizes), "vector files": len(vectors), "vectors": len(whole), "footers": len(looked)}
     findings = [
         *_size_findings(sizes, found),

@@ -159,7 +159,7 @@ class ArbitratedStore:
             try:
                 return self.inner.get_tagged(key)
             except NotFound:
-                clock.sleep(0.02 * 2**n * (0.5 + clock.jitter()))
+                clock.back_off(n, 0.02)
         raise StorageError(reason)
 
     def _complete(self, entry: Entry) -> None:

@@ -156,7 +156,7 @@ class EntryTable:
                 if unclear is None:
                     raise
                 unclear = ArbiterUnreachable(f"{unclear}; then {e}")  # the first request may have been served
-            clock.sleep(0.02 * 2**n * (0.5 + clock.jitter()))
+            clock.back_off(n, 0.02)
         raise unclear or ArbiterUnreachable(f"the entry of {entry.file_name} comes and goes in the DynamoDB table {self.name}")
 
     def complete(self, entry: Entry, ttl_s: int) -> None:

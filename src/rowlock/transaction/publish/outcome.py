@@ -93,7 +93,7 @@ def _settled(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn
                 return True
         except StorageError as e:  # an earlier put may still land, so this is no failure yet
             last = e
-        clock.sleep(min(4.0, 0.02 * 2**n) * (0.5 + clock.jitter()))
+        clock.back_off(n, 0.02, most_s=4.0)
     raise unknown(txn_id, log.table, version, last)
 
 

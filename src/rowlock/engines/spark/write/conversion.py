@@ -7,7 +7,6 @@ are taken only from footers whose writer is known to keep Spark's calendar.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from urllib.parse import unquote
 
@@ -31,6 +30,7 @@ from rowlock.protocol.partition_values import parse_stored, serialize
 from rowlock.protocol.schema import PrimitiveType, parse_schema, type_name
 from rowlock.protocol.schema import StructField as TableField
 from rowlock.storage.store import ObjectMeta, ObjectStore
+from rowlock.threads import side_by_side
 
 _KEPT = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
 _THREADS = 8
@@ -149,8 +149,7 @@ def footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMeta
         except (pa.ArrowException, OSError) as e:
             raise InvalidInput(f"{file.path} is not a Parquet file: move it away, or give it a name that begins with '_'", table=store.root) from e
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(read, files))
+    return side_by_side(read, files, _THREADS)
 
 
 def with_statistics(files: Sequence[AddFile], footers: Sequence[pq.FileMetaData], snapshot: Snapshot) -> list[AddFile]:
