@@ -18,6 +18,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 import rowlock
+from rowlock.protocol.properties import column_mapping_mode
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
 
@@ -83,7 +84,7 @@ def unable(path: str) -> frozenset[str]:
     DuckDB 1.5.5 has null in the partition columns of a table that maps columns.
     """
     snapshot = state_of(open_store(path)).refresh()
-    return frozenset({"duckdb"} if snapshot.partition_columns and snapshot.properties.column_mapping_mode != "none" else ())
+    return frozenset({"duckdb"} if snapshot.partition_columns and column_mapping_mode(snapshot.metadata.configuration) != "none" else ())
 
 
 def rows_of(table: pa.Table, names: Sequence[str] | None = None) -> list[Row]:

@@ -14,7 +14,7 @@ from rowlock.engines.spark.statements.z_order import interleaved, local_order
 from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins
 from rowlock.parquet.blocks import driver_block
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.clustering import marked
+from rowlock.protocol.clustering import with_clustering
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
 from rowlock.transaction.publish.placement_tags import placements
 
@@ -33,11 +33,11 @@ def test_bins_of_small_files() -> None:
 
 
 def test_clustering_takes_what_is_not_in_order() -> None:
-    old, small, other = marked(file("old", 90), X), marked(file("small", 10), X), marked(file("other", 90), [("y",)])
+    old, small, other = with_clustering(file("old", 90), X), with_clustering(file("small", 10), X), with_clustering(file("other", 90), [("y",)])
     assert clustering_bins([old, small], X, X, 100) == ()
     assert clustering_bins([old, small, file("new", 500)], X, X, 100) == (("new", "small"),)
     assert clustering_bins([old, other], X, X, 100) == (("other",),)
-    assert clustering_bins([marked(file("hurt", 90, dead=50), X), old], X, X, 100) == (("hurt",),)
+    assert clustering_bins([with_clustering(file("hurt", 90, dead=50), X), old], X, X, 100) == (("hurt",),)
 
 
 def test_near_in_both_columns_is_near_in_the_order() -> None:

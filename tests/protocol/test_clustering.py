@@ -8,7 +8,7 @@ import pytest
 
 from rowlock.exceptions import CorruptLog
 from rowlock.protocol.actions import AddFile, DomainMetadata
-from rowlock.protocol.clustering import DOMAIN, clustering_domain, cube_of, is_clustered, logical_columns, marked, stored_columns
+from rowlock.protocol.clustering import DOMAIN, clustering_domain, cube_of, is_clustered, logical_columns, stored_columns, with_clustering
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import parse_schema
 
@@ -32,7 +32,7 @@ def test_columns_by_both_names() -> None:
 def test_which_files_lie_in_order() -> None:
     col_1, col_2, day, x = [("col-1",)], [("col-2", "col-3")], [("day",)], [("s", "x")]
     assert not is_clustered(FILE, col_1, day)
-    assert is_clustered(marked(FILE, col_1), col_1, day) and not is_clustered(marked(FILE, col_1), col_2, x)
+    assert is_clustered(with_clustering(FILE, col_1), col_1, day) and not is_clustered(with_clustering(FILE, col_1), col_2, x)
     assert is_clustered(replace(FILE, clustering_provider="liquid"), col_1, day) and not is_clustered(replace(FILE, clustering_provider="other"), col_1, day)
 
 

@@ -152,7 +152,7 @@ def test_how_to_reach_a_lock_provider_is_never_written_nor_shown(name: str, valu
 
 EVERYTHING = schema.StructType(
     (
-        *(schema.StructField(f"c_{name}", schema.PrimitiveType(name), False) for name in sorted(schema.PRIMITIVES - schema.ONLY_READ)),
+        *(schema.StructField(f"c_{name}", schema.PrimitiveType(name), False) for name in sorted(schema.PRIMITIVES - schema.READ_ONLY)),
         schema.StructField("d", schema.DecimalType(20, 3)),
         schema.StructField("s", schema.StructType((schema.StructField("x", schema.ArrayType(schema.PrimitiveType("long"), False)),))),
         schema.StructField("m", schema.MapType(schema.PrimitiveType("string"), schema.DecimalType(5, 1))),

@@ -7,7 +7,7 @@ from itertools import pairwise
 from rowlock.engines.memory.sql.script import parse
 from rowlock.engines.memory.statements import commit, stage
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.in_commit import enabled, stamped
+from rowlock.protocol.in_commit import with_commit_timestamp, with_enablement
 from rowlock.transaction.definition import creation
 from schedules.in_memory import InMemory
 from schedules.play import schema_string
@@ -55,12 +55,12 @@ def test_a_winner_turns_them_on() -> None:
 
 
 def test_a_clock_that_stands_behind() -> None:
-    assert stamped({"timestamp": 5}, ON, 100)["inCommitTimestamp"] == 101
-    assert stamped({"timestamp": 5}, {}, 100) == {"timestamp": 5}
+    assert with_commit_timestamp({"timestamp": 5}, ON, 100)["inCommitTimestamp"] == 101
+    assert with_commit_timestamp({"timestamp": 5}, {}, 100) == {"timestamp": 5}
     on, off = (Metadata("id", "{}", (), c) for c in (ON, {}))
-    assert enabled(off, off, 3, 7) == off and enabled(on, on, 3, 7) == on
-    since = enabled(off, on, 3, 7)
-    assert enabled(since, on, 9, 9) == since
+    assert with_enablement(off, off, 3, 7) == off and with_enablement(on, on, 3, 7) == on
+    since = with_enablement(off, on, 3, 7)
+    assert with_enablement(since, on, 9, 9) == since
 
 
 def test_a_restore_keeps_the_version_that_turned_them_on_last() -> None:
@@ -76,4 +76,4 @@ def test_a_restore_keeps_the_version_that_turned_them_on_last() -> None:
     before, after = (world.state.log.at(v).metadata.configuration for v in (4, 5))
     assert [after[n] for n in names] == [before[n] for n in names] and after[names[0]] == "4"
     on, old = Metadata("id", "{}", (), ON), Metadata("id", "{}", (), {**ON, names[0]: "1", names[1]: "7"})
-    assert not set(names) & set(enabled(on, old, 9, 99).configuration), "the head has them since its beginning"
+    assert not set(names) & set(with_enablement(on, old, 9, 99).configuration), "the head has them since its beginning"

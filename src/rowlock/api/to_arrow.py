@@ -21,7 +21,7 @@ from rowlock.parquet.reading import read_file
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow as arrow_schema
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
-from rowlock.protocol.schema import StructField, only_read_types
+from rowlock.protocol.schema import StructField, read_only_types
 from rowlock.storage.store import NotFound
 from rowlock.threads import side_by_side
 from rowlock.transaction.state.shared import SharedState
@@ -95,7 +95,7 @@ def _chosen(snapshot: Snapshot, columns: Sequence[str] | None) -> list[StructFie
             raise InvalidInput(f"The table has no column {missing[0]!r}; it has {', '.join(snapshot.schema.names)}", table=snapshot.table)
         fields = [field for _, field in found if field is not None]
     for field in fields:
-        if "variant" in only_read_types(field.type):
+        if "variant" in read_only_types(field.type):
             raise _refusal(f"column {field.name} is of type variant", "type variant", snapshot)
         if str(field.metadata.get(_PADDED, "")).startswith("char("):
             raise _refusal(f"column {field.name} is of type {field.metadata[_PADDED]}, which Spark pads", "char columns", snapshot)

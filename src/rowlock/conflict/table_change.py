@@ -14,7 +14,7 @@ from typing import Any
 from rowlock.conflict.rules import all_features, is_harmless_property
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import INVARIANTS, checks_of, is_constraint
-from rowlock.protocol.features import column_mapping_mode
+from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, ArrayType, DataType, MapType, StructField, StructType, parse_schema
 
 _WORDS_ONLY = frozenset({"comment"})

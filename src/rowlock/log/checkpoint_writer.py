@@ -129,7 +129,7 @@ def _add_tables(snapshot: Snapshot) -> Iterator[pa.Table]:
 
 
 def _add_table(frame: pl.DataFrame) -> pa.Table:
-    plain = frame["path"].str.contains(paths.PLAIN)
+    plain = frame["path"].str.contains(paths.UNESCAPED)
     spelled = (o or paths.encode(p) for p, o in zip(frame["path"], frame["log_path"], strict=True))
     path = frame["path"] if plain.all() and not frame["log_path"].is_not_null().any() else pl.Series("path", spelled, dtype=pl.String)
     columns = {

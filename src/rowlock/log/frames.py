@@ -139,9 +139,9 @@ def from_checkpoint(adds: pa.StructArray, root: str) -> pl.DataFrame:
     frame = cast(pl.DataFrame, pl.from_arrow(pa.table(columns)))
     missing = [pl.lit(None, dtype=type_).alias(name) for name, type_ in SCHEMA.items() if name not in frame.columns]
     frame = frame.with_columns(missing).select([pl.col(name).cast(type_) for name, type_ in SCHEMA.items()])
-    odd = ~frame["path"].str.contains(paths.PLAIN) | frame["path"].str.contains(paths.ODD)
+    odd = ~frame["path"].str.contains(paths.UNESCAPED) | frame["path"].str.contains(paths.NOT_CANONICAL)
     if odd.any():
-        decoded, others = zip(*(paths.read(p, root) if o else (p, None) for p, o in zip(frame["path"], odd, strict=True)), strict=True)
+        decoded, others = zip(*(paths.decode_with_spelling(p, root) if o else (p, None) for p, o in zip(frame["path"], odd, strict=True)), strict=True)
         frame = frame.with_columns(pl.Series("path", decoded, dtype=pl.String), pl.Series("log_path", others, dtype=pl.String))
     return frame
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from rowlock.protocol.bounds import NO_TEXT, comparable
+from rowlock.protocol.bounds import REPLACEMENT_CHARACTER, comparable
 from rowlock.protocol.schema import ColumnPath, DataType, PrimitiveType, StructType
 from rowlock.protocol.skipping import And, Compare, In, Predicate, StartsWith
 
@@ -92,7 +92,7 @@ class QuickBounds:
         if name == "date":
             low, high = (side.str.to_date("%Y-%m-%d", strict=False) for side in (low, high))
         elif name == "string":
-            low, high = (side.str.splitn(NO_TEXT, 2).struct.field("field_0") for side in (low, high))
+            low, high = (side.str.splitn(REPLACEMENT_CHARACTER, 2).struct.field("field_0") for side in (low, high))
             high = high.str.strip_chars_end("\uffff\x7f" + _HIGHEST) + pl.lit(_HIGHEST * 4)
         bounds = decoded.select(low.alias("low"), high.alias("high"))
         return bounds["low"], bounds["high"]

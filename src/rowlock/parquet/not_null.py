@@ -19,8 +19,8 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
-from rowlock.protocol.parquet_columns import folded, leaves_of
-from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, demands
+from rowlock.protocol.parquet_columns import leaves_of, lower_case
+from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, has_not_null
 from rowlock.storage.store import ObjectStore
 
 
@@ -32,7 +32,7 @@ def check_rows(table: pa.Table, snapshot: Snapshot, root: str) -> None:
         column = table.column(field.name)
         if not field.nullable and field.name in snapshot.metadata.partition_columns and _holds_empty_text(column):
             raise null_in(field.name, root)
-        if not field.nullable or demands(field.type):
+        if not field.nullable or has_not_null(field.type):
             _check(column, field.type, field.nullable, field.name, root)
 
 
@@ -45,7 +45,7 @@ def _check(values: Any, type_: DataType, nullable: bool, name: str, root: str) -
     """Checks one column or nested field.  As in delta-spark, a null struct violates NOT NULL of its fields; a null array or map has no elements."""
     if not nullable and values.null_count:
         raise null_in(name, root)
-    if not demands(type_):
+    if not has_not_null(type_):
         return
     if isinstance(type_, StructType):
         for f in type_.fields:
@@ -74,7 +74,7 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
     paths_in_files = (
         (path, snapshot.schema.physical_path(path) if is_mapped(snapshot.metadata.configuration) else path) for path in _demanding_paths((), snapshot.schema)
     )
-    required = [(folded(in_file), path[0]) for path, in_file in paths_in_files if in_file is not None and path[0] not in partitions]
+    required = [(lower_case(in_file), path[0]) for path, in_file in paths_in_files if in_file is not None and path[0] not in partitions]
     valued = [f.name for f in snapshot.schema.fields if f.name in partitions and not f.nullable]
     for file in files:
         if not file.num_records:
@@ -87,7 +87,7 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
         with open_parquet(store, file.path, file.size_bytes) as source:
             metadata = source.metadata
         known = leaves_of(metadata)
-        leaves = [(folded(leaf.path), leaf.index) for leaf in known or ()]
+        leaves = [(lower_case(leaf.path), leaf.index) for leaf in known or ()]
         doubtful = (
             {top for _, top in required}
             if known is None
@@ -131,7 +131,7 @@ def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[s
                 yield from _demanding_paths((*path, f.name), f.type)
             else:
                 yield (*path, f.name)
-    elif demands(type_):
+    elif has_not_null(type_):
         yield path
 
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.column_mapping import is_mapped
-from rowlock.protocol.features import column_mapping_mode
-from rowlock.protocol.parquet_columns import same_column
+from rowlock.protocol.parquet_columns import names_ignoring_case
+from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -97,7 +97,7 @@ def columns_in(there: pa.Schema, snapshot: Snapshot, names: Sequence[str], *, ca
 
 
 def _matching_name(name: str, there: Sequence[str], case_sensitive: bool) -> str | None:
-    found = same_column(name, there)
+    found = names_ignoring_case(name, there)
     if case_sensitive and found and found.count(name) != 1:
         raise Doubtful(f"column {name} is {found[0]} in the file, and spark.sql.caseSensitive is set", "columns that differ by case")
     if len(found) > 1 and not case_sensitive:

@@ -17,7 +17,7 @@ from rowlock.parquet.values import stored_values
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
-from rowlock.protocol.parquet_columns import confusable
+from rowlock.protocol.parquet_columns import has_ambiguous_names
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import DataType
 from rowlock.storage.store import ObjectStore
@@ -49,7 +49,7 @@ def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snap
     for name in (n for n in data.column_names if n not in schema.names):
         stored = stored.append_column(data.schema.field(name), data.column(name))
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, stored.schema, compression="snappy", store_schema=False, use_dictionary=not confusable(snapshot.schema)) as writer:
+    with pq.ParquetWriter(sink, stored.schema, compression="snappy", store_schema=False, use_dictionary=not has_ambiguous_names(snapshot.schema)) as writer:
         writer.write_table(stored)
         writer.add_key_value_metadata(_CALENDAR)
     body = sink.getvalue().to_pybytes()

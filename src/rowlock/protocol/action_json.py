@@ -1,7 +1,7 @@
-"""One action to and from its JSON object.
+"""Conversion of single actions to and from their JSON objects.
 
-Owns the field names of the log.  Unknown fields are dropped, unknown actions are the caller's
-affair; a missing required field raises KeyError or TypeError, which `commits` turns into CorruptLog.  Pure.
+Owns the field names of the log.  Unknown fields are dropped; unknown actions are handled by the caller.
+A missing required field raises KeyError or TypeError, which `commits` turns into CorruptLog.  Pure.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def vector_json(vector: DeletionVectorDescriptor) -> Json:
 
 
 def add_from(raw: Json, root: str | None = None) -> AddFile:
-    """A file of the table at `root`."""
+    """The `add` action of a JSON object, for the table at `root`."""
     stats = raw.get("stats")
-    path, log_path = paths.read(raw["path"], root)
+    path, log_path = paths.decode_with_spelling(raw["path"], root)
     return AddFile(
         path,
         raw.get("partitionValues") or {},
@@ -75,9 +75,9 @@ def add_json(add: AddFile) -> Json:
 
 
 def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
-    """A file that the table at `root` had."""
+    """The `remove` action of a JSON object, for the table at `root`."""
     stats, size, at = raw.get("stats"), raw.get("size"), raw.get("deletionTimestamp")
-    path, log_path = paths.read(raw["path"], root)
+    path, log_path = paths.decode_with_spelling(raw["path"], root)
     return RemoveFile(
         path=path,
         deletion_timestamp_ms=None if at is None else int(at),
@@ -126,7 +126,7 @@ def metadata_from(raw: Json) -> Metadata:
     form, created = raw.get("format") or {}, raw.get("createdTime")
     return Metadata(
         id=raw["id"],
-        schema_string=raw.get("schemaString") or NO_COLUMNS,  # a table that was made without columns, to get them later
+        schema_string=raw.get("schemaString") or NO_COLUMNS,  # a table that was created without columns
         partition_columns=tuple(raw.get("partitionColumns") or ()),
         configuration=raw.get("configuration") or {},
         name=raw.get("name"),
@@ -190,5 +190,5 @@ def domain_json(domain: DomainMetadata) -> Json:
 
 
 def string_values(values: Mapping[str, Any]) -> dict[str, str]:
-    """The mapping with text for values: a nested value here makes other engines' history fail."""
+    """The mapping with every value as text, nulls left out: other engines' DESCRIBE HISTORY fails on a nested value."""
     return {key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in values.items() if value is not None}

@@ -1,7 +1,7 @@
-"""The actions of a commit, as values.
+"""The actions of a Delta commit as immutable values.
 
-Owns what a line of the log means; `commits` turns bytes into them and back.  Paths are decoded
-(see `paths`).  Pure.  A logical file is known by (path, vector id), and at most one lives per path (I4).
+`commits` parses and serializes them.  Paths are decoded (see `paths`).  A logical file is identified by
+(path, deletion vector id), and at most one logical file per path is live (I4).  Pure.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NUM_RECORDS_FIRST = re.compile(r'^\s*\{\s*"numRecords"\s*:\s*(\d+)\s*[,}]')
 
 @dataclass(frozen=True, slots=True)
 class AddFile:
-    """A data file that lives. Its vector, where it has one, marks the rows that do not."""
+    """An `add` action: a live data file.  Its deletion vector, if any, marks the deleted rows."""
 
     path: str
     partition_values: Mapping[str, str | None] = field(hash=False)
@@ -52,20 +52,24 @@ class AddFile:
     default_row_commit_version: int | None = None
     clustering_provider: str | None = None
     log_path: str | None = field(default=None, compare=False)
-    """The path as its writer spelled it, where that is not our spelling (see `paths`)."""
+    """The path as spelled in the log, if another writer spelled it differently from `paths.encode`; else None."""
 
     @property
     def key(self) -> FileKey:
+        """The identity of the logical file: (path, deletion vector id)."""
         return self.path, self.deletion_vector.unique_id if self.deletion_vector else None
 
     @property
     def content(self) -> tuple[str, int, int]:
-        """What a data file's rows may be kept under beside its table's id: its path alone may come to name another file, in a table that is made anew."""
+        """Cache key of the file's rows, together with the table's id.
+
+        The path alone is not enough: in a recreated table the same path may name another file.
+        """
         return self.path, self.size_bytes, self.modification_time_ms
 
     @property
     def num_records(self) -> int | None:
-        """The physical number of rows, dead ones included; None where the statistics do not say."""
+        """The physical number of rows, deleted ones included; None if the statistics do not say."""
         if not self.stats:
             return None
         if first := _NUM_RECORDS_FIRST.match(self.stats):
@@ -75,12 +79,12 @@ class AddFile:
 
     @property
     def num_live_records(self) -> int | None:
-        """The number of rows that live; None where the statistics do not say."""
+        """The number of rows that are not deleted; None if the statistics do not say."""
         physical = self.num_records
         return None if physical is None else physical - (self.deletion_vector.cardinality if self.deletion_vector else 0)
 
     def parsed_stats(self) -> dict[str, Any]:
-        """The statistics as a dict; empty where there are none or they are damaged (they are hints)."""
+        """The statistics as a dict; empty if there are none or they cannot be parsed (statistics are only hints)."""
         try:
             value = orjson.loads(self.stats) if self.stats else {}
         except orjson.JSONDecodeError:
@@ -88,7 +92,7 @@ class AddFile:
         return value if isinstance(value, dict) else {}
 
     def removed(self, deletion_timestamp_ms: int, data_change: bool) -> RemoveFile:
-        """The remove of exactly this logical file: path and vector as they live now (I4)."""
+        """The `remove` action of exactly this logical file: its path and its current deletion vector (I4)."""
         return RemoveFile(
             path=self.path,
             deletion_timestamp_ms=deletion_timestamp_ms,
@@ -107,7 +111,7 @@ class AddFile:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """A logical file that no longer lives. Partition values and size are there only with `extended_file_metadata`."""
+    """A `remove` action: a logical file that was deleted.  Partition values and size are set only with `extended_file_metadata`."""
 
     path: str
     deletion_timestamp_ms: int | None
@@ -124,12 +128,13 @@ class RemoveFile:
 
     @property
     def key(self) -> FileKey:
+        """The identity of the logical file: (path, deletion vector id)."""
         return self.path, self.deletion_vector.unique_id if self.deletion_vector else None
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the table is. `schema_string` is JSON, see `schema`."""
+    """A `metaData` action: the table's id, schema, partitioning and properties.  `schema_string` is JSON (see `schema`)."""
 
     id: str
     schema_string: str
@@ -144,7 +149,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What a reader and a writer must know. Feature lists are None below reader 3 and writer 7."""
+    """A `protocol` action: what readers and writers must support.  Feature lists are None below reader version 3 and writer version 7."""
 
     min_reader_version: int
     min_writer_version: int
@@ -154,7 +159,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class SetTransaction:
-    """How far an application has come."""
+    """A `txn` action: the last version that an application (`app_id`) has committed."""
 
     app_id: str
     version: int
@@ -163,7 +168,7 @@ class SetTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DomainMetadata:
-    """A named configuration; `removed` takes it away."""
+    """A `domainMetadata` action: a named configuration; `removed` deletes it."""
 
     domain: str
     configuration: str
@@ -172,7 +177,7 @@ class DomainMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """Who committed and how, as the writer said: for people, and for the few claims below."""
+    """The `commitInfo` action: who committed and how, as the writer claims.  Only the claims below are used by code."""
 
     raw: Mapping[str, Any] = field(hash=False)
 
@@ -195,11 +200,12 @@ class CommitInfo:
 
     @property
     def is_blind_append(self) -> bool:
-        """True only where the writer said so: absent means that it may have read."""
+        """True only if the writer says so; a writer that does not say may have read the table."""
         return self.raw.get("isBlindAppend") is True
 
     @property
     def rowlock(self) -> dict[str, Any] | None:
+        """Rowlock's own record in the commitInfo; None for commits of other engines."""
         value = self.raw.get("rowlock")
         return value if isinstance(value, dict) else None
 
@@ -210,18 +216,22 @@ def _text(value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AddCdcFile:
-    """A change data file, kept as it was written."""
+    """A `cdc` action: a change data file, as raw JSON."""
 
     raw: Mapping[str, Any] = field(hash=False)
 
 
 Action: TypeAlias = AddFile | RemoveFile | Metadata | Protocol | SetTransaction | DomainMetadata | AddCdcFile
-"""What a commit may hold besides its commitInfo."""
+"""Every action of a commit except commitInfo."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """All actions of one version. `size_bytes` is that of its file, `tag` tells that file from any other that might come to lie in its place."""
+    """All actions of one version.
+
+    `size_bytes` is the size of the commit file; `tag` is the store's tag of it (see `ObjectStore.tag`), which
+    tells the file from another one that may later stand in its place.
+    """
 
     version: int
     info: CommitInfo | None = None
@@ -241,7 +251,7 @@ class Commit:
 
     @property
     def txn_ids(self) -> frozenset[str]:
-        """The transactions that the version committed: its writer's, and those of the members of its group."""
+        """The txnIds that this version committed: its writer's, and those of the members of a group commit."""
         record = (self.info.rowlock if self.info else None) or {}
         listed = record.get("members")
         members = [m.get("txn_id") for m in listed if isinstance(m, dict)] if isinstance(listed, list) else []
@@ -249,7 +259,7 @@ class Commit:
 
     @property
     def aborted(self) -> frozenset[str]:
-        """The transactions that were given up for good: no later version may commit them."""
+        """The txnIds that an abort marker in this version declares as given up: no later version may commit them."""
         listed = ((self.info.rowlock if self.info else None) or {}).get("aborted")
         return frozenset(t for t in listed if isinstance(t, str)) if isinstance(listed, list) else frozenset()
 

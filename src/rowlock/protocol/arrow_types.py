@@ -1,4 +1,4 @@
-"""Between the table's schema and Arrow's: which Arrow type holds a column of which Delta type.
+"""Conversion between Delta and Arrow types and schemas.
 
 Timestamps are microseconds, with UTC for `timestamp` and without a zone for `timestamp_ntz`.  Pure.
 """
@@ -24,7 +24,7 @@ _TO_ARROW: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
-    "variant": pa.null(),  # only Spark reads it
+    "variant": pa.null(),  # only Spark can read variant values
     "void": pa.null(),
 }
 _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
@@ -46,7 +46,7 @@ _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def to_arrow_type(type_: DataType, *, physical: bool = False) -> pa.DataType:
-    """The Arrow type of a column; `physical` names struct fields as data files do."""
+    """The Arrow type that holds a column of a Delta type; with `physical`, struct fields have their names in data files."""
     if isinstance(type_, PrimitiveType):
         return _TO_ARROW[type_.name]
     if isinstance(type_, DecimalType):
@@ -64,12 +64,12 @@ def _to_field(f: StructField, physical: bool) -> pa.Field:
 
 
 def to_arrow(schema: StructType, *, physical: bool = False) -> pa.Schema:
-    """The Arrow schema of a table."""
+    """The Arrow schema of a table; with `physical`, columns have their names in data files."""
     return pa.schema([_to_field(f, physical) for f in schema.fields])
 
 
 def from_arrow_type(type_: pa.DataType) -> DataType:
-    """The Delta type that holds values of an Arrow type; raises UnsupportedFeature."""
+    """The Delta type that holds the values of an Arrow type; raises UnsupportedFeature if there is none."""
     if pa.types.is_dictionary(type_):
         return from_arrow_type(type_.value_type)
     for matches, name in _FROM_ARROW:
@@ -93,5 +93,5 @@ def _from_field(f: pa.Field) -> StructField:
 
 
 def from_arrow(schema: pa.Schema) -> StructType:
-    """The schema of a new table that holds Arrow rows."""
+    """The Delta schema of a new table that is created from Arrow rows."""
     return StructType(tuple(_from_field(f) for f in schema))

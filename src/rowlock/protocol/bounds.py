@@ -1,7 +1,7 @@
-"""What one file is known to hold in one column: from a partition value, or from its statistics.
+"""Bounds of one column in one file, from its partition value or its statistics.
 
-Every trap of statistics is met here and nowhere else: strings cut short, timestamps cut to
-milliseconds, NaN, missing values, bounds and null counts that a deletion vector has widened (I3).  Pure.
+All pitfalls of statistics are handled here and nowhere else: truncated strings, timestamps truncated to
+milliseconds, NaN, missing values, and wide bounds and null counts of files with a deletion vector (I3).  Pure.
 """
 
 from __future__ import annotations
@@ -21,45 +21,52 @@ from rowlock.protocol import partition_values as partition_text
 from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, DataType, DecimalType, PrimitiveType, StructType
 
 _ZONE = re.compile(r"(?:Z|([+-]\d{2}:?\d{2})(:?\d{2})?)$")
-_CUT_OFFSET = dt.timedelta(minutes=1)
-_WHOLE_MINUTES = 1973
-"""Since this year every zone's offset is of whole minutes; before, a writer may have cut its seconds off."""
+_TRUNCATED_OFFSET = dt.timedelta(minutes=1)
+_WHOLE_MINUTE_OFFSETS_SINCE = 1973
+"""From this year on every time zone's offset is whole minutes; before it, a writer may have dropped the offset's seconds."""
 _MILLISECOND = dt.timedelta(milliseconds=1)
 _INTEGERS = frozenset({"long", "integer", "short", "byte"})
 _FLOATS = frozenset({"float", "double"})
 _EXACT_EVERYWHERE = 1 << 22
-"""Whole numbers up to here are exact in every numeric type."""
+"""Whole numbers up to this one are exact in every numeric type."""
 _EXACT_DOUBLE = 1 << 53
-"""Below this a whole number that a double holds is the only one that is rounded to it."""
+"""Whole numbers below this one are exact in a double: no other whole number is rounded to the same double."""
 _LOWEST_LONG, _HIGHEST_LONG = -(1 << 63), (1 << 63) - 1
 
 
-NO_TEXT = "\ufffd"
-"""What others write in place of bytes that are no UTF-8."""
+REPLACEMENT_CHARACTER = "\ufffd"
+"""What other writers put in place of bytes that are not valid UTF-8."""
+TRUNCATION_MARKS = "\uffff\x7f\U0010ffff"
+"""Characters that writers append to a truncated maximum, so that it bounds the original string."""
+ABOVE_ALL_STRINGS = "\U0010ffff" * 4
+"""Appended to a string, this makes it greater than every string that begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`low` and `high` bound every value that is not null; None where nothing is known on that side.
+    """Bounds of a column's values in one file.
 
-    `exact`: every value is `low`, which is `high` (a partition value).  `may_be_nan`: NaN, which Spark
-    puts above every number, may be there beyond `high`.
+    low, high        bound every non-null value; None if that side is unknown
+    may_be_null      whether some value may be null
+    may_be_non_null  whether some value may be other than null
+    exact            every value equals `low`, which equals `high` (a partition value)
+    may_be_nan       NaN, which Spark orders above every number, may occur beyond `high`
     """
 
     type: DataType
     low: Any
     high: Any
     may_be_null: bool
-    may_be_filled: bool
+    may_be_non_null: bool
     exact: bool = False
     may_be_nan: bool = False
 
 
 def comparable(value: Any, type_: DataType) -> Any:
-    """A value that compares rightly with the bounds of a column of this type; None where that cannot be said.
+    """The value in the form in which `Bounds` of this type are compared; None if no safe comparison exists.
 
-    Spark widens both sides of a comparison, sometimes through a float: values for which that could
-    make unequal things equal are given up.
+    Spark widens both sides of a comparison, sometimes through a float.  Values that such widening could make
+    equal to an unequal one give None, so that no file is skipped for them.
     """
     if isinstance(type_, DecimalType):
         return _for_decimal(value, type_)
@@ -93,7 +100,7 @@ def _for_decimal(value: Any, type_: DecimalType) -> Any:
 
 
 def _for_number(value: Any, *, is_float: bool) -> Any:
-    """Integers and floats as int or Decimal: a long is never compared as a float here."""
+    """A number as int or Decimal, so that a long is never compared as a float; None if it cannot be compared safely."""
     if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
         return None
     if isinstance(value, decimal.Decimal):
@@ -108,7 +115,7 @@ def _for_number(value: Any, *, is_float: bool) -> Any:
 
 
 def bounds_of(column: ColumnPath, partition_values: Mapping[str, Any], stats: Mapping[str, Any], schema: StructType) -> Bounds | None:
-    """What is known of a column; None where nothing is."""
+    """The bounds of a column in one file; None if nothing is known of it."""
     found = schema.resolve(column)
     if found is None:
         return None
@@ -121,19 +128,19 @@ def bounds_of(column: ColumnPath, partition_values: Mapping[str, Any], stats: Ma
         return None
     known = _of_stats(path, found.type, stats)
     if TYPE_CHANGES in found.metadata and not (isinstance(found.type, PrimitiveType) and found.type.name in _INTEGERS):
-        return replace(known, low=None, high=None)  # a file's own type may have been another: a float's 1.1 is no double's
+        return replace(known, low=None, high=None)  # the file may have been written with a narrower type: the float 1.1 is not the double 1.1
     return known
 
 
 def _of_constant(value: Any, type_: DataType) -> Bounds | None:
     if value is None:
-        return Bounds(type_, None, None, may_be_null=True, may_be_filled=False)
-    typed = comparable(_single(value) if type_ == PrimitiveType("float") else value, type_)
-    return Bounds(type_, typed, typed, may_be_null=False, may_be_filled=True, exact=typed is not None, may_be_nan=typed is None)
+        return Bounds(type_, None, None, may_be_null=True, may_be_non_null=False)
+    typed = comparable(_as_float32(value) if type_ == PrimitiveType("float") else value, type_)
+    return Bounds(type_, typed, typed, may_be_null=False, may_be_non_null=True, exact=typed is not None, may_be_nan=typed is None)
 
 
-def _single(value: Any) -> Any:
-    """A number as a 4-byte float holds it: its short text is not it."""
+def _as_float32(value: Any) -> Any:
+    """A number rounded to a 4-byte float: the decimal text of a float is not its exact value."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         with np.errstate(over="ignore"):
             return float(np.float32(value))
@@ -142,14 +149,14 @@ def _single(value: Any) -> Any:
 
 def _of_stats(path: ColumnPath, type_: DataType, stats: Mapping[str, Any]) -> Bounds:
     total, nulls = stats.get("numRecords"), _lookup(stats.get("nullCount"), path)
-    may_be_null = may_be_filled = True
+    may_be_null = may_be_non_null = True
     if _is_count(nulls):
         may_be_null = nulls != 0
-        may_be_filled = not (_is_count(total) and nulls == total)
-    low = _typed(_lookup(stats.get("minValues"), path), type_, is_high=False)
-    high = _typed(_lookup(stats.get("maxValues"), path), type_, is_high=True)
+        may_be_non_null = not (_is_count(total) and nulls == total)
+    low = _bound_from_json(_lookup(stats.get("minValues"), path), type_, is_high=False)
+    high = _bound_from_json(_lookup(stats.get("maxValues"), path), type_, is_high=True)
     is_float = isinstance(type_, PrimitiveType) and type_.name in _FLOATS
-    return Bounds(type_, low, high, may_be_null, may_be_filled, may_be_nan=is_float)
+    return Bounds(type_, low, high, may_be_null, may_be_non_null, may_be_nan=is_float)
 
 
 def _is_count(value: Any) -> bool:
@@ -164,32 +171,33 @@ def _lookup(tree: Any, path: ColumnPath) -> Any:
     return tree
 
 
-def _typed(value: Any, type_: DataType, *, is_high: bool) -> Any:
-    """A bound out of the statistics' JSON, widened where its writer may have cut it; None where it cannot be used."""
+def _bound_from_json(value: Any, type_: DataType, *, is_high: bool) -> Any:
+    """A minimum or maximum from the statistics' JSON, widened if its writer may have truncated it; None if it cannot be used."""
     if value is None:
         return None
     if isinstance(type_, DecimalType):
-        return _loose_decimal(value, type_, is_high=is_high)
+        return _widened_decimal(value, type_, is_high=is_high)
     name = type_.name if isinstance(type_, PrimitiveType) else ""
     if name in _INTEGERS:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
     if name in _FLOATS:
-        bound = _single(value) if name == "float" else value
+        bound = _as_float32(value) if name == "float" else value
         if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not math.isfinite(bound):
             return None
         return decimal.Decimal(bound)
     if name == "string" and isinstance(value, str):
-        known = value.split(NO_TEXT, 1)[0]  # it may stand for any bytes that are no UTF-8
+        known = value.split(REPLACEMENT_CHARACTER, 1)[0]  # it may stand for any bytes that are not valid UTF-8
         return _high_string(known) if is_high else known
     if name in ("date", "timestamp", "timestamp_ntz") and isinstance(value, str):
-        return _typed_time(value, name, is_high=is_high)
+        return _time_bound(value, name, is_high=is_high)
     return None
 
 
-def _loose_decimal(value: Any, type_: DecimalType, *, is_high: bool) -> Any:
-    """A decimal bound, widened by what a float may lose where it may have gone through one; None where its writer may have cut it to 64 bits.
+def _widened_decimal(value: Any, type_: DecimalType, *, is_high: bool) -> Any:
+    """A decimal bound, widened by the rounding error of a float if it may have been computed as one.
 
-    delta-rs computes bounds of decimals as floats and writes what is left of them as whole numbers.
+    None if the writer may have truncated it to 64 bits: delta-rs computes bounds of decimals as floats and
+    writes the result as whole numbers.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
         return None
@@ -209,15 +217,15 @@ def _loose_decimal(value: Any, type_: DecimalType, *, is_high: bool) -> Any:
 
 
 def _high_string(value: str) -> str:
-    """A maximum may be a mere prefix, with or without a mark behind it: raised above everything that it begins."""
-    return value.rstrip("\uffff\x7f\U0010ffff") + "\U0010ffff" * 4
+    """An upper bound of every string that begins with `value`: a maximum may be truncated, with or without a mark at its end."""
+    return value.rstrip(TRUNCATION_MARKS) + ABOVE_ALL_STRINGS
 
 
-def _typed_time(value: str, name: str, *, is_high: bool) -> Any:
+def _time_bound(value: str, name: str, *, is_high: bool) -> Any:
     zone = _ZONE.search(value.partition("T")[2] or value.partition(" ")[2])
     has_zone = zone is not None
     if name != "date" and has_zone != (name == "timestamp"):
-        return None  # whose clock it was is not said
+        return None  # unclear which time zone the bound is in
     try:
         parsed = partition_text.parse(value, PrimitiveType(name))
     except CorruptLog:
@@ -225,7 +233,7 @@ def _typed_time(value: str, name: str, *, is_high: bool) -> Any:
     if name == "date" or parsed is None:
         return parsed
     naive = parsed.replace(tzinfo=None)
-    loose = _CUT_OFFSET if zone is not None and zone[1] and not zone[2] and naive.year < _WHOLE_MINUTES else dt.timedelta()
+    loose = _TRUNCATED_OFFSET if zone is not None and zone[1] and not zone[2] and naive.year < _WHOLE_MINUTE_OFFSETS_SINCE else dt.timedelta()
     try:
         return naive + _MILLISECOND + loose if is_high else naive - loose
     except OverflowError:

@@ -1,7 +1,7 @@
-"""The change data feed: which tables have one, and what an action of it holds.
+"""The change data feed: which tables have one, and the `cdc` action of a change data file.
 
-All changes of a version come from its `cdc` files, or (where it has none) from what its adds and
-removes say.  Clause "Add CDC File" of the protocol.  Pure.
+All changes of a version come from its `cdc` files or, if it has none, from its add and remove actions.
+Clause "Add CDC File" of the protocol.  Pure.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Literal
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddCdcFile, AddFile, Metadata, Protocol
 from rowlock.protocol.features import writer_features
+from rowlock.protocol.properties import is_true
 
 FEATURE = "changeDataFeed"
 ENABLED = "delta.enableChangeDataFeed"
@@ -20,10 +21,10 @@ ChangeType = Literal["insert", "update_preimage", "update_postimage", "delete"]
 
 
 def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether writers must say what they changed."""
-    return FEATURE in writer_features(protocol) and metadata.configuration.get(ENABLED, "").strip().lower() == "true"
+    """Whether the change data feed is on: the feature is listed and the property is set."""
+    return FEATURE in writer_features(protocol) and is_true(metadata.configuration, ENABLED)
 
 
 def cdc_action(file: AddFile) -> AddCdcFile:
-    """The action for a file of changes that was written as a data file is."""
+    """The `cdc` action of a change data file, which was written like a data file."""
     return AddCdcFile({"path": paths.encode(file.path), "partitionValues": dict(file.partition_values), "size": file.size_bytes, "dataChange": False})

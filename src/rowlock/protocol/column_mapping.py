@@ -1,17 +1,18 @@
-"""Column mapping: columns known by an id and a name in files that stays, whatever they are called.
+"""Column mapping: assigns column ids and physical names, which stay the same when a column is renamed.
 
-Owns who gets which id.  Names and ids are given once and never again: the highest id that was given
-stands in the table's properties.  Pure: who asks brings what makes a fresh UUID.
+An id or physical name is never used twice: the table property `delta.columnMapping.maxColumnId` holds the
+highest id so far.  Pure: the caller passes the function that makes new UUIDs.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.actions import Metadata
-from rowlock.protocol.features import column_mapping_mode
+from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, ArrayType, DataType, MapType, StructField, StructType, parse_schema, schema_json
 
 MODE = "delta.columnMapping.mode"
@@ -19,42 +20,40 @@ MAX_ID = "delta.columnMapping.maxColumnId"
 
 
 def is_mapped(configuration: Mapping[str, str]) -> bool:
+    """Whether column mapping is on, by name or by id."""
     return column_mapping_mode(configuration) != "none"
 
 
-def mapped(metadata: Metadata, fresh: Callable[[], str]) -> Metadata:
-    """The metadata with an id and a name in files for every column that has none, where the table maps columns.
+def with_column_ids(metadata: Metadata, fresh: Callable[[], str]) -> Metadata:
+    """The metadata with an id and a physical name for every column that lacks them; unchanged if column mapping is off.
 
-    `fresh` gives a UUID for each new name.
+    `fresh` returns a new UUID for each physical name.
     """
-    return _mapped(metadata, lambda field: f"col-{fresh()}")
+    return _with_ids(metadata, lambda field: f"col-{fresh()}")
 
 
-def _mapped(metadata: Metadata, name_of: Callable[[StructField], str]) -> Metadata:
+def _with_ids(metadata: Metadata, name_of: Callable[[StructField], str]) -> Metadata:
     if not is_mapped(metadata.configuration):
         return metadata
     schema = parse_schema(metadata.schema_string)
     given = [f.column_id for _, f in schema.all_fields() if f.column_id is not None]
-    ids = _numbers(max([int(metadata.configuration.get(MAX_ID, "0")), *given]))
+    ids = itertools.count(1 + max([int(metadata.configuration.get(MAX_ID, "0")), *given]))
     named = _struct(schema, ids, name_of)
     highest = max([int(metadata.configuration.get(MAX_ID, "0")), *(f.column_id or 0 for _, f in named.all_fields())])
     return replace(metadata, schema_string=schema_json(named), configuration={**metadata.configuration, MAX_ID: str(highest)})
 
 
-def changed_mode(before: Metadata, after: Metadata, table: str) -> Metadata:
-    """The metadata of a table whose properties were set.  Raises InvalidInput for a change of mode that Delta does not allow."""
+def with_changed_mode(before: Metadata, after: Metadata, table: str) -> Metadata:
+    """The metadata `after` a change of properties, with column ids if that turned column mapping on.
+
+    Raises InvalidInput for a change of the mapping mode that Delta does not allow.
+    """
     old, new = column_mapping_mode(before.configuration), column_mapping_mode(after.configuration)
     if old == new:
         return after
     if (old, new) != ("none", "name"):
         raise InvalidInput(f"{MODE} cannot be changed from {old} to {new}; only from none to name", table=table)
-    return _mapped(after, lambda field: field.name)  # as its data files have them
-
-
-def _numbers(highest: int) -> Iterator[int]:
-    while True:
-        highest += 1
-        yield highest
+    return _with_ids(after, lambda field: field.name)  # existing data files have the logical names
 
 
 def _struct(schema: StructType, ids: Iterator[int], name_of: Callable[[StructField], str]) -> StructType:

@@ -1,8 +1,7 @@
-"""A commit file's bytes: parsed into a `Commit`, and built.
+"""Parses commit files into `Commit` values, and serializes them.
 
-One JSON object a line.  Unknown actions are ignored, as the protocol asks; everything else that
-does not read is damage and is named (I9).  No path is added or removed twice (I4).  commitInfo
-comes first.  Pure.
+One JSON object per line, commitInfo first.  Unknown actions are ignored, as the protocol asks; everything
+else that cannot be parsed is reported as damage (I9).  No path is added or removed twice (I4).  Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _STRING_MAPS = ("operationParameters", "operationMetrics", "tags")
 
 
 def parse_commit(version: int, data: bytes, table: str | None = None) -> Commit:
-    """The commit of these bytes; raises CorruptLog naming table, version and file."""
+    """The commit that these bytes of a commit file hold; raises CorruptLog naming table, version and file."""
     file = names.commit_key(version)
     found: dict[str, list[Any]] = {name: [] for name in _PARSERS}
     try:
@@ -64,7 +63,7 @@ def parse_commit(version: int, data: bytes, table: str | None = None) -> Commit:
 
 
 def file_problem(adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> str | None:
-    """What breaks I4 in the file actions of one commit, in words; None where nothing does."""
+    """A message saying how the file actions of one commit violate I4; None if they do not."""
     added: dict[str, AddFile] = {}
     for add in adds:
         if added.setdefault(add.path, add) is not add:
@@ -75,7 +74,7 @@ def file_problem(adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> str 
             return f"the commit removes {remove.path} twice"
         removed.add(remove.path)
         if (again := added.get(remove.path)) is not None and again.key == remove.key and again.log_path == remove.log_path:
-            return f"the commit adds and removes {remove.path} with the same deletion vector, which readers take differently"
+            return f"the commit adds and removes {remove.path} with the same deletion vector, and readers disagree on what that means"
     return None
 
 
@@ -90,13 +89,13 @@ def serialize_commit(
     domains: Iterable[DomainMetadata] = (),
     cdc: Iterable[AddCdcFile] = (),
 ) -> bytes:
-    """The bytes of a commit file, commitInfo first; raises InvalidInput where I4 or the protocol would be broken.
+    """The bytes of a commit file, commitInfo first; raises InvalidInput for actions that violate I4 or the protocol.
 
-    Actions come in any order, as they are or by name, and are written in a fixed one.
+    Actions may be given in any order, positionally or by keyword; they are written in a fixed order.
     """
     given = [*actions, *(a for a in (protocol, metadata) if a is not None), *txns, *domains, *removes, *adds, *cdc]
     found: dict[type[Action], list[Any]] = {kind: [a for a in given if type(a) is kind] for kind in _WRITERS}
-    if problem := _problem(found):
+    if problem := _action_problem(found):
         raise InvalidInput(problem)
     lines: list[dict[str, Any]] = [{"commitInfo": _info_json(info)}]
     for kind, (name, to_json) in _WRITERS.items():
@@ -115,7 +114,7 @@ _WRITERS: dict[type[Action], tuple[str, Callable[[Any], dict[str, Any]]]] = {
 }
 
 
-def _problem(found: dict[type[Action], list[Any]]) -> str | None:
+def _action_problem(found: dict[type[Action], list[Any]]) -> str | None:
     if len(found[Protocol]) > 1 or len(found[Metadata]) > 1:
         return "a commit may hold one protocol and one metaData"
     if len({t.app_id for t in found[SetTransaction]}) < len(found[SetTransaction]):
@@ -126,11 +125,11 @@ def _problem(found: dict[type[Action], list[Any]]) -> str | None:
 
 
 def _info_json(info: CommitInfo) -> dict[str, Any]:
-    """commitInfo with text in the maps where other engines expect text."""
+    """The commitInfo as JSON, with only text in the maps in which other engines expect text."""
     raw = dict(info.raw)
     for name in _STRING_MAPS:
         if isinstance(raw.get(name), dict):
             raw[name] = action_json.string_values(raw[name])
     if "userMetadata" in raw and not isinstance(raw["userMetadata"], (str, type(None))):
-        raise InvalidInput("userMetadata must be one string")
+        raise InvalidInput(f"userMetadata must be a string, not {type(raw['userMetadata']).__name__}")
     return raw

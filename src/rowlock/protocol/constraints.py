@@ -1,7 +1,7 @@
-"""What a table demands of every row beside NOT NULL: CHECK constraints, the invariants of columns, and what generated columns are.
+"""Conditions on every row besides NOT NULL: CHECK constraints, column invariants and generated columns.
 
-All are SQL expressions over the table's columns, and a row is in order only where an expression is
-true: a null violates, as in delta-spark.  Evaluating them is the engine's affair.  Pure.
+Each is a SQL expression over the table's columns.  A row satisfies it only if it is true: null violates it, as
+in delta-spark.  Evaluating expressions is up to the engine.  Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INVARIANTS = "delta.invariants"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named condition on a row, and the table feature that makes it one."""
+    """A named condition on a row, and the table feature that it comes from."""
 
     name: str
     expression: str
@@ -30,7 +30,7 @@ class Check:
 
 
 def checks_of(metadata: Metadata, schema: StructType, table: str | None = None) -> tuple[Check, ...]:
-    """The conditions on a table's rows, in the order of their names.  Raises UnsupportedFeature for an invariant of another form."""
+    """All conditions on a table's rows, sorted by name.  Raises UnsupportedFeature for an invariant that cannot be parsed."""
     named = [Check(key[len(CONSTRAINT_PREFIX) :], text) for key, text in metadata.configuration.items() if is_constraint(key)]
     generated = [Check(CHECK_NAME, g.condition, FEATURE) for g in generated_columns(schema, metadata.partition_columns)]
     return tuple(sorted((*named, *_invariants(schema, table), *generated), key=lambda c: (c.name, c.expression)))
@@ -42,6 +42,7 @@ def is_constraint(key: str) -> bool:
 
 
 def has_constraints(configuration: Mapping[str, str]) -> bool:
+    """Whether any table property is a CHECK constraint."""
     return any(map(is_constraint, configuration))
 
 
@@ -54,7 +55,7 @@ def _invariants(schema: StructType, table: str | None) -> list[Check]:
             expression = orjson.loads(text)["expression"]["expression"]
         except (orjson.JSONDecodeError, KeyError, TypeError) as e:
             raise UnsupportedFeature(
-                f"the invariant of column {'.'.join(path)} has a form that is not known: {text}", feature="invariants", access="write", table=table
+                f"the invariant of column {'.'.join(path)} has an unknown form: {text}", feature="invariants", access="write", table=table
             ) from e
         out.append(Check(f"EXPRESSION({expression})", str(expression)))
     return out

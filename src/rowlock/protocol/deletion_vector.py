@@ -1,7 +1,7 @@
-"""Deletion vectors: which rows of a data file are dead, as bytes, as text and as a set of positions.
+"""Deletion vectors: the deleted rows of a data file, as bytes, as text and as a set of positions.
 
-Owns the descriptor, both Roaring forms, the vector file's layout and its checksums.  Reads and
-writes nothing by itself.  A damaged vector raises CorruptLog and is never taken for an empty one (I5, I9).
+Owns the descriptor, both Roaring formats, the layout of vector files and their checksums.  Does no I/O.
+A damaged vector raises CorruptLog and is never read as an empty one (I5, I9).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UUID_CHARACTERS = 20
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorDescriptor:
-    """Where a vector is: `u` a file below the table's root, `p` a file anywhere, `i` in the log itself."""
+    """Where a deletion vector is stored: `u` a file below the table's root, `p` a file with an absolute path, `i` inline in the log."""
 
     storage_type: StorageType
     path_or_inline_dv: str
@@ -42,7 +42,7 @@ class DeletionVectorDescriptor:
 
     @property
     def unique_id(self) -> str:
-        """The second half of a logical file's identity."""
+        """The deletion vector id, which together with the path identifies a logical file."""
         at = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{at}"
 
@@ -52,7 +52,7 @@ class DeletionVectorDescriptor:
 
     @property
     def path(self) -> str | None:
-        """The decoded path of the vector's file, relative to the root for `u`; None for an inline one."""
+        """The decoded path of the vector file, relative to the table's root for `u`; None for an inline vector."""
         if self.storage_type == "i":
             return None
         if self.storage_type == "p":
@@ -62,12 +62,12 @@ class DeletionVectorDescriptor:
 
 
 def file_path(uuid: UUID, prefix: str = "") -> str:
-    """The path, relative to the root, of the vector file with this id."""
+    """The path of the vector file with this id, relative to the table's root."""
     return (f"{prefix}/" if prefix else "") + f"deletion_vector_{uuid}.bin"
 
 
 def z85_encode(data: bytes) -> str:
-    """Z85 text of bytes, padded with zeros to a multiple of 4."""
+    """The bytes as Z85 text, padded with zeros to a multiple of 4 bytes."""
     padded = data + b"\0" * (-len(data) % 4)
     out: list[str] = []
     for (word,) in struct.iter_unpack(">I", padded):
@@ -80,7 +80,7 @@ def z85_encode(data: bytes) -> str:
 
 
 def z85_decode(text: str, size_bytes: int) -> bytes:
-    """The first `size_bytes` bytes that a Z85 text stands for."""
+    """The first `size_bytes` bytes of a decoded Z85 text; raises CorruptLog."""
     if len(text) % 5 or len(text) // 5 * 4 < size_bytes:
         raise CorruptLog(f"a Z85 text of {len(text)} characters cannot hold {size_bytes} bytes")
     words = []
@@ -92,18 +92,18 @@ def z85_decode(text: str, size_bytes: int) -> bytes:
             words.append(word)
         return struct.pack(f">{len(words)}I", *words)[:size_bytes]
     except (KeyError, struct.error) as e:
-        raise CorruptLog("a text in the log is not Z85") from e
+        raise CorruptLog(f"a deletion vector in the log is not valid Z85 text: {text[:40]!r}") from e
 
 
 def serialize(vector: BitMap64) -> bytes:
-    """The vector in the portable 64-bit Roaring form, behind its magic number."""
+    """The vector in the portable 64-bit Roaring format, after its magic number."""
     compact = BitMap64(vector)
     compact.run_optimize()
     return struct.pack("<i", MAGIC_PORTABLE) + compact.serialize()
 
 
 def deserialize(data: bytes) -> BitMap64:
-    """The vector of bytes in either Roaring form; raises CorruptLog."""
+    """The vector that these bytes hold, in either Roaring format; raises CorruptLog."""
     if len(data) < 12:
         raise CorruptLog(f"a deletion vector of {len(data)} bytes is too short")
     (magic,) = struct.unpack_from("<i", data)
@@ -120,7 +120,7 @@ def deserialize(data: bytes) -> BitMap64:
 
 
 def _deserialize_native(data: bytes) -> BitMap64:
-    """The older form: a count, then 32-bit bitmaps with their sizes; the n-th holds the values with high word n."""
+    """The older Roaring format: a count, then 32-bit bitmaps with their sizes; the n-th bitmap holds the values with high word n."""
     (count,) = struct.unpack_from("<i", data, 4)
     at, out = 8, BitMap64()
     for high in range(count):
@@ -134,18 +134,18 @@ def _deserialize_native(data: bytes) -> BitMap64:
 
 
 def inline(vector: BitMap64, *, limit_bytes: int) -> DeletionVectorDescriptor | None:
-    """A descriptor that holds the vector itself, or None where it takes more than `limit_bytes`."""
+    """The descriptor of an inline vector; None if the serialized vector is larger than `limit_bytes`."""
     data = serialize(vector)
     return None if len(data) > limit_bytes else DeletionVectorDescriptor("i", z85_encode(data), None, len(data), len(vector))
 
 
 def read_inline(descriptor: DeletionVectorDescriptor) -> BitMap64:
     """The vector that an inline descriptor holds."""
-    return _checked(deserialize(z85_decode(descriptor.path_or_inline_dv, descriptor.size_bytes)), descriptor)
+    return _check_cardinality(deserialize(z85_decode(descriptor.path_or_inline_dv, descriptor.size_bytes)), descriptor)
 
 
 def read_from_file(descriptor: DeletionVectorDescriptor, body: bytes) -> BitMap64:
-    """The vector that `descriptor` names in the bytes of its whole file; checks size, checksum and cardinality."""
+    """The vector of `descriptor`, read from the bytes of its whole file; checks size, checksum and cardinality."""
     if not body or body[0] != FILE_FORMAT_VERSION:
         raise CorruptLog("the deletion vector file has an unknown format version", file=descriptor.path)
     at, size = descriptor.offset or 0, descriptor.size_bytes
@@ -156,17 +156,17 @@ def read_from_file(descriptor: DeletionVectorDescriptor, body: bytes) -> BitMap6
     (crc,) = struct.unpack_from(">I", body, at + 4 + size)
     if stored_size != size or crc != zlib.crc32(data):
         raise CorruptLog("the deletion vector's size or checksum is wrong", file=descriptor.path)
-    return _checked(deserialize(data), descriptor)
+    return _check_cardinality(deserialize(data), descriptor)
 
 
-def _checked(vector: BitMap64, descriptor: DeletionVectorDescriptor) -> BitMap64:
+def _check_cardinality(vector: BitMap64, descriptor: DeletionVectorDescriptor) -> BitMap64:
     if len(vector) != descriptor.cardinality:
-        raise CorruptLog(f"the deletion vector has {len(vector)} rows, the log says {descriptor.cardinality}", file=descriptor.path)
+        raise CorruptLog(f"the deletion vector marks {len(vector)} rows, but the log says {descriptor.cardinality}", file=descriptor.path)
     return vector
 
 
 def pack_vectors(vectors: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int]]]:
-    """The body of one file with all vectors, and each one's (offset, size in bytes) for its descriptor."""
+    """The bytes of one file that holds all vectors, and the (offset, size in bytes) of each for its descriptor."""
     body, places = bytearray([FILE_FORMAT_VERSION]), []
     for vector in vectors:
         data = serialize(vector)
@@ -176,17 +176,17 @@ def pack_vectors(vectors: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, in
 
 
 def on_disk(uuid: UUID, place: tuple[int, int], cardinality: int, prefix: str = "") -> DeletionVectorDescriptor:
-    """The descriptor of a vector in the file with id `uuid`, at a place that `pack_vectors` gave."""
+    """The descriptor of a vector in the file with id `uuid`, at an (offset, size) that `pack_vectors` returned."""
     return DeletionVectorDescriptor("u", prefix + z85_encode(uuid.bytes), place[0], place[1], cardinality)
 
 
-def all_but(num_rows: int, dead: BitMap64 | None = None) -> BitMap64:
-    """The positions of a file of `num_rows` physical rows, without those that are dead."""
+def positions_except(num_rows: int, excluded: BitMap64 | None = None) -> BitMap64:
+    """The positions of all rows of a file of `num_rows` physical rows, except `excluded`."""
     every = BitMap64()
     every.add_range(0, num_rows)
-    return every - dead if dead else every
+    return every - excluded if excluded else every
 
 
 def bitmap_to_numpy(bitmap: BitMap64) -> np.ndarray:
-    """Sorted positions as int64."""
+    """The positions in a bitmap as a sorted int64 array."""
     return np.frombuffer(bitmap.to_array(), dtype=np.uint64).astype(np.int64) if bitmap else np.empty(0, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Which table features this version can read and which it can write, and the refusal of the rest by name (I9).
+"""Table features: which ones this version can read and write, and which protocol lists which.  Others are refused by name (I9).
 
-Reading and writing are judged apart.  A feature that hinders only where it is in use (a check
-constraint, a change feed) does not hinder a table that merely lists it.  Pure.
+Reading and writing are checked separately.  A feature that matters only while in use (identity columns, column
+defaults) is refused only for tables that use it, not for those that merely list it.  Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
 from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.protocol.generated import GENERATION_EXPRESSION, inner_generated
-from rowlock.protocol.schema import StructType, only_read_types, parse_schema, zoneless_column
+from rowlock.protocol.properties import column_mapping_mode, is_true
+from rowlock.protocol.schema import StructType, parse_schema, read_only_types, zoneless_column
 
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
@@ -47,7 +48,7 @@ _NEED_DOMAINS = frozenset({"rowTracking", "clustering"})
 _Trace = Callable[[Metadata, Collection[str]], str | None]
 
 
-def _properties_left(*names: str) -> _Trace:
+def _any_property_set(*names: str) -> _Trace:
     return lambda metadata, domains: next(
         (f"property {n} = {v!r} is set" for n in names if (v := metadata.configuration.get(n, "false").strip().lower()) != "false"), None
     )
@@ -55,13 +56,13 @@ def _properties_left(*names: str) -> _Trace:
 
 _TRACES: Mapping[str, _Trace] = {
     "checkConstraints": lambda metadata, domains: next((f"property {key} is a CHECK constraint" for key in metadata.configuration if is_constraint(key)), None),
-    "domainMetadata": lambda metadata, domains: next((f"domain {d} is there" for d in sorted(domains)), None),
-    "inCommitTimestamp": _properties_left(
+    "domainMetadata": lambda metadata, domains: next((f"metadata domain {d} exists" for d in sorted(domains)), None),
+    "inCommitTimestamp": _any_property_set(
         "delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"
     ),
     "vacuumProtocolCheck": lambda metadata, domains: None,
 }
-"""Features that may be dropped, by what says that a table still uses them.  None of them is needed to read older versions of a table."""
+"""Features that can be dropped, each with a check for traces of its use.  None of them is needed to read older versions of a table."""
 
 _LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("appendOnly", "invariants")),
@@ -75,28 +76,29 @@ ActiveTest = Callable[[Metadata, StructType], bool]
 
 
 def _property_on(name: str) -> ActiveTest:
-    return lambda metadata, schema: metadata.configuration.get(name, "").strip().lower() == "true"
+    return lambda metadata, schema: is_true(metadata.configuration, name)
 
 
 def _field_key(prefix: str) -> ActiveTest:
     return lambda metadata, schema: any(key.startswith(prefix) for _, f in schema.all_fields() for key in f.metadata)
 
 
-def _hides_the_feed(metadata: Metadata, schema: StructType) -> bool:
-    """A column of the table under a name that the change data feed gives to its own."""
+def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
+    """Whether a column has the name of one of the change data feed's own columns, while the feed is on."""
     return _property_on("delta.enableChangeDataFeed")(metadata, schema) and any(
         n.lower() in ("_change_type", "_commit_version", "_commit_timestamp") for n in schema.names
     )
 
 
-_HINDERS_WHEN_ACTIVE: Mapping[str, ActiveTest] = {
-    "changeDataFeed": _hides_the_feed,
+_REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
+    "changeDataFeed": _shadows_change_feed_column,
     "identityColumns": _field_key("delta.identity."),
     "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
-    "columns of type void": lambda metadata, schema: "void" in only_read_types(schema),
+    "columns of type void": lambda metadata, schema: "void" in read_only_types(schema),
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
 }
+"""Features that prevent writing only while the table uses them, each with the test for that."""
 _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
     "icebergCompatV1": _property_on("delta.enableIcebergCompatV1"),
     "icebergCompatV2": _property_on("delta.enableIcebergCompatV2"),
@@ -106,36 +108,31 @@ _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
     "materializePartitionColumns": _property_on("delta.enableMaterializePartitionColumnsFeature"),
     "v2Checkpoint": lambda metadata, schema: metadata.configuration.get("delta.checkpointPolicy", "").strip().lower() == "v2",
 }
-"""Features that a table has from the moment a property asks for them; unlike the ones above they hinder wherever they are listed."""
-
-
-def column_mapping_mode(configuration: Mapping[str, str]) -> str:
-    """`none`, `name` or `id`."""
-    return configuration.get("delta.columnMapping.mode", "none").strip().lower() or "none"
+"""Features that a property activates even where the protocol does not list them; unlike those above, listing them alone prevents writing too."""
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
-    """The features that a reader must know, legacy versions spelled out."""
+    """The features that a reader must support; a legacy version is translated to its features."""
     if protocol.min_reader_version >= 3:
         return protocol.reader_features or frozenset()
     return frozenset({"columnMapping"}) if protocol.min_reader_version == 2 else frozenset()
 
 
 def writer_features(protocol: Protocol) -> frozenset[str]:
-    """The features that a writer must know, legacy versions spelled out."""
+    """The features that a writer must support; a legacy version is translated to its features."""
     if protocol.min_writer_version >= 7:
         return protocol.writer_features or frozenset()
     return frozenset(name for version, added in _LEGACY_WRITER if protocol.min_writer_version >= version for name in added)
 
 
 def vectors_allowed(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether new deletion vectors may be written: the feature is there and the property is on."""
+    """Whether new deletion vectors may be written: the feature is listed and the property is on."""
     has_feature = "deletionVectors" in reader_features(protocol) and "deletionVectors" in writer_features(protocol)
     return has_feature and _property_on("delta.enableDeletionVectors")(metadata, StructType(()))
 
 
 def check_readable(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
-    """Raises UnsupportedFeature, access 'read', naming what this version cannot read."""
+    """Raises UnsupportedFeature (access 'read') naming the first feature that this version cannot read."""
     if protocol.min_reader_version > MAX_READER_VERSION:
         raise _refusal(f"reader version {protocol.min_reader_version}", "read", table)
     for name in sorted(reader_features(protocol) - READABLE):
@@ -147,13 +144,13 @@ def check_readable(protocol: Protocol, metadata: Metadata, table: str | None = N
 
 
 def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
-    """Raises UnsupportedFeature, access 'write' (or 'read'), naming what hinders writing this table."""
+    """Raises UnsupportedFeature (access 'write' or 'read') naming the first feature that prevents writing this table."""
     check_readable(protocol, metadata, table)
     if protocol.min_writer_version > MAX_WRITER_VERSION:
         raise _refusal(f"writer version {protocol.min_writer_version}", "write", table)
     schema = parse_schema(metadata.schema_string, table)
     for name in sorted((writer_features(protocol) | reader_features(protocol)) - WRITABLE):
-        if name not in _HINDERS_WHEN_ACTIVE:
+        if name not in _REFUSED_WHILE_ACTIVE:
             raise _refusal(name, "write", table)
     if problem := _row_tracking_problem(protocol, metadata):
         raise _refusal(f"rowTracking ({problem})", "write", table)
@@ -161,18 +158,18 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
         raise _refusal(f"{GENERATED} ({problem})", "write", table)
     if ZONELESS not in writer_features(protocol) and zoneless_column(schema) is not None:
         raise _refusal(
-            f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: list it first, by DeltaTable.addFeatureSupport({ZONELESS!r})",
+            f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: add the feature first, with DeltaTable.addFeatureSupport({ZONELESS!r})",
             "write",
             table,
         )
-    for name, is_active in (*_HINDERS_WHEN_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
+    for name, is_active in (*_REFUSED_WHILE_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
             raise _refusal(name, "write", table)
     checks_of(metadata, schema, table)
 
 
 def _row_tracking_problem(protocol: Protocol, metadata: Metadata) -> str | None:
-    """Why row ids cannot be kept though the table asks for it."""
+    """Why row ids cannot be kept although the table enables row tracking; None if they can."""
     if not _property_on("delta.enableRowTracking")(metadata, StructType(())):
         return None
     if "rowTracking" not in writer_features(protocol):
@@ -184,7 +181,7 @@ def _row_tracking_problem(protocol: Protocol, metadata: Metadata) -> str | None:
 
 
 def _generation_problem(protocol: Protocol, schema: StructType) -> str | None:
-    """Why it is not clear what a generation expression asks of a writer."""
+    """Why the table's generation expressions cannot be enforced; None if they can."""
     if (inner := next(inner_generated(schema), None)) is not None:
         return f"of {inner}, which is inside a column"
     listed = GENERATED in writer_features(protocol)
@@ -192,23 +189,28 @@ def _generation_problem(protocol: Protocol, schema: StructType) -> str | None:
 
 
 def _refusal(feature: str, access: Literal["read", "write"], table: str | None) -> UnsupportedFeature:
+    """The error for a feature that this version of Rowlock cannot read or write."""
     return UnsupportedFeature(f"this version of Rowlock cannot {access} tables with {feature}", feature=feature, access=access, table=table)
 
 
 def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = False, generated: bool = False, zoneless: bool = False) -> Protocol:
-    """The protocol of a table made with these properties (and with generated columns, and with times without a zone), as delta-spark 4.x writes it."""
+    """The protocol of a new table with these properties, as delta-spark 4.x writes it.
+
+    `clustered`, `generated`, `zoneless`: whether it has clustering columns, generated columns, timestamp_ntz columns.
+    Raises UnsupportedFeature for a feature in the properties that this version cannot write.
+    """
     reader: set[str] = set()
     writer: set[str] = set()
-    if configuration.get("delta.enableDeletionVectors", "").strip().lower() == "true":
+    if is_true(configuration, "delta.enableDeletionVectors"):
         reader.add("deletionVectors")
         writer.add("deletionVectors")
     if column_mapping_mode(configuration) != "none":
         reader.add("columnMapping")
         writer.add("columnMapping")
-    if configuration.get("delta.enableTypeWidening", "").strip().lower() == "true":
+    if is_true(configuration, "delta.enableTypeWidening"):
         reader.add("typeWidening")
         writer.add("typeWidening")
-    if configuration.get("delta.enableInCommitTimestamps", "").strip().lower() == "true":
+    if is_true(configuration, "delta.enableInCommitTimestamps"):
         writer.add("inCommitTimestamp")
     if has_constraints(configuration):
         writer.add("checkConstraints")
@@ -217,9 +219,9 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if zoneless:
         reader.add(ZONELESS)
         writer.add(ZONELESS)
-    if configuration.get("delta.enableRowTracking", "").strip().lower() == "true":
+    if is_true(configuration, "delta.enableRowTracking"):
         writer.add("rowTracking")
-    if configuration.get("delta.enableChangeDataFeed", "").strip().lower() == "true":
+    if is_true(configuration, "delta.enableChangeDataFeed"):
         writer.add("changeDataFeed")
     if clustered:
         writer |= {"clustering", "domainMetadata"}
@@ -231,7 +233,7 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
             writer.add(name)
             reader |= {name} & READABLE
     if "rowTracking" in writer:
-        writer.add("domainMetadata")  # it holds the high-water mark
+        writer.add("domainMetadata")  # a metadata domain holds the row id high-water mark
     if not writer:
         return Protocol(1, 2)
     features = frozenset(writer | {"invariants", "appendOnly"})
@@ -239,16 +241,19 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
 
 
 def listing(readers: frozenset[str], writers: frozenset[str], lowest_reader: int = 1) -> Protocol:
-    """The protocol that lists these features by name; readers that need to know no more than column mapping need no list."""
+    """The protocol that lists these features by name; reader features get a list only if there are others than column mapping."""
     needs_list = bool(readers - {"columnMapping"})
     return Protocol(3 if needs_list else 2 if readers else lowest_reader, 7, readers if needs_list else None, readers | writers)
 
 
 def with_versions(protocol: Protocol, reader: int, writer: int) -> Protocol:
-    """The protocol raised to these versions, never lowered; what it lists stays listed.  Raises InvalidInput for versions that do not exist or do not go together."""
+    """The protocol raised to these reader and writer versions, never lowered; its features stay listed.
+
+    Raises InvalidInput for versions that do not exist or do not go together.
+    """
     if not (1 <= reader <= MAX_READER_VERSION and 1 <= writer <= MAX_WRITER_VERSION):
         raise InvalidInput(
-            f"there is no protocol with reader version {reader} and writer version {writer}: readers go from 1 to {MAX_READER_VERSION}, writers from 1 to {MAX_WRITER_VERSION}"
+            f"there is no protocol with reader version {reader} and writer version {writer}: reader versions are 1 to {MAX_READER_VERSION}, writer versions 1 to {MAX_WRITER_VERSION}"
         )
     if writer < {1: 1, 2: 5, 3: 7}[reader]:
         raise InvalidInput(f"reader version {reader} needs writer version {5 if reader == 2 else 7} or above, not {writer}")
@@ -261,19 +266,19 @@ def with_versions(protocol: Protocol, reader: int, writer: int) -> Protocol:
 
 
 def with_feature(protocol: Protocol, name: str) -> Protocol:
-    """The protocol that lists one feature more, and what that needs.  Raises UnsupportedFeature for one that this version cannot write."""
+    """The protocol with one more feature, and those that it depends on.  Raises UnsupportedFeature if this version cannot write it."""
     if name not in WRITABLE:
         raise _refusal(name, "write", None)
     added = {name} | ({"domainMetadata"} if name in _NEED_DOMAINS else set())
     if added <= writer_features(protocol):
         return protocol
-    return _of_features(reader_features(protocol) | (added & READABLE), writer_features(protocol) | added)
+    return _lowest_protocol(reader_features(protocol) | (added & READABLE), writer_features(protocol) | added)
 
 
 def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[str], name: str, table: str | None = None) -> Protocol:
-    """The protocol without a feature of which the table holds no trace; `domains` are those that live.
+    """The protocol without a feature that the table no longer uses; `domains` are the table's metadata domains.
 
-    Raises StatementRefused, naming the feature, where it is not listed, left a trace, or cannot be dropped by this version.
+    Raises StatementRefused, naming the feature, if it is not listed, still in use, or cannot be dropped by this version.
     """
     if name not in writer_features(protocol) | reader_features(protocol):
         raise StatementRefused(
@@ -289,11 +294,11 @@ def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[
         raise StatementRefused(f"Feature {name} cannot be dropped while the table uses it: {found}", what=name, table=table)
     if name == "domainMetadata" and (needs := sorted(_NEED_DOMAINS & writer_features(protocol))):
         raise StatementRefused(f"Feature {name} cannot be dropped: {needs[0]} needs it", what=name, table=table)
-    return _of_features(reader_features(protocol) - {name}, writer_features(protocol) - {name})
+    return _lowest_protocol(reader_features(protocol) - {name}, writer_features(protocol) - {name})
 
 
-def _of_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
-    """The lowest protocol that has just these features: a legacy version where one does."""
+def _lowest_protocol(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
+    """The lowest protocol with exactly these features: a legacy version if one matches."""
     for version in range(MAX_WRITER_VERSION):
         reader = 2 if "columnMapping" in readers else 1
         legacy = Protocol(reader, version)

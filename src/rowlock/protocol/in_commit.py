@@ -1,6 +1,6 @@
-"""In-commit timestamps: a time in each commit that only ever goes up, whatever clocks and file systems do.
+"""In-commit timestamps: a commit time in each commit that always increases, whatever clocks and file systems do.
 
-A table has them from the version on that its two enablement properties name, or from its first.  Pure.
+A table has them from the version that its two enablement properties name, or else from its first version.  Pure.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _VERSION = "delta.inCommitTimestampEnablementVersion"
 _TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 
 
-def stamped(info: Mapping[str, Any], configuration: Mapping[str, str], last_ms: int | None) -> dict[str, Any]:
-    """A commitInfo with the time of its commit, later than that of the head; as it is where the table has no such times.
+def with_commit_timestamp(info: Mapping[str, Any], configuration: Mapping[str, str], last_ms: int | None) -> dict[str, Any]:
+    """The commitInfo with an in-commit timestamp later than the head's; unchanged if the table has no in-commit timestamps.
 
-    `last_ms` is the head's time, None for the first commit of a table.  Made anew for every put.
+    `last_ms` is the head's timestamp, None for the first commit of a table.  Computed again for every put.
     """
     if not TableProperties(configuration).in_commit_timestamps:
         return dict(info)
@@ -27,8 +27,8 @@ def stamped(info: Mapping[str, Any], configuration: Mapping[str, str], last_ms: 
     return {"inCommitTimestamp": at, **info, "timestamp": at}
 
 
-def enabled(before: Metadata, after: Metadata, version: int, timestamp_ms: int) -> Metadata:
-    """The metadata of commit `version`, which says since when the table has such times if that is not since its beginning."""
+def with_enablement(before: Metadata, after: Metadata, version: int, timestamp_ms: int) -> Metadata:
+    """The metadata of commit `version`, with the enablement properties if in-commit timestamps were not on from the first version."""
     had, has = (TableProperties(m.configuration).in_commit_timestamps for m in (before, after))
     if not has:
         return after
@@ -37,5 +37,5 @@ def enabled(before: Metadata, after: Metadata, version: int, timestamp_ms: int) 
         if not had
         else {k: before.configuration[k] for k in (_VERSION, _TIMESTAMP) if k in before.configuration}
     )
-    others = {k: v for k, v in after.configuration.items() if k not in (_VERSION, _TIMESTAMP)}  # RESTORE may bring old ones along
+    others = {k: v for k, v in after.configuration.items() if k not in (_VERSION, _TIMESTAMP)}  # RESTORE may bring back old enablement properties
     return replace(after, configuration={**others, **since})

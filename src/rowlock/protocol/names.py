@@ -1,6 +1,6 @@
-"""Names of the files in `_delta_log`: to a value and back. Pure; lists nothing and reads nothing.
+"""Names of the files in `_delta_log`, parsed and built.
 
-Names that this module does not know are not the log's and are left alone.
+Names that `parse` does not recognize are not files of the log and are ignored.  Pure: lists and reads nothing.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class LogFile:
 
     @property
     def is_checkpoint(self) -> bool:
+        """Whether the file is a checkpoint or a part of one."""
         return self.kind in ("checkpoint", "multipart", "v2_checkpoint")
 
 
 def parse(key: str, *, size_bytes: int = 0, modified_ms: int = 0) -> LogFile | None:
-    """What a key (or a bare name) in `_delta_log` means; None where it is not one of the log's files."""
+    """The log file that a key (or bare file name) in `_delta_log` names; None if it is not a file of the log."""
     match = _PATTERN.match(key.rpartition("/")[2])
     if match is None:
         return None
@@ -92,5 +93,5 @@ def listing_start(version: int) -> str:
 
 
 def sidecar_key(name: str) -> str:
-    """The key of a sidecar, whose action holds its bare name (or, from older writers, its path)."""
+    """The key of a sidecar file; its action holds the bare name or, from older writers, a path."""
     return f"{SIDECAR_DIRECTORY}/{name.rpartition('/')[2]}"

@@ -1,7 +1,7 @@
-"""The columns of a Parquet file by the parts of their names, and which of them a column of the table is.
+"""The leaf columns of a Parquet file by their full paths, and how they match the table's columns.
 
-A footer names a leaf by its parts with dots between, under which a column `a.b` and a field b of a struct a are
-one: here the schema is walked instead.  Names are matched as Spark matches them: without regard to case.  Pure.
+A footer names a leaf by its path with dots in between, so that a column `a.b` and the field b of a struct a
+look the same; here the file's schema is walked instead.  Names are matched as in Spark, ignoring case.  Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowlock.protocol.schema import ArrayType, ColumnPath, MapType, StructType
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf by its number in the footer: the names from the column down through structs; `repeated` where an array or map is on the way."""
+    """A leaf column: its index in the footer, its path through structs, and whether it is inside an array or map (`repeated`)."""
 
     index: int
     path: ColumnPath
@@ -28,7 +28,7 @@ _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
 
 
 def leaves_of(metadata: pq.FileMetaData) -> list[Leaf] | None:
-    """Every leaf of a file, in order; None where the footer and Arrow's view of it do not have the same number, so that nothing is known of any."""
+    """Every leaf of a file, in footer order; None if the footer and Arrow's schema disagree on their number, so that no leaf can be identified."""
     found = [
         Leaf(n, path, repeated)
         for n, (path, repeated) in enumerate(leaf for f in metadata.schema.to_arrow_schema() for leaf in _leaves((f.name,), f.type, False))
@@ -53,21 +53,22 @@ def _leaves(path: ColumnPath, type_: pa.DataType, repeated: bool) -> Iterator[tu
         yield path, repeated
 
 
-def folded(path: ColumnPath) -> ColumnPath:
-    """What two paths have in common that differ at most by case."""
+def lower_case(path: ColumnPath) -> ColumnPath:
+    """The path in lower case, to compare paths ignoring case."""
     return tuple(part.lower() for part in path)
 
 
-def same_column(name: str, there: Sequence[str]) -> list[str]:
-    """Those of a file's names that are a table's name to Spark: all that differ from it at most by case."""
+def names_ignoring_case(name: str, there: Sequence[str]) -> list[str]:
+    """The names in a file that equal `name` ignoring case, as Spark matches columns."""
     low = name.lower()
     return [n for n in there if n == name or n.lower() == low]
 
 
-def confusable(schema: StructType) -> bool:
-    """Whether a column of data files may have the dotted name of another: parquet-mr then takes the dictionary of the one for the other's, and skips by it.
+def has_ambiguous_names(schema: StructType) -> bool:
+    """Whether two columns in data files may have the same dotted name.
 
-    Files of such tables are written, and read in Spark, without.
+    parquet-mr then mistakes the dictionary of one column for the other's and skips row groups by it, so files of
+    such tables are written without dictionaries, and Spark reads them without dictionary filters.
     """
     dotted = any("." in f.physical_name or "." in f.name for _, f in schema.all_fields())
     return dotted and any(isinstance(f.type, (StructType, ArrayType, MapType)) for f in schema.fields)

@@ -1,8 +1,8 @@
-"""Partition values: the log's text to a typed value and back.
+"""Partition values: conversion between the log's text and typed values.
 
-Null and the empty string are both null.  Timestamps are read in both of the log's forms; the one
-without a zone means the writer's session zone, which the caller gives.  Written are ISO-8601 ones in UTC.
-Every writer of Rowlock gets its text from `serialize`, so that one value has one spelling and is one partition.  Pure.
+The empty string is null.  Timestamps are read in both of the log's formats; one without a time zone is in the
+writer's session time zone, which the caller passes.  Timestamps are written as ISO-8601 in UTC.  Every write
+path of Rowlock uses `serialize`, so that one value has one spelling and makes one partition.  Pure.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _INTEGER_BITS = {"long": 63, "integer": 31, "short": 15, "byte": 7}
 
 
 def parse(value: str | None, type_: DataType, timezone: str = "UTC") -> Any:
-    """The Python value of a partition value; None for null.
+    """The Python value of a partition value in the log; None for null.
 
-    Gives int, float, bool, str, bytes, Decimal, date, an aware datetime in UTC for `timestamp`, a naive one for `timestamp_ntz`.
-    Raises CorruptLog where the text is no value of the type.
+    Returns int, float, bool, str, bytes, Decimal, date, an aware datetime in UTC for `timestamp`, or a naive one for
+    `timestamp_ntz`.  Raises CorruptLog if the text is not a value of the type.
     """
     if value is None or value == "":
         return None
@@ -45,8 +45,12 @@ def parse(value: str | None, type_: DataType, timezone: str = "UTC") -> Any:
         if isinstance(type_, PrimitiveType):
             return _parse_primitive(value, type_.name, timezone)
     except (ValueError, ArithmeticError, OverflowError) as e:
-        raise CorruptLog(f"partition value {value!r} is no {type_name(type_)}") from e
+        raise _not_a_value(value, type_) from e
     raise CorruptLog(f"a partition column cannot have the type {type_name(type_)}")
+
+
+def _not_a_value(value: str, type_: DataType) -> CorruptLog:
+    return CorruptLog(f"the log's partition value {value!r} is not a value of type {type_name(type_)}")
 
 
 def _parse_primitive(value: str, name: str, timezone: str) -> Any:
@@ -66,33 +70,33 @@ def _parse_primitive(value: str, name: str, timezone: str) -> Any:
     if name == "binary":
         return value.encode("utf-8")
     if name == "date":
-        return (_EPOCH + dt.timedelta(days=_count_of(value, name))).date()
+        return (_EPOCH + dt.timedelta(days=_units_since_1970(value, name))).date()
     if name != "timestamp":
-        return _EPOCH + _count_of(value, name) * _MICROSECOND
-    local, offset = _clock_of(value)
+        return _EPOCH + _units_since_1970(value, name) * _MICROSECOND
+    local, offset = _local_time_and_offset(value)
     naive = _EPOCH + local * _MICROSECOND
     return naive.replace(tzinfo=ZoneInfo(timezone)).astimezone(dt.UTC) if offset is None else (naive - offset * _MICROSECOND).replace(tzinfo=dt.UTC)
 
 
 def parse_stored(value: str | None, type_: DataType) -> Any:
-    """What `parse` gives, as Arrow stores it: a time as microseconds and a date as days since 1970, so that no year is out of range.
+    """Like `parse`, but with times as microseconds and dates as days since 1970, as Arrow stores them, so that every year is in range.
 
-    Raises CorruptLog where the text is no value of the type, and for a `timestamp` without a zone.
+    Raises CorruptLog if the text is not a value of the type, and for a `timestamp` without a time zone.
     """
     if not (value and isinstance(type_, PrimitiveType) and type_.name in TIMES):
         return parse(value, type_)
     try:
-        return _count_of(value, type_.name)
+        return _units_since_1970(value, type_.name)
     except (ValueError, OverflowError) as e:
-        raise CorruptLog(f"partition value {value!r} is no {type_name(type_)}") from e
+        raise _not_a_value(value, type_) from e
 
 
 TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
-def _count_of(value: str, name: str) -> int:
-    """Days or microseconds since 1970."""
-    local, offset = _clock_of(value)
+def _units_since_1970(value: str, name: str) -> int:
+    """The days (of a date) or microseconds (of a timestamp) since 1970; raises ValueError."""
+    local, offset = _local_time_and_offset(value)
     if name == "date":
         return local // _DAY_MICROS
     if name == "timestamp" and offset is None:
@@ -103,8 +107,8 @@ def _count_of(value: str, name: str) -> int:
     return count
 
 
-def _clock_of(value: str) -> tuple[int, int | None]:
-    """(microseconds from 1970 on the clock that the text names, that clock's offset from UTC in microseconds or None)."""
+def _local_time_and_offset(value: str) -> tuple[int, int | None]:
+    """(local time in microseconds since 1970, offset from UTC in microseconds or None if the text has no time zone)."""
     match = _TIMESTAMP.match(value.strip())
     if match is None:
         raise ValueError("not a timestamp")
@@ -120,9 +124,9 @@ def _clock_of(value: str) -> tuple[int, int | None]:
 
 
 def serialize(value: Any, type_: DataType) -> str | None:
-    """The log's text of a typed value (as `parse` or `parse_stored` gives it); None for null and for the empty string.
+    """The log's text of a typed value (as `parse` or `parse_stored` returns it); None for null and for the empty string.
 
-    A `timestamp` may be aware or naive in UTC and is written as ISO-8601 in UTC; years beyond 9999 have a sign, as Spark reads them.
+    A `timestamp` may be aware, or naive in UTC, and is written as ISO-8601 in UTC; years beyond 9999 get a sign, as Spark expects.
     """
     if value is None:
         return None
@@ -134,7 +138,7 @@ def serialize(value: Any, type_: DataType) -> str | None:
 
 
 def not_utf8(value: bytes, type_: DataType) -> InvalidInput:
-    """The error for a partition value that is no text: the log, which is JSON, holds partition values as text."""
+    """The error for a partition value that is not valid UTF-8: the log is JSON and holds partition values as text."""
     return InvalidInput(
         f"a {type_name(type_)} partition value must be UTF-8, and {value!r} is not: store it in a column that the table is not partitioned by, or as its hex()"
     )
@@ -160,7 +164,7 @@ def _serialize_primitive(value: Any, name: str) -> str:
 
 
 def _since_1970(value: dt.date) -> int:
-    """A date in days, a time in microseconds."""
+    """The days (of a date) or microseconds (of a datetime) since 1970."""
     if not isinstance(value, dt.datetime):
         return value.toordinal() - _EPOCH.toordinal()
     return ((value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value) - _EPOCH) // _MICROSECOND
@@ -178,7 +182,7 @@ def _time_text(count: int, name: str) -> str:
 
 
 def _float_text(value: float, *, single: bool) -> str:
-    """The shortest digits that mean the number, in the notation of Java and so of Spark: 1.0E-5."""
+    """The shortest digits that identify the number, in Java's and Spark's notation, such as 1.0E-5."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

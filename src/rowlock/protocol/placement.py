@@ -1,9 +1,9 @@
-"""Where a compaction put the rows of a file that it removed: `compactedInto` and `compactionInfo` among the remove's tags.
+"""Where a compaction put the rows of a removed file: the tags `compactedInto` and `compactionInfo` of the remove.
 
-A file's rows that live under the vector which the remove names lie in the output one after the other,
-in their old order, from `offset` on.  Only placements that Rowlock wrote are believed, and of these only the ones
-of the format that is written now: in an earlier one the order of large outputs was taken for granted, and
-was wrong in partitioned tables.  What is not believed is rebased, which costs time and nothing else.  Pure.
+The rows that are live under the remove's deletion vector stand contiguously in the output, in their old order,
+from position `offset`.  Only placements written by Rowlock in the current format are trusted: the first format
+assumed the row order of large outputs, which was wrong in partitioned tables.  Rows without a trusted placement
+are rebased, which only costs time.  Pure.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ _INTO, _INFO, _WRITER, _FORMAT = "compactedInto", "compactionInfo", "rowlock", 2
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`rows` live rows of a removed file lie in the file `into` from position `offset` on."""
+    """`rows` live rows of a removed file are in the file `into`, from position `offset`."""
 
     into: str
     offset: int
     rows: int
 
     def tags(self) -> dict[str, str]:
+        """The placement as tags of a remove action."""
         info = {"writer": _WRITER, "format": _FORMAT, "offset": self.offset, "rows": self.rows}
         return {_INTO: self.into, _INFO: orjson.dumps(info).decode()}
 
 
 def placement_of(remove: RemoveFile) -> Placement | None:
-    """What a remove says of its rows' new place; None where it says nothing that can be relied on."""
+    """The placement that a remove's tags describe; None if there is none that can be trusted."""
     tags: Mapping[str, str] = remove.tags or {}
     if _INTO not in tags or _INFO not in tags:
         return None

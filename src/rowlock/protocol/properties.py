@@ -1,7 +1,7 @@
-"""Table properties: typed, with their defaults, and checked when they are set.
+"""Table properties: typed access with defaults, and validation when they are set.
 
-Owns the names and allowed values of `delta.*` and `rowlock.*`.  Unknown names under either prefix
-are refused, others are free.  Pure.
+Owns the names and allowed values of `delta.*` and `rowlock.*`.  Unknown names with either prefix are refused;
+other names are not checked.  Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "rowlock.granularity": get_args(Granularity),
     "rowlock.lock": get_args(Lock),
 }
-"""The first value is the default."""
+"""The allowed values of Rowlock's properties; the first is the default."""
 
 GROUP_COMMIT = "rowlock.groupCommit"
 LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
@@ -34,7 +34,7 @@ _PROVIDER = re.compile(r"object|postgresql|dynamodb:[A-Za-z0-9_.\-]{3,255}")
 DELTA_LEVELS: dict[Isolation, str] = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
 """Delta's names of the isolation levels, for the property `delta.isolationLevel` and for commitInfo."""
 
-LOCKLESS_ALONE = "lockless is a level of its own: it takes no isolation beside it (choose repair, rerun or fail for isolation)"
+LOCKLESS_ALONE = "lockless is a level of its own and cannot be combined with an isolation level (choose repair, rerun or fail for isolation)"
 
 _BOOLEAN_NAMES = """
     appendOnly autoOptimize autoOptimize.optimizeWrite checkpoint.writeStatsAsJson checkpoint.writeStatsAsStruct enableChangeDataFeed
@@ -92,8 +92,18 @@ _BYTES, _SHIFTS = re.compile(r"(\d+)\s*([kmgt]?)b?"), {"": 0, "k": 10, "m": 20, 
 _INTERVAL_PART = re.compile(r"(-?\d+)\s+([a-z]+?)s?(?=\s|$)")
 
 
+def is_true(configuration: Mapping[str, str], name: str) -> bool:
+    """Whether a boolean table property that is off by default is set to true."""
+    return configuration.get(name, "").strip().lower() == "true"
+
+
+def column_mapping_mode(configuration: Mapping[str, str]) -> str:
+    """The table's column mapping mode: `none`, `name` or `id` (or what another writer has set)."""
+    return configuration.get("delta.columnMapping.mode", "none").strip().lower() or "none"
+
+
 def interval_ms(text: str) -> int:
-    """Milliseconds of an interval such as `interval 30 days` or `2 hours 5 minutes`; raises ValueError."""
+    """The milliseconds of an interval such as `interval 30 days` or `2 hours 5 minutes`; raises ValueError."""
     body = text.strip().lower().removeprefix("interval").strip()
     parts = _INTERVAL_PART.findall(body)
     if not parts or _INTERVAL_PART.sub("", body).strip() or any(unit not in _MS for _, unit in parts):
@@ -102,15 +112,15 @@ def interval_ms(text: str) -> int:
 
 
 def validate_properties(properties: Mapping[str, str], table: str | None = None) -> None:
-    """Raises InvalidInput, naming the property, its value and the allowed ones, for the first that cannot be set."""
+    """Raises InvalidInput for the first property that cannot be set, naming it, its value and the allowed values."""
     for name, value in properties.items():
         if allowed := _problem(name, str(value)):
-            shown = "..." if name.lower() == LOCK_PROVIDER.lower() else value  # somebody's password may be in it
+            shown = "..." if name.lower() == LOCK_PROVIDER.lower() else value  # it may be a connection string with a password
             raise InvalidInput(f"property {name} = {shown!r} is not possible: {allowed}", table=table)
 
 
 def validate_together(configuration: Mapping[str, str], table: str | None = None) -> None:
-    """Raises InvalidInput where properties that are each possible are not so beside each other."""
+    """Raises InvalidInput for properties that are valid one by one but not together."""
     if configuration.get("rowlock.onConflict") != "lockless":
         return
     if "rowlock.isolation" in configuration:
@@ -119,10 +129,11 @@ def validate_together(configuration: Mapping[str, str], table: str | None = None
             table=table,
         )
     if not TableProperties(configuration).row_tracking:
-        raise InvalidInput("rowlock.onConflict = 'lockless' needs delta.enableRowTracking = 'true' beside it: it knows rows by their ids", table=table)
+        raise InvalidInput("rowlock.onConflict = 'lockless' needs delta.enableRowTracking = 'true' as well: it identifies rows by their row ids", table=table)
 
 
 def _problem(name: str, value: str) -> str | None:
+    """Why a property cannot have this value, as a phrase for the error; None if it can."""
     lowered = name.lower()
     if lowered.startswith("rowlock."):
         if name in _LOCK_SETTINGS:
@@ -141,7 +152,7 @@ def _problem(name: str, value: str) -> str | None:
 
 def _lock_problem(name: str, value: str) -> str | None:
     if name == LOCK_PROVIDER and not _PROVIDER.fullmatch(value):
-        return "allowed are object, dynamodb:TABLE, postgresql; how to connect to PostgreSQL is taken from the environment (ROWLOCK_LOCK_DSN) and never written into a table"
+        return "allowed are object, dynamodb:TABLE, postgresql; the connection string for PostgreSQL is taken from the environment (ROWLOCK_LOCK_DSN) and never written into a table"
     if name == LOCK_KEY and not value.strip():
         return "the name of a column is needed"
     if name in (LOCK_TIMEOUT, LOCK_TERM):
@@ -175,7 +186,11 @@ def _delta_problem(name: str, value: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """Typed access; a value that does not read gives the default, since others may have written it; a retention is refused."""
+    """Typed access to table properties.
+
+    A value that cannot be parsed gives the default, since another engine may have written it; only a retention
+    that cannot be parsed raises InvalidInput.
+    """
 
     configuration: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -193,7 +208,7 @@ class TableProperties:
             return interval_ms(default)
 
     def _retention(self, name: str, default: str) -> int:
-        """Raises InvalidInput for a value that does not read: what is deleted after it is gone."""
+        """A retention in milliseconds.  Raises InvalidInput for a value that cannot be parsed: a wrong default would delete files for good."""
         value = self.configuration.get(name, default)
         if allowed := _delta_problem(name, value):
             raise InvalidInput(f"the table's property {name} = {value!r} cannot be read: {allowed}. Set it again, or unset it for the default, {default!r}")
@@ -229,12 +244,12 @@ class TableProperties:
 
     @property
     def num_indexed_columns(self) -> int:
-        """How many leaf columns have statistics; -1 means all."""
+        """How many leaf columns, from the first, have statistics; -1 means all."""
         return self._integer("delta.dataSkippingNumIndexedCols", 32)
 
     @property
     def stats_columns(self) -> tuple[str, ...] | None:
-        """The columns that have statistics where they are listed by name, as it is spelled there (see `column_path`); they replace the count."""
+        """The columns that have statistics if the table lists them by name (as spelled there, see `column_path`); they override `num_indexed_columns`."""
         value = self.configuration.get("delta.dataSkippingStatsColumns")
         if value is None:
             return None
@@ -242,7 +257,7 @@ class TableProperties:
 
     @property
     def target_file_bytes(self) -> int | None:
-        """How large files are to become, in bytes; None where the table does not say (in words like `128mb`, or as a number)."""
+        """`delta.targetFileSize` in bytes (given as a number, or like `128mb`); None if the table does not set it."""
         found = _BYTES.fullmatch(self.configuration.get("delta.targetFileSize", "").strip().lower())
         return int(found[1]) << _SHIFTS[found[2]] or None if found else None
 
@@ -253,10 +268,6 @@ class TableProperties:
     @property
     def deleted_file_retention_ms(self) -> int:
         return self._retention("delta.deletedFileRetentionDuration", "interval 1 week")
-
-    @property
-    def column_mapping_mode(self) -> str:
-        return self.configuration.get("delta.columnMapping.mode", "none").strip().lower() or "none"
 
     def _knob(self, name: str) -> str:
         value = self.configuration.get(name, KNOBS[name][0])
@@ -270,7 +281,7 @@ class TableProperties:
 
     @property
     def isolation(self) -> Isolation:
-        """`rowlock.isolation`; where that is not set Delta's own `delta.isolationLevel`, whose owner wants its level kept."""
+        """The isolation level: `rowlock.isolation`, or Delta's own `delta.isolationLevel` if that is not set."""
         if "rowlock.isolation" not in self.configuration:
             theirs = self.configuration.get("delta.isolationLevel", "").strip().lower()
             return next((level for level, name in DELTA_LEVELS.items() if name.lower() == theirs), "serializable")
@@ -286,21 +297,21 @@ class TableProperties:
 
     @property
     def lock_provider(self) -> str:
-        """`object`, `dynamodb:TABLE` or `postgresql`; never a connection string, whoever wrote one."""
+        """`object`, `dynamodb:TABLE` or `postgresql`; never a connection string, even if someone wrote one into the table."""
         said = self.configuration.get(LOCK_PROVIDER, "")
         return said if _PROVIDER.fullmatch(said) else "object"
 
     @property
     def lock_timeout_s(self) -> float:
-        """How long a writer waits for a lease before it goes on without."""
+        """Seconds that a writer waits for a lease before it goes on without one."""
         return self._interval(LOCK_TIMEOUT, "interval 2 minutes") / 1000
 
     @property
     def lock_term_s(self) -> float:
-        """After how long without a sign of life a lease may be stolen."""
+        """Seconds without a renewal after which a lease may be taken over."""
         return self._interval(LOCK_TERM, "interval 10 seconds") / 1000
 
     @property
     def lock_key(self) -> str | None:
-        """The column whose values `lock = partition` tells apart by bucket, beside the partition columns."""
+        """The column whose values `rowlock.lock = partition` divides into buckets, besides the partition columns."""
         return self.configuration.get(LOCK_KEY)

@@ -1,9 +1,9 @@
-"""Row tracking: which rows have ids, where the ids stand, and how new files get theirs (I6).
+"""Row tracking: where row ids are stored, and how new files get theirs (I6).
 
-Every row has an id for life.  A new row's id is its file's `baseRowId` plus its position there; a row
-that was moved or updated keeps its id in a column of the data file, whose name the table's metadata
-says.  New files take their ids above the high-water mark of the domain `delta.rowTracking`, anew for
-every attempt to commit.  Clause "Row Tracking" of the protocol.  Pure.
+Every row has an id for its whole life.  A new row's id is its file's `baseRowId` plus its position in the file; a
+row that was moved or updated keeps its id in a column of the data file that the table's metadata names.  New
+files get ids above the high-water mark in the metadata domain `delta.rowTracking`, assigned again for every
+put.  Clause "Row Tracking" of the protocol.  Pure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import orjson
 from rowlock.exceptions import CorruptLog
 from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.features import writer_features
+from rowlock.protocol.properties import is_true
 
 FEATURE = "rowTracking"
 DOMAIN = "delta.rowTracking"
@@ -30,7 +31,7 @@ NO_MARK = -1
 
 @dataclass(frozen=True, slots=True)
 class MaterializedColumns:
-    """The columns of data files that hold what was preserved; null where a row has what its file gives it."""
+    """The columns of data files that hold preserved row ids and commit versions; null if a row has its file's default."""
 
     row_id: str
     commit_version: str
@@ -42,53 +43,53 @@ class MaterializedColumns:
 
 def asks_for_tracking(configuration: Mapping[str, str]) -> bool:
     """Whether `delta.enableRowTracking` is on."""
-    return configuration.get(ENABLED, "").strip().lower() == "true"
+    return is_true(configuration, ENABLED)
 
 
 def assigns(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether every file that is added must have row ids: the feature is there and not suspended."""
-    return FEATURE in writer_features(protocol) and metadata.configuration.get(SUSPENDED, "").strip().lower() != "true"
+    """Whether every added file must get row ids: the feature is listed and not suspended."""
+    return FEATURE in writer_features(protocol) and not is_true(metadata.configuration, SUSPENDED)
 
 
 def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether rows keep their ids, and readers may ask for them."""
+    """Whether row tracking is enabled: rows keep their ids, and readers may query them."""
     return assigns(protocol, metadata) and asks_for_tracking(metadata.configuration)
 
 
 def materialized_columns(protocol: Protocol, metadata: Metadata) -> MaterializedColumns | None:
-    """Where rows that are moved or updated keep their ids; None where the table does not ask for it."""
+    """The columns in which moved and updated rows keep their ids; None if row tracking is not enabled."""
     if not is_enabled(protocol, metadata):
         return None
     return MaterializedColumns(metadata.configuration[ROW_ID_COLUMN], metadata.configuration[COMMIT_VERSION_COLUMN])
 
 
 def with_column_names(configuration: Mapping[str, str], new_id: Callable[[], str]) -> dict[str, str]:
-    """The properties with names for the materialised columns, where row tracking is on; names that are there stay."""
+    """The properties with names for the materialized columns, if row tracking is on; existing names stay.  `new_id` returns a new UUID."""
     if not asks_for_tracking(configuration):
         return dict(configuration)
     return {**{key: prefix + new_id() for key, prefix in _NAME_PREFIXES.items()}, **configuration}
 
 
 def high_water_mark(domains: Mapping[str, DomainMetadata], table: str | None = None) -> int:
-    """The highest row id that was ever given; NO_MARK where none was.  Raises CorruptLog."""
+    """The highest row id that was ever assigned; NO_MARK if none was.  Raises CorruptLog."""
     found = domains.get(DOMAIN)
     if found is None:
         return NO_MARK
     try:
         return int(orjson.loads(found.configuration)[_MARK])
     except (ValueError, KeyError, TypeError) as e:
-        raise CorruptLog(f"the domain {DOMAIN} does not say its {_MARK}: {found.configuration!r}", table=table) from e
+        raise CorruptLog(f"the metadata domain {DOMAIN} has no readable {_MARK}: {found.configuration!r}", table=table) from e
 
 
 def mark_domain(mark: int) -> DomainMetadata:
-    """The action that says the high-water mark."""
+    """The `domainMetadata` action that sets the high-water mark."""
     return DomainMetadata(DOMAIN, orjson.dumps({_MARK: mark}).decode())
 
 
 def with_row_ids(adds: Iterable[AddFile], *, mark: int, version: int, num_rows: Callable[[AddFile], int]) -> tuple[tuple[AddFile, ...], int]:
-    """The adds of version `version`, those without row ids given some above `mark`; and the new mark.
+    """(adds with row ids, new high-water mark) for commit `version`: adds without row ids get ids above `mark`.
 
-    A file that was committed before keeps its base id and its commit version: its rows are the same.
+    A file that was committed before keeps its base row id and commit version, since its rows are the same.
     """
     out = []
     for add in adds:

@@ -1,7 +1,7 @@
-"""The table's schema as light values: from and to the log's JSON, to and from Arrow.
+"""The table's schema as immutable values, converted from and to the log's JSON.
 
-Owns the types that this version knows; others are refused by name (I9).  Column names are compared
-without regard to case.  Pure (pyarrow is used for its types only).
+Owns the data types that this version knows; others are refused by name (I9).  Column names are compared
+ignoring case.  Pure.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rowlock.exceptions import CorruptLog, SchemaMismatch, UnsupportedFeature
 PRIMITIVES = frozenset(
     ("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp", "timestamp_ntz", "variant", "void")
 )
-ONLY_READ = frozenset(("variant", "void"))
-"""Types that tables of others have, and that this version does not write."""
+READ_ONLY = frozenset(("variant", "void"))
+"""Types that this version can read in other engines' tables but cannot write."""
 ColumnPath = tuple[str, ...]
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
 TYPE_CHANGES = "delta.typeChanges"
-"""In a column's metadata: the types that it had before."""
+"""Key in a column's metadata that lists the types that the column had before type widening."""
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
@@ -33,7 +33,7 @@ _INVALID_CHARACTERS = frozenset(" ,;{}()\n\t=")
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
-    """A type without parts, by the log's name for it; a decimal has its own class."""
+    """A primitive type, by the log's name for it; decimals have their own class."""
 
     name: str
 
@@ -89,12 +89,12 @@ class StructType:
         return tuple(f.name for f in self.fields)
 
     def find(self, name: str) -> StructField | None:
-        """The field of this name in any case, an exact match first."""
+        """The field with this name ignoring case, preferring an exact match; None if there is none."""
         folded = name.lower()
         return next((f for f in self.fields if f.name == name), None) or next((f for f in self.fields if f.name.lower() == folded), None)
 
     def resolve(self, path: Sequence[str]) -> StructField | None:
-        """The field at a path of names through structs, in any case."""
+        """The field at a path of names through structs, ignoring case; None if there is none."""
         struct: DataType = self
         found: StructField | None = None
         for name in path:
@@ -105,7 +105,7 @@ class StructType:
         return found
 
     def physical_path(self, path: Sequence[str]) -> ColumnPath | None:
-        """The names under which statistics hold a column; None where there is no such column."""
+        """The physical names on the path to a column, as used in data files and statistics; None if there is no such column."""
         struct: DataType = self
         out: list[str] = []
         for name in path:
@@ -117,7 +117,7 @@ class StructType:
         return tuple(out)
 
     def leaves(self) -> Iterator[tuple[ColumnPath, StructField]]:
-        """Every column that is no struct, with its path of logical names, in order."""
+        """Every column or nested field that is not a struct, with its path of logical names, in schema order."""
         for f in self.fields:
             if isinstance(f.type, StructType):
                 for path, leaf in f.type.leaves():
@@ -126,7 +126,7 @@ class StructType:
                 yield (f.name,), f
 
     def all_fields(self) -> Iterator[tuple[ColumnPath, StructField]]:
-        """Every field at any depth, inside of arrays and maps too."""
+        """Every field at any depth with its path, including those inside arrays and maps."""
         for f in self.fields:
             yield (f.name,), f
             for path, inner in _inner_fields(f.type):
@@ -137,7 +137,7 @@ DataType: TypeAlias = PrimitiveType | DecimalType | ArrayType | MapType | Struct
 
 
 def column_path(name: str) -> ColumnPath:
-    """The parts of a column's name as SQL writes it: a dot goes into a struct, unless it stands in back quotes."""
+    """The path that a column's SQL name stands for: a dot outside back quotes separates a struct from its field."""
     return tuple(quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name))
 
 
@@ -152,9 +152,9 @@ def _inner_fields(type_: DataType) -> Iterator[tuple[ColumnPath, StructField]]:
 
 
 def parse_schema(schema_string: str, table: str | None = None) -> StructType:
-    """The schema of a `schemaString` (Spark's `df.schema.json()` has the same form).
+    """The schema that a `schemaString` holds (Spark's `df.schema.json()` has the same format).
 
-    Raises UnsupportedFeature for a type that this version does not know, CorruptLog where the text is no schema.
+    Raises UnsupportedFeature for a type that this version does not know, CorruptLog if the text is not a schema.
     """
     try:
         parsed = _type_from(orjson.loads(schema_string), table)
@@ -193,12 +193,12 @@ def _primitive_from(name: str, table: str | None) -> DataType:
 
 
 def unsupported_type(name: str, table: str | None = None, access: Literal["read", "write"] = "read") -> UnsupportedFeature:
-    """The error for a column type that this version lacks."""
+    """The error for a column type that this version cannot read or write."""
     return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access=access, table=table)
 
 
 def zoneless_column(schema: StructType) -> ColumnPath | None:
-    """The first column or field that is a timestamp without a zone, or an array or map of such; None where there is none."""
+    """The path of the first column or field of type timestamp_ntz, or an array or map of it; None if there is none."""
     return next((path for path, f in schema.all_fields() if _is_zoneless(f.type)), None)
 
 
@@ -207,15 +207,15 @@ def _is_zoneless(type_: DataType) -> bool:
     return type_ == PrimitiveType("timestamp_ntz") or any(map(_is_zoneless, inner))
 
 
-def only_read_types(type_: DataType) -> frozenset[str]:
-    """The types inside a type that this version reads and does not write."""
+def read_only_types(type_: DataType) -> frozenset[str]:
+    """The names of the types in READ_ONLY that occur in a type, at any depth."""
     if isinstance(type_, StructType):
-        return frozenset(name for f in type_.fields for name in only_read_types(f.type))
+        return frozenset(name for f in type_.fields for name in read_only_types(f.type))
     if isinstance(type_, ArrayType):
-        return only_read_types(type_.element)
+        return read_only_types(type_.element)
     if isinstance(type_, MapType):
-        return only_read_types(type_.key) | only_read_types(type_.value)
-    return frozenset({type_.name}) & ONLY_READ
+        return read_only_types(type_.key) | read_only_types(type_.value)
+    return frozenset({type_.name}) & READ_ONLY
 
 
 def schema_json(schema: StructType) -> str:
@@ -235,7 +235,7 @@ def _type_json(type_: DataType) -> Any:
 
 
 def type_name(type_: DataType) -> str:
-    """A type in words, as in `array<struct<a:long>>`."""
+    """The name of a type for people, such as `array<struct<a:long>>`."""
     if isinstance(type_, StructType):
         return "struct<" + ",".join(f"{f.name}:{type_name(f.type)}" for f in type_.fields) + ">"
     if isinstance(type_, ArrayType):
@@ -246,17 +246,17 @@ def type_name(type_: DataType) -> str:
 
 
 def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (), *, column_mapping: bool = False, table: str | None = None) -> None:
-    """Raises SchemaMismatch for a schema that no Delta table may have."""
+    """Raises SchemaMismatch for a schema that no Delta table may have, UnsupportedFeature for a type that cannot be written."""
     if not schema.fields:
         raise SchemaMismatch("a table needs at least one column", table=table)
     _check_duplicates(schema, "", table)
-    for name in sorted(only_read_types(schema)):
+    for name in sorted(read_only_types(schema)):
         raise unsupported_type(name, table, "write")
     if not column_mapping:
         for path, _ in schema.all_fields():
             if bad := sorted(set(path[-1]) & _INVALID_CHARACTERS):
                 raise SchemaMismatch(
-                    f"column {'.'.join(path)!r} holds {''.join(bad)!r}; none of ' ,;{{}}()\\n\\t=' may be in a name without column mapping", table=table
+                    f"column {'.'.join(path)!r} holds {''.join(bad)!r}; without column mapping a name may contain none of ' ,;{{}}()\\n\\t='", table=table
                 )
     for name in partition_columns:
         found = schema.find(name)
@@ -269,7 +269,7 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
 
 
 def check_enforceable(schema: StructType, table: str | None = None) -> None:
-    """Raises SchemaMismatch for NOT NULL inside the elements of an array, or the keys or values of a map: Delta's writers do not enforce it there."""
+    """Raises SchemaMismatch for NOT NULL inside array elements, map keys or map values, where Delta's writers do not enforce it."""
     for path, f in schema.all_fields():
         inner = (
             (("element", f.type.element),)
@@ -279,20 +279,20 @@ def check_enforceable(schema: StructType, table: str | None = None) -> None:
             else ()
         )
         for part, type_ in inner:
-            if demands(type_):
+            if has_not_null(type_):
                 raise SchemaMismatch(
-                    f"the {part} type of {'.'.join(path)} says NOT NULL, which Delta does not enforce within arrays and maps [DELTA_NESTED_NOT_NULL_CONSTRAINT]; leave it out",
+                    f"the {part} type of {'.'.join(path)} has a NOT NULL, which Delta does not enforce within arrays and maps [DELTA_NESTED_NOT_NULL_CONSTRAINT]; leave it out",
                     table=table,
                 )
 
 
-def demands(type_: DataType) -> bool:
-    """Whether something inside a type may not be null."""
+def has_not_null(type_: DataType) -> bool:
+    """Whether anything inside a type is NOT NULL."""
     if isinstance(type_, StructType):
-        return any(not f.nullable or demands(f.type) for f in type_.fields)
+        return any(not f.nullable or has_not_null(f.type) for f in type_.fields)
     if isinstance(type_, ArrayType):
-        return not type_.contains_null or demands(type_.element)
-    return isinstance(type_, MapType) and (not type_.value_contains_null or demands(type_.key) or demands(type_.value))
+        return not type_.contains_null or has_not_null(type_.element)
+    return isinstance(type_, MapType) and (not type_.value_contains_null or has_not_null(type_.key) or has_not_null(type_.value))
 
 
 def _check_duplicates(type_: DataType, where: str, table: str | None) -> None:

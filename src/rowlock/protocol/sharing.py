@@ -1,6 +1,6 @@
-"""Who else may write a table: what its features, its place and its arbiter allow.  Pure.
+"""Which other engines may write a table at the same time, given its features, its store and its arbiter.  Pure.
 
-What delta-rs refuses was tried with deltalake 1.6, and a test tries it again.
+The features that delta-rs refuses were found with deltalake 1.6; a test checks them again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _DELTA_RS_WRITES = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Whether an engine may write beside us: `yes` at the same time, `alone` only while nobody else does, or `no`."""
+    """Whether another engine may write the table: `yes` (at the same time), `alone` (only while nobody else writes) or `no`, and why."""
 
     engine: str
     verdict: Verdict
     why: str
 
 
-def place_of(root: str) -> Literal["local", "s3", "other"]:
-    """Where a table lies, as far as commits go."""
+def store_kind(root: str) -> Literal["local", "s3", "other"]:
+    """The kind of store that a table is on, as far as it matters for commits."""
     scheme = scheme_of(root)
     if scheme in (None, "file"):
         return "local"
@@ -37,12 +37,12 @@ def place_of(root: str) -> Literal["local", "s3", "other"]:
 
 
 def refused_by_delta_rs(protocol: Protocol) -> tuple[str, ...]:
-    """The features for which delta-rs 1.6 refuses to write the table."""
+    """The table's features because of which delta-rs 1.6 refuses to write it."""
     return tuple(sorted((writer_features(protocol) | reader_features(protocol)) - _DELTA_RS_WRITES))
 
 
 def neighbours(protocol: Protocol, root: str, *, arbitrated: bool) -> tuple[Neighbour, ...]:
-    """The engines that a fleet usually has, each with what it may do beside Rowlock on this table."""
+    """Whether delta-spark and delta-rs may write this table beside Rowlock.  `arbitrated`: commits go through the DynamoDB arbiter."""
     return (_delta_spark(root, arbitrated), _delta_rs(protocol, arbitrated))
 
 
@@ -50,17 +50,17 @@ def _delta_spark(root: str, arbitrated: bool) -> Neighbour:
     name = "delta-spark"
     if arbitrated:
         return Neighbour(
-            name, "yes", "with io.delta.storage.S3DynamoDBLogStore on the same DynamoDB table and region; without it its commits go past the arbiter"
+            name, "yes", "with io.delta.storage.S3DynamoDBLogStore on the same DynamoDB table and region; without it its commits bypass the arbiter"
         )
-    if place_of(root) == "local":
-        return Neighbour(name, "alone", "on a local disk it looks whether a version is absent and then renames, which can overwrite another's commit")
-    if place_of(root) == "s3":
+    if store_kind(root) == "local":
+        return Neighbour(name, "alone", "on a local disk it checks that a version is absent and then renames, which can overwrite another writer's commit")
+    if store_kind(root) == "s3":
         return Neighbour(
             name,
             "alone",
-            "its LogStore for S3 keeps order within one driver only; the DynamoDB arbiter is for sharing (AWS_S3_LOCKING_PROVIDER=dynamodb here, S3DynamoDBLogStore there)",
+            "its LogStore for S3 orders commits within one driver only; to share the table use the DynamoDB arbiter (AWS_S3_LOCKING_PROVIDER=dynamodb here, S3DynamoDBLogStore there)",
         )
-    return Neighbour(name, "yes", "its LogStore creates a version only where there is none")
+    return Neighbour(name, "yes", "its LogStore creates a version only if it is absent")
 
 
 def _delta_rs(protocol: Protocol, arbitrated: bool) -> Neighbour:
@@ -68,5 +68,5 @@ def _delta_rs(protocol: Protocol, arbitrated: bool) -> Neighbour:
     if refused := refused_by_delta_rs(protocol):
         return Neighbour(name, "no", f"it refuses tables with {', '.join(refused)}")
     if arbitrated:
-        return Neighbour(name, "no", "it no longer asks DynamoDB, so its commits go past the arbiter")
-    return Neighbour(name, "yes", "it puts a version only where there is none")
+        return Neighbour(name, "no", "it no longer uses DynamoDB, so its commits bypass the arbiter")
+    return Neighbour(name, "yes", "it puts a version only if it is absent")

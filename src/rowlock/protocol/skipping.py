@@ -1,8 +1,8 @@
-"""Data skipping: may a file hold a row that a predicate is true for?
+"""Data skipping: whether a file may contain a row that satisfies a predicate.
 
-Owns a small typed predicate language and its judgement of one file.  It keeps too much and never
-too little: a skipped file that holds a row would be a lost update (I3).  Each predicate is judged as
-"may some row give TRUE"; a row that gives null counts as false.  Pure.
+Owns a small typed predicate language and its evaluation against one file's partition values and statistics.
+Errs only towards keeping files: a skipped file with a matching row would be a lost update (I3).  Null counts
+as false.  Pure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`column op value`; `value` is a Python value of the column's type, or None for SQL's null."""
+    """`column op value`; `value` is a Python value of the column's type, or None for SQL NULL."""
 
     op: Operator
     column: ColumnPath
@@ -65,7 +65,7 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Anything: keeps every file, under Not too."""
+    """A predicate that is not understood: keeps every file, also under Not."""
 
 
 Predicate: TypeAlias = And | Or | Not | Compare | IsNull | IsNotNull | In | StartsWith | Unknown
@@ -74,9 +74,9 @@ _NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">"
 
 
 def pushed_down(predicate: Predicate, negated: bool = False) -> Predicate:
-    """The predicate without Not: true for at least the rows that the given one is true for.
+    """An equivalent predicate without Not, or a weaker one: it is true for at least the rows that satisfy `predicate`.
 
-    A negated comparison is the opposite comparison (both are null for a null); what has no opposite here becomes Unknown.
+    A negated comparison becomes the opposite comparison (both are null for null); one without an opposite becomes Unknown.
     """
     if isinstance(predicate, Not):
         return pushed_down(predicate.part, not negated)
@@ -98,7 +98,7 @@ def pushed_down(predicate: Predicate, negated: bool = False) -> Predicate:
 
 
 def columns_of(predicate: Predicate) -> set[ColumnPath]:
-    """Every column that the predicate names."""
+    """Every column that the predicate refers to."""
     if isinstance(predicate, (And, Or)):
         return set().union(*(columns_of(p) for p in predicate.parts)) if predicate.parts else set()
     if isinstance(predicate, Not):
@@ -109,8 +109,8 @@ def columns_of(predicate: Predicate) -> set[ColumnPath]:
 def may_match(predicate: Predicate | None, partition_values: Mapping[str, Any], stats: Mapping[str, Any], schema: StructType) -> bool:
     """Whether some live row of the file may satisfy the predicate.
 
-    partition_values  typed, by logical name, of every partition column; a column that is not in it is a data column
-    stats             the file's parsed statistics, by physical name; empty where there are none
+    partition_values  typed values of every partition column by logical name; other columns are data columns
+    stats             the file's parsed statistics by physical name; empty if there are none
     """
     return predicate is None or _may(pushed_down(predicate), partition_values, stats, schema)
 
@@ -128,7 +128,7 @@ def _may(p: Predicate, partition_values: Mapping[str, Any], stats: Mapping[str, 
     if isinstance(p, IsNull):
         return bounds.may_be_null
     if isinstance(p, IsNotNull):
-        return bounds.may_be_filled
+        return bounds.may_be_non_null
     if isinstance(p, Compare):
         return _may_compare(p.op, p.value, bounds)
     if isinstance(p, In):
@@ -139,7 +139,7 @@ def _may(p: Predicate, partition_values: Mapping[str, Any], stats: Mapping[str, 
 def _may_compare(op: Operator, value: Any, bounds: Bounds) -> bool:
     if op == "<=>":
         return bounds.may_be_null if value is None else _may_compare("=", value, bounds)
-    if value is None or not bounds.may_be_filled:
+    if value is None or not bounds.may_be_non_null:
         return False
     low, high = bounds.low, bounds.high
     value = comparable(value, bounds.type)
@@ -155,7 +155,7 @@ def _may_compare(op: Operator, value: Any, bounds: Bounds) -> bool:
 
 
 def _may_start_with(prefix: str, bounds: Bounds) -> bool:
-    if not bounds.may_be_filled:
+    if not bounds.may_be_non_null:
         return False
     low, high = bounds.low, bounds.high
     if isinstance(low, str) and low[: len(prefix)] > prefix:

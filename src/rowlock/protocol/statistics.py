@@ -1,8 +1,8 @@
-"""Per-file statistics: bounds and counts of a file's columns as the log's JSON.
+"""Per-file statistics: minima, maxima and null counts of a file's columns, as the log's JSON.
 
-Every bound written here truly bounds: strings are cut down for a minimum and raised for a maximum,
-timestamps floored and raised to the millisecond, what cannot be bounded is left out.  A false bound
-would be a lost update (I5).  Pure.
+Every written bound is a true bound: strings are truncated for a minimum and raised for a maximum, timestamps
+rounded down and up to the millisecond, and columns that cannot be bounded are left out.  A false bound would be
+a lost update (I5).  Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.protocol.arrow_types import to_arrow_type
-from rowlock.protocol.parquet_columns import folded, leaves_of
+from rowlock.protocol.parquet_columns import leaves_of, lower_case
 from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType, column_path
 
 STRING_PREFIX_CHARACTERS = 32
@@ -32,25 +32,25 @@ _COUNT_FIRST = re.compile(r'\{\s*"numRecords"\s*:\s*\d')
 
 
 class _Number(str):
-    """A number as exact text, put into the JSON without quotes."""
+    """A number as exact text, written into the JSON without quotes."""
 
 
 def indexed_leaves(
     schema: StructType, *, num_indexed: int = 32, stats_columns: Sequence[str] | None = None, partition_columns: Iterable[str] = ()
 ) -> list[tuple[ColumnPath, DataType]]:
-    """The leaf columns, by physical path, that have statistics: the first `num_indexed` (-1: all), or the named ones with all below them."""
+    """The leaf columns that get statistics, as (physical path, type): the first `num_indexed` (-1: all), or those at or below `stats_columns`."""
     partitions = {p.lower() for p in partition_columns}
-    named = None if stats_columns is None else [folded(column_path(c.strip())) for c in stats_columns]
+    named = None if stats_columns is None else [lower_case(column_path(c.strip())) for c in stats_columns]
     leaves = [(path, leaf) for path, leaf in schema.leaves() if path[0].lower() not in partitions]
     if named is not None:
-        leaves = [(path, leaf) for path, leaf in leaves if any(folded(path)[: len(n)] == n for n in named)]
+        leaves = [(path, leaf) for path, leaf in leaves if any(lower_case(path)[: len(n)] == n for n in named)]
     elif num_indexed >= 0:
         leaves = leaves[:num_indexed]
     return [(physical, leaf.type) for path, leaf in leaves if (physical := schema.physical_path(path)) is not None]
 
 
 def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]]) -> str:
-    """The statistics of one file whose rows are `table` (columns by physical name)."""
+    """The statistics of one file that holds the rows of `table` (columns by physical name)."""
     nulls: dict[ColumnPath, int] = {}
     lows: dict[ColumnPath, Any] = {}
     highs: dict[ColumnPath, Any] = {}
@@ -65,18 +65,18 @@ def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]]) -
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
             continue
         extremes = pc.min_max(column.cast(to_arrow_type(type_)))
-        with suppress(UnicodeDecodeError):  # text that is no UTF-8, which Spark casts binary to, is no JSON
-            _put_bounds(path, type_, _stored(extremes["min"]), _stored(extremes["max"]), lows, highs)
+        with suppress(UnicodeDecodeError):  # Spark casts binary to text that may not be valid UTF-8, which JSON cannot hold
+            _put_bounds(path, type_, _scalar_value(extremes["min"]), _scalar_value(extremes["max"]), lows, highs)
     return _render(table.num_rows, lows, highs, nulls, tight=True)
 
 
-def _stored(scalar: pa.Scalar) -> Any:
-    """A value; of a time the number that stands for it, since Python has no year 10,000."""
+def _scalar_value(scalar: pa.Scalar) -> Any:
+    """The Python value of a scalar; a time as its number since 1970, since Python's years end at 9999."""
     return scalar.value if pa.types.is_timestamp(scalar.type) or pa.types.is_date32(scalar.type) else scalar.as_py()
 
 
 def _column(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
-    """A nested leaf with the nulls of the structs around it, or None where the rows lack it."""
+    """The values of a nested leaf, null where an enclosing struct is null; None if the rows lack the column."""
     if path[0] not in table.column_names:
         return None
     column: pa.ChunkedArray = table.column(path[0])
@@ -88,18 +88,18 @@ def _column(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
 
 
 def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[ColumnPath, DataType]]) -> str:
-    """The statistics of one file out of its footer; what the footer does not say exactly is left out."""
+    """The statistics of one file from its Parquet footer; bounds that the footer does not hold exactly are left out."""
     index: dict[ColumnPath, list[int]] = {}
     for leaf in leaves_of(metadata) or ():
         if not leaf.repeated:
-            index.setdefault(folded(leaf.path), []).append(leaf.index)
+            index.setdefault(lower_case(leaf.path), []).append(leaf.index)
     nulls: dict[ColumnPath, int] = {}
     lows: dict[ColumnPath, Any] = {}
     highs: dict[ColumnPath, Any] = {}
     for path, type_ in leaves:
-        found = index.get(folded(path), ())
+        found = index.get(lower_case(path), ())
         if len(found) != 1 or isinstance(type_, (ArrayType, MapType)):
-            continue  # not there, or which of two is meant only their case would tell
+            continue  # absent, or ambiguous because two columns differ only by case
         (at,) = found
         footers = [metadata.row_group(g).column(at).statistics for g in range(metadata.num_row_groups)]
         if any(s is None or not s.has_null_count for s in footers):
@@ -113,13 +113,13 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
         except (TypeError, ValueError, ArithmeticError):
             continue
         if any(b is None for pair in bounds for b in pair) or (isinstance(type_, PrimitiveType) and type_.name in ("float", "double")):
-            continue  # a footer may hide NaN, which is above every number
+            continue  # a footer may leave out NaN, which Spark orders above every number
         _put_bounds(path, type_, min(b[0] for b in bounds), max(b[1] for b in bounds), lows, highs)
     return _render(metadata.num_rows, lows, highs, nulls, tight=True)
 
 
 def _footer_value(value: Any, type_: DataType) -> Any:
-    """A footer's value in this module's terms, None where it is of another kind than the column."""
+    """A footer's minimum or maximum, a time as its number since 1970; None if it does not fit the column's type."""
     name = type_.name if isinstance(type_, (PrimitiveType, DecimalType)) else ""
     if name.startswith("timestamp"):
         if not isinstance(value, dt.datetime):
@@ -142,7 +142,7 @@ def _has_bounds(type_: DataType) -> bool:
 def _put_bounds(path: ColumnPath, type_: DataType, low: Any, high: Any, lows: dict[ColumnPath, Any], highs: dict[ColumnPath, Any]) -> None:
     name = type_.name if isinstance(type_, (PrimitiveType, DecimalType)) else ""
     if name == "string":
-        low, high = low[:STRING_PREFIX_CHARACTERS], raised_prefix(high)
+        low, high = low[:STRING_PREFIX_CHARACTERS], upper_bound_prefix(high)
     elif name in ("timestamp", "timestamp_ntz"):
         zone = "Z" if name == "timestamp" else ""
         low, high = _millis_text(low // 1000, zone), _millis_text(-(-high // 1000), zone)
@@ -167,17 +167,18 @@ def _millis_text(millis: int, zone: str) -> str | None:
 
 
 def _day_text(days: int) -> str | None:
-    """A date as the statistics spell it; None for a year that not every reader's calendar has."""
+    """A date as ISO text; None for a year that not every reader supports."""
     try:
         return (_EPOCH + dt.timedelta(days=days)).date().isoformat()
     except OverflowError:
         return None
 
 
-def raised_prefix(value: str, limit: int = STRING_PREFIX_CHARACTERS) -> str | None:
-    """A string of about `limit` characters that is not below `value`, in order of code points, UTF-8 and UTF-16 alike; None where there is none.
+def upper_bound_prefix(value: str, limit: int = STRING_PREFIX_CHARACTERS) -> str | None:
+    """An upper bound of `value` of at most `limit` characters, in code point, UTF-8 and UTF-16 order alike; None if there is none.
 
-    The last character that can be raised is raised; where every order must agree, characters near the surrogates are left out.
+    The last character that can be raised is raised: ASCII to DEL, others by one.  Characters from the surrogates on
+    are not raised, since the three orders differ there.
     """
     if len(value) <= limit:
         return value
@@ -207,7 +208,7 @@ def _render(num_records: int, lows: Mapping[ColumnPath, Any], highs: Mapping[Col
 
 
 def _json(value: Any) -> str:
-    """JSON in which decimals are exact numbers."""
+    """The value as JSON text, with exact decimals."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_json(str(k))}:{_json(v)}" for k, v in value.items()) + "}"
     if isinstance(value, _Number):
@@ -216,20 +217,20 @@ def _json(value: Any) -> str:
 
 
 def widened(stats: str | None, num_records: int | None = None) -> str | None:
-    """The statistics for an add that carries a vector: the same bounds, which are no longer tight.
+    """The statistics of an add with a deletion vector: the same bounds, marked as wide (`tightBounds` false).
 
-    `num_records` (physical) stands in where the statistics lack it, since a vector needs it.
+    `num_records` (physical rows) is filled in if the statistics lack it, since a deletion vector requires it.
     """
     if stats is None:
         return None if num_records is None else f'{{"numRecords":{num_records},"tightBounds":false}}'
     body = stats.strip()
-    if num_records is None or _COUNT_FIRST.match(body):  # what stands first or last belongs to the whole, whatever columns are called
+    if num_records is None or _COUNT_FIRST.match(body):  # the first and last keys are top-level ones, whatever the columns are called
         if body.endswith('"tightBounds":false}'):
             return stats
         if body.endswith('"tightBounds":true}'):
             return body[: -len("true}")] + "false}"
     try:
-        parsed = json.loads(body, parse_float=_Number)  # numbers stay the text that they are
+        parsed = json.loads(body, parse_float=_Number)  # keeps numbers as exact text
     except ValueError:
         parsed = None
     parsed = parsed if isinstance(parsed, dict) else {}

@@ -1,4 +1,4 @@
-"""Which values of one type are values of another without a loss: what may be appended to a column, and what a wider column's old files hold.  Pure."""
+"""Lossless type conversions: which types may be appended to a column, and which types a widened column's old files may have.  Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 
 
 def is_wider(actual: DataType, wanted: DataType) -> bool:
-    """Whether every value of `actual` is exactly one of `wanted`."""
+    """Whether every value of type `actual` converts to type `wanted` without loss."""
     if actual == PrimitiveType("void"):
         return True
     if isinstance(actual, DecimalType):
@@ -33,7 +33,7 @@ def _is_wider_number(actual: str, wanted: DataType) -> bool:
 
 
 def same_shape(a: DataType, b: DataType) -> bool:
-    """Equal types, whatever they say of nulls and metadata; struct fields by exact name."""
+    """Whether two types are equal apart from nullability and metadata; struct field names must match exactly."""
     if isinstance(a, StructType) and isinstance(b, StructType):
         return len(a.fields) == len(b.fields) and all(x.name == y.name and same_shape(x.type, y.type) for x, y in zip(a.fields, b.fields, strict=True))
     if isinstance(a, ArrayType) and isinstance(b, ArrayType):

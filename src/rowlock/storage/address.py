@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from rowlock.exceptions import InvalidInput
-from rowlock.protocol.paths import ONE_SCHEME, SCHEME
+from rowlock.protocol.paths import SCHEME, SCHEME_ALIASES
 from rowlock.storage.options import Kind
 
 SCHEMES: dict[str, Kind] = {
@@ -18,7 +18,7 @@ SCHEMES: dict[str, Kind] = {
     "az": "azure", "azure": "azure", "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
 }  # fmt: skip
 _URI = re.compile(rf"^(?P<scheme>{SCHEME})://(?:(?P<container>[^/@]+)@)?(?P<host>[^/]+)(?P<path>/.*)?$", re.DOTALL)
-_ONE_NAME = {**ONE_SCHEME, "azure": "az"}
+_ONE_NAME = {**SCHEME_ALIASES, "azure": "az"}
 
 
 @dataclass(frozen=True, slots=True)

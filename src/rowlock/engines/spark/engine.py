@@ -31,7 +31,7 @@ from rowlock.parquet.recast import recast
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
-from rowlock.protocol.clustering import marked
+from rowlock.protocol.clustering import with_clustering
 from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.state.shared import SharedState
 
@@ -101,7 +101,7 @@ class SparkEngine:
                 table = without_empty(table, columns)
             if table.num_rows:
                 written = self.evaluator.rows.write(table, snapshot)
-                out += [replace(s, add=marked(s.add, order[group]) if order[group] else s.add, group=group) for s in written]
+                out += [replace(s, add=with_clustering(s.add, order[group]) if order[group] else s.add, group=group) for s in written]
         return out
 
     def _as_written(self, block: RowBlock, snapshot: Snapshot) -> pa.Table:

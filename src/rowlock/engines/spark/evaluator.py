@@ -36,7 +36,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.rows import Rows
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
+from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
 from rowlock.protocol.generated import generated_columns
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.state.vectors import Vectors
@@ -164,7 +164,7 @@ class Evaluator:
     def dead(self, piece: Slice) -> BitMap64:
         if piece.only is None:
             return piece.without or BitMap64()
-        return all_but(self.num_rows(piece.file), piece.only)
+        return positions_except(self.num_rows(piece.file), piece.only)
 
     def num_rows(self, file: AddFile) -> int:
         known = file.num_records

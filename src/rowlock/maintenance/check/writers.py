@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rowlock.maintenance.check.finding import Finding, spans
 from rowlock.protocol import names
 from rowlock.protocol.actions import CommitInfo
-from rowlock.protocol.sharing import place_of
+from rowlock.protocol.sharing import store_kind
 
 _ENGINES = (
     ("Rowlock/", "Rowlock"),
@@ -50,7 +50,7 @@ def writer_findings(commits: Sequence[SeenCommit], root: str, *, arbitrated: boo
 def _overwritten(commits: Sequence[SeenCommit], root: str) -> Iterable[Finding]:
     found = [c for c in commits if c.txn_id and c.checksum_txn_id and c.txn_id != c.checksum_txn_id]
     if found:
-        how = " delta-spark does that on a local disk, where it renames over what is there." if place_of(root) == "local" else ""
+        how = " delta-spark does that on a local disk, where it renames over what is there." if store_kind(root) == "local" else ""
         yield Finding(
             "danger",
             "version-committed-twice",
@@ -67,7 +67,7 @@ def _may_overwrite(commits: Sequence[SeenCommit], root: str, arbitrated: bool) -
     if not spark or len(engines) < 2 or arbitrated:
         return
     others = ", ".join(e for e in engines if e != "delta-spark")
-    if place_of(root) == "local":
+    if store_kind(root) == "local":
         yield Finding(
             "suspicion",
             "delta-spark-on-local-disk",
@@ -76,7 +76,7 @@ def _may_overwrite(commits: Sequence[SeenCommit], root: str, arbitrated: bool) -
             "Write with delta-spark only while nobody else does, or keep the table on a store with an arbiter",
             tuple(spark),
         )
-    elif place_of(root) == "s3":
+    elif store_kind(root) == "s3":
         yield Finding(
             "suspicion",
             "delta-spark-without-arbiter",

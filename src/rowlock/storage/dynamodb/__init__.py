@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rowlock.exceptions import InvalidInput
-from rowlock.protocol.sharing import place_of
+from rowlock.protocol.sharing import store_kind
 from rowlock.storage.dynamodb import settings
 from rowlock.storage.dynamodb.arbiter import DEFAULT_TTL_S, ArbitratedStore
 from rowlock.storage.dynamodb.creation import CreatedTable, create_table
@@ -18,7 +18,7 @@ def arbitrated(store: ObjectStore, options: Mapping[str, str] | None = None) -> 
 
     Raises InvalidInput for an option that cannot mean anything, or where boto3 is missing.
     """
-    provider = (settings.option if place_of(store.root) == "s3" else settings.given)(options, settings.PROVIDER)
+    provider = (settings.option if store_kind(store.root) == "s3" else settings.given)(options, settings.PROVIDER)
     if provider is None or provider.lower() == "none" or isinstance(store, ArbitratedStore):
         return store
     if provider.lower() != "dynamodb":

@@ -20,7 +20,7 @@ from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.features import check_writable, listing, protocol_for_new_table, reader_features, writer_features
 from rowlock.protocol.generated import generated_columns
-from rowlock.protocol.in_commit import stamped
+from rowlock.protocol.in_commit import with_commit_timestamp
 from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.transaction.commit import commit
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
@@ -60,7 +60,7 @@ def new_metadata(
         configuration=merged,
         created_time_ms=clock.now_ms(),
     )
-    return column_mapping.mapped(metadata, clock.new_id)
+    return column_mapping.with_column_ids(metadata, clock.new_id)
 
 
 def _clustering(metadata: Metadata, columns: Sequence[str]) -> list[DomainMetadata]:
@@ -93,7 +93,7 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
     """The metadata with columns more; where columns are mapped they get ids.  Raises SchemaMismatch or UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string, table)
     schemas.validate_new_schema(schema, metadata.partition_columns, column_mapping=column_mapping.is_mapped(metadata.configuration), table=table)
-    return column_mapping.mapped(replace(metadata, schema_string=schema_string), clock.new_id)
+    return column_mapping.with_column_ids(replace(metadata, schema_string=schema_string), clock.new_id)
 
 
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
@@ -151,7 +151,9 @@ def create_from(
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
     domains += marks
     txn_id = clock.new_id()
-    info = stamped(commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None)
+    info = with_commit_timestamp(
+        commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None
+    )
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
     return commit(NewTable(state, info, actions, _append_metrics(adds)))
 
@@ -215,7 +217,7 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
         validate_together(configuration, state.store.root)
         if row_tracking.asks_for_tracking(configuration) and not row_tracking.is_enabled(head.protocol, head.metadata):
             _check_row_ids(head)
-        return column_mapping.changed_mode(head.metadata, replace(head.metadata, configuration=configuration), state.store.root)
+        return column_mapping.with_changed_mode(head.metadata, replace(head.metadata, configuration=configuration), state.store.root)
 
     return change_metadata(state, "SET TBLPROPERTIES", {"properties": dict(properties)}, change)
 
@@ -242,7 +244,7 @@ def unset_properties(state: SharedState, keys: Sequence[str], *, if_exists: bool
             raise InvalidInput(f"Property {missing[0]!r} is not set", table=state.store.root)
         after = replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k not in keys})
         validate_together(after.configuration, state.store.root)
-        return column_mapping.changed_mode(head.metadata, after, state.store.root)
+        return column_mapping.with_changed_mode(head.metadata, after, state.store.root)
 
     return change_metadata(state, "UNSET TBLPROPERTIES", {"properties": list(keys), "ifExists": if_exists}, change)
 

@@ -11,7 +11,7 @@ from rowlock.boundary import row_identity
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import CommitInfo, Metadata, SetTransaction
 from rowlock.protocol.commits import serialize_commit
-from rowlock.protocol.in_commit import enabled, stamped
+from rowlock.protocol.in_commit import with_commit_timestamp, with_enablement
 from rowlock.transaction.publish.file_actions import FileActions
 from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters
 from rowlock.transaction.state.attempt import Attempt
@@ -47,7 +47,7 @@ def commit_of(
         "txnId": txn.txn_id,
         "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **txn.reruns.record(), **record},
     }
-    info = stamped(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
+    info = with_commit_timestamp(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
     rewrites_rows = bool(files.rows_copied) or any(b.kind == "derived" for b in txn.effects.blocks)
     if tags := row_identity.tags(txn.base, rewrites_rows):
         info["tags"] = tags
@@ -60,9 +60,9 @@ def commit_of(
 def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | None = None, **actions: Any) -> bytes:
     """The file of a commit on top of `head` that leaves every row its id, with the time that the table's commits have."""
     tags = row_identity.tags(head, rewrites_rows=False)
-    info = stamped({**info, **({"tags": tags} if tags else {})}, (metadata or head.metadata).configuration, head.timestamp_ms)
+    info = with_commit_timestamp({**info, **({"tags": tags} if tags else {})}, (metadata or head.metadata).configuration, head.timestamp_ms)
     if metadata is not None:
-        metadata = enabled(head.metadata, metadata, head.version + 1, info["timestamp"])
+        metadata = with_enablement(head.metadata, metadata, head.version + 1, info["timestamp"])
     return serialize_commit(CommitInfo(info), metadata=metadata, **actions)
 
 

@@ -23,7 +23,7 @@ from rowlock.conflict.value import Conflict, SupersededRow, conflict_with
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
-from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
+from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
 from rowlock.protocol.row_tracking import PRESERVED_TAG
 
 Numbers = npt.NDArray[np.int64]
@@ -132,7 +132,7 @@ def _positions(piece: Slice, engine: Engine) -> Numbers:
     if piece.only is not None:
         return np.asarray(bitmap_to_numpy(piece.only))
     physical = piece.file.num_records
-    return np.asarray(bitmap_to_numpy(all_but(engine.count(piece.file) if physical is None else physical, piece.without)))
+    return np.asarray(bitmap_to_numpy(positions_except(engine.count(piece.file) if physical is None else physical, piece.without)))
 
 
 def _numbers(origin: Provenance, met: _Met) -> Numbers:

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from rowlock.boundary.effects import Effects, Provenance, RowBlock
 from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, whole
 from rowlock.protocol.actions import AddFile, Commit, RemoveFile
-from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
+from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
 from rowlock.protocol.placement import Placement, placement_of
 
 Positions = npt.NDArray[np.int64]
@@ -92,7 +92,7 @@ def _moves(winner: Commit, group: Sequence[tuple[RemoveFile, Placement]], seen: 
         file = seen[remove.path].file if remove.path in seen else AddFile(remove.path, {}, 0, 0, True, remove.stats)
         if file.num_records is None:
             return None
-        living = bitmap_to_numpy(all_but(file.num_records, _dead(remove, vector_of)))
+        living = bitmap_to_numpy(positions_except(file.num_records, _dead(remove, vector_of)))
         if len(living) != place.rows:
             return None
         moves.append(_Move(remove.path, living, into, place.offset))

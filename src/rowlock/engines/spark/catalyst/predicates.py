@@ -16,7 +16,7 @@ import orjson
 
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject
 from rowlock.protocol import skipping as ir
-from rowlock.protocol.bounds import NO_TEXT
+from rowlock.protocol.bounds import REPLACEMENT_CHARACTER
 
 _COMPARISONS: dict[str, ir.Operator] = {
     "EqualTo": "=",
@@ -141,7 +141,7 @@ def literal(node: Node) -> Any:
         number = float(text)
         return number if kind == "double" and math.isfinite(number) else None
     if kind == "string":
-        return None if NO_TEXT in text else str(text)  # which stands for bytes that are no UTF-8, too
+        return None if REPLACEMENT_CHARACTER in text else str(text)  # which stands for bytes that are no UTF-8, too
     if kind == "boolean":
         return str(text) == "true"
     if kind == "date":

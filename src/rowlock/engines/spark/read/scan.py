@@ -29,8 +29,8 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
-from rowlock.protocol.features import column_mapping_mode
-from rowlock.protocol.parquet_columns import confusable
+from rowlock.protocol.parquet_columns import has_ambiguous_names
+from rowlock.protocol.properties import column_mapping_mode
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"
 ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
@@ -158,7 +158,7 @@ class Scanner:
         names = [paths.join(self.root, f.path) for f in files]
         physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in carried)])
         return read_parquet(
-            self.spark, physical, names, snapshot.version, {"parquet.filter.dictionary.enabled": "false"} if confusable(snapshot.schema) else None
+            self.spark, physical, names, snapshot.version, {"parquet.filter.dictionary.enabled": "false"} if has_ambiguous_names(snapshot.schema) else None
         )
 
     def _group_frame(

@@ -31,8 +31,8 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.parquet.physical import names_in_files
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.clustering import marked
-from rowlock.protocol.deletion_vector import all_but, bitmap_to_numpy
+from rowlock.protocol.clustering import with_clustering
+from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
 
 _NUMBER = "__rowlock_n"
 
@@ -82,7 +82,7 @@ def run(
 
 
 def _origin(evaluator: Evaluator, inputs: Sequence[Slice]) -> Provenance:
-    living = [bitmap_to_numpy(all_but(evaluator.num_rows(piece.file), piece.without)) for piece in inputs]
+    living = [bitmap_to_numpy(positions_except(evaluator.num_rows(piece.file), piece.without)) for piece in inputs]
     files = np.repeat(np.arange(len(inputs), dtype=np.int32), [len(p) for p in living])
     return Provenance(tuple(s.path for s in inputs), files, np.concatenate(living) if living else np.empty(0, np.int64))
 
@@ -109,7 +109,7 @@ def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], or
     assert all(v == values[0] for v in values), "a bin lies within one partition"
     files = sorted((f for _, f in write_native(frame, evaluator.store, snapshot, values=values[0]) if f.num_records), key=lambda f: f.path)
     if order is not None and order.clustered_by:
-        files = [marked(f, order.clustered_by) for f in files]
+        files = [with_clustering(f, order.clustered_by) for f in files]
     found = stored_origin(files, evaluator.store)
     if len(found.position) != len(origin.position) or found.bitmaps() != origin.bitmaps():
         text = f"The files {', '.join(s.path for s in inputs[:3])}{'' if len(inputs) <= 3 else ' ...'} hold other rows than the log says: {len(found.position):,}, not {len(origin.position):,}. See rowlock check; nothing was committed"

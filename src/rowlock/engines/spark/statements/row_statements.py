@@ -32,7 +32,7 @@ from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.protocol import paths
 from rowlock.protocol import skipping as ir
 from rowlock.protocol.arrow_types import to_arrow_type
-from rowlock.protocol.deletion_vector import all_but
+from rowlock.protocol.deletion_vector import positions_except
 from rowlock.protocol.schema import PrimitiveType
 
 __all__ = ["SOURCE_ROW", "RowPlan", "delete_statement", "run", "update_statement"]
@@ -196,7 +196,7 @@ def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snaps
 
 
 def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
-    return all_but(evaluator.num_rows(piece.file), piece.without) if piece.only is None else piece.only
+    return positions_except(evaluator.num_rows(piece.file), piece.without) if piece.only is None else piece.only
 
 
 def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, BitMap64]:

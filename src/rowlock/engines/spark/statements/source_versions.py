@@ -70,13 +70,13 @@ def _below(evaluator: Evaluator) -> Callable[[str], bool]:
     real = functools.cache(os.path.realpath)
 
     def one(place: str) -> str:
-        place = paths.usual(place)
+        place = paths.canonical(place)
         if not place.startswith("/"):
             return place
         folder, _, name = place.rpartition("/")
         return f"{real(folder or '/')}/{name}"  # files of a table are no links, and many of them share a folder
 
-    roots = {one(paths.usual(evaluator.root)), paths.usual(evaluator.root) if evaluator.store.is_remote else os.path.realpath(evaluator.root)}
+    roots = {one(paths.canonical(evaluator.root)), paths.canonical(evaluator.root) if evaluator.store.is_remote else os.path.realpath(evaluator.root)}
 
     def is_below(place: str) -> bool:
         spelled = one(place)

@@ -27,7 +27,7 @@ from rowlock.parquet.writing import PartitionValues, stats_leaves
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.column_mapping import is_mapped
-from rowlock.protocol.parquet_columns import confusable
+from rowlock.protocol.parquet_columns import has_ambiguous_names
 from rowlock.protocol.schema import DataType, PrimitiveType
 from rowlock.storage.store import ObjectStore
 
@@ -102,7 +102,7 @@ def write_native(
         if n != POSITION and stored.get(n) not in known
     ]
     writer = frame.select(*columns, *(stored_position() if POSITION in frame.columns else ())).write.option("compression", "snappy")
-    if confusable(snapshot.schema):
+    if has_ambiguous_names(snapshot.schema):
         writer = writer.option("parquet.enable.dictionary", "false")
     by = ([group] if group else []) + [stored[n] for n in partitions]
     if by:
