@@ -136,7 +136,7 @@ def test_statistics_that_lie(table: Path) -> None:
     assert "5 rows, its statistics say 4" in found(report)["statistics-lie"].text and list(found(report)) == ["statistics-lie"]
     garbage = data_file(table, 4)
     garbage.write_bytes(b"x" * garbage.stat().st_size)
-    assert "does not read" in found(check(LocalStore(table)))["statistics-lie"].text
+    assert "cannot be read" in found(check(LocalStore(table)))["statistics-lie"].text
 
 
 def with_vector(table: Path, dead: list[int], *, stored: bool, cardinality: int | None = None) -> Path:

@@ -91,7 +91,7 @@ def vacuum_table(
             retention_hours=retention_hours,
             check_retention=not unsafe,
             dry_run=dry_run,
-            tell=lambda n, total: progress.update(bar, completed=n, total=total),
+            on_progress=lambda n, total: progress.update(bar, completed=n, total=total),
         )
     for key in done.files if dry_run else ():
         console.print(key, highlight=False, markup=False, soft_wrap=True)

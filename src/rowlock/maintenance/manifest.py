@@ -1,7 +1,7 @@
-"""Manifests: text files that name a table's data files, for engines that read Parquet and know nothing of Delta's log.
+"""GENERATE symlink_format_manifest: text files that list a table's data files, for engines that read Parquet but not Delta's log.
 
-Owns `_symlink_format_manifest/` inside of the table's folder: one file named `manifest` for each partition, with the
-place of one data file in each line.  A manifest is as old as the call that wrote it; no commit depends on it.
+Owns `_symlink_format_manifest/` in the table's folder: one file named `manifest` for each partition, with the location
+of one data file in each line.  Manifests are not updated by later commits, and no commit depends on them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ FOLDER = f"_{MODE}"
 
 
 def generate(store: ObjectStore, snapshot: Snapshot, mode: str) -> None:
-    """Writes the manifests of a snapshot and deletes those of partitions that are no more.
+    """Writes the manifests of a snapshot and deletes those of partitions that no longer exist.
 
-    Raises InvalidInput for another mode, and StatementRefused, before anything is written, for tables of which a reader of
-    plain Parquet files would see wrong rows or columns.
+    Raises InvalidInput for an unknown mode.  Raises StatementRefused, before anything is written, for tables of which a
+    reader of plain Parquet files would see wrong rows or columns (deletion vectors, column mapping).
     """
     if mode.strip().lower() != MODE:
         raise InvalidInput(f"Specified mode '{mode}' is not supported. Supported modes are: {MODE}", table=store.root)

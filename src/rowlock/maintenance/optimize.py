@@ -1,4 +1,4 @@
-"""Choosing what a compaction rewrites: bins of small files, files with many dead rows, and what is to lie in an order."""
+"""Chooses which files OPTIMIZE rewrites: bins of small files, files with many deleted rows, and files to be Z-ordered or clustered."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ Bins = tuple[tuple[str, ...], ...]
 
 
 def target_bytes(snapshot: Snapshot) -> int:
-    """How large an output may become: as the table says (delta.targetFileSize), else 1 GiB."""
+    """The size in bytes up to which files are packed into one output: delta.targetFileSize, else 1 GiB."""
     return snapshot.properties.target_file_bytes or TARGET_BYTES
 
 
 def choose_bins(files: Iterable[AddFile], target: int) -> Bins:
-    """Groups of paths, each to become one file; a group lies within one partition.
+    """Groups of paths, each group to be compacted into one file; all files of a group are in the same partition.
 
-    A file is taken where it is smaller than the target or more than DEAD_SHARE of its rows are dead.
-    One file alone is rewritten only for its dead rows.
+    Files are chosen that are smaller than `target` bytes, or more than DEAD_SHARE of whose rows are deleted.
+    A single file is rewritten only to remove deleted rows.
     """
     bins: list[tuple[str, ...]] = []
     for group in _by_partition(f for f in files if f.size_bytes < target or _dead_share(f) > DEAD_SHARE):
-        for chosen in _packed(group, target):
+        for chosen in _first_fit(group, target):
             if len(chosen) > 1 or chosen[0].deletion_vector is not None:
                 bins.append(tuple(f.path for f in chosen))
     return tuple(bins)
 
 
 def order_bins(files: Iterable[AddFile]) -> Bins:
-    """All files of each partition, to be put in order together; also those that lie in an order already."""
+    """All files of each partition as one group, to be Z-ordered together, including files that are ordered already."""
     return tuple(tuple(f.path for f in group) for group in _by_partition(files))
 
 
 def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logical: Sequence[ColumnPath], target: int) -> Bins:
-    """One group of files that do not lie in the order of the clustering columns, and files with many dead rows.
+    """One group: the files that are not clustered by these columns, and files with many deleted rows; no group if there are none.
 
-    `stored` are the columns by their names in files, `logical` by the table's own.
-    Files that were clustered before stay as they are, but for small ones, of which else one more would come each time.
+    `stored` are the clustering columns by physical name, `logical` by logical name.
+    Files that are clustered already are left alone, except small ones: otherwise every run would add one more small file.
     """
     held = list(files)
     fresh = [f for f in held if not is_clustered(f, stored, logical) or _dead_share(f) > DEAD_SHARE]
@@ -55,10 +55,10 @@ def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logi
 
 
 def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath, ...]:
-    """The columns of a ZORDER BY, by the table's own names; a dot goes into a struct.
+    """The columns of a ZORDER BY as the schema spells them, without repetitions; a dot in a name selects a struct field.
 
-    Raises InvalidInput for none and for unknown ones, StatementRefused for partition columns, for columns without
-    statistics, by which no file could be skipped, and on a table that has clustering columns of its own.
+    Raises InvalidInput for no columns and for unknown ones.  Raises StatementRefused for partition columns, for columns
+    without statistics (no file could be skipped by them), and on tables with clustering columns.
     """
     table, schema = snapshot.table, snapshot.schema
     if not names:
@@ -74,7 +74,7 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
     with_stats = {path for path, _ in leaves}
     out: list[ColumnPath] = []
     for name in names:
-        path = _spelled(snapshot, column_path(name))
+        path = _resolved(snapshot, column_path(name))
         if path is None:
             raise InvalidInput(f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}", table=table)
         if path[0] in snapshot.partition_columns:
@@ -92,8 +92,8 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
     return tuple(out)
 
 
-def _spelled(snapshot: Snapshot, path: ColumnPath) -> ColumnPath | None:
-    """A path as the schema spells it; a name with dots may be that of one column."""
+def _resolved(snapshot: Snapshot, path: ColumnPath) -> ColumnPath | None:
+    """The column path as the schema spells it, None if there is no such column; a name with dots may also be one column's name."""
     for parts in (path, (".".join(path),)):
         if parts and snapshot.schema.resolve(parts) is not None:
             found = [snapshot.schema.resolve(parts[: n + 1]) for n in range(len(parts))]
@@ -109,12 +109,13 @@ def _by_partition(files: Iterable[AddFile]) -> list[list[AddFile]]:
 
 
 def _dead_share(file: AddFile) -> float:
+    """The share of a file's rows that its deletion vector marks; 0 if the number of rows is not known."""
     rows = file.num_records
     return 0.0 if file.deletion_vector is None or not rows else file.deletion_vector.cardinality / rows
 
 
-def _packed(files: list[AddFile], target: int) -> list[list[AddFile]]:
-    """First fit, large files first."""
+def _first_fit(files: list[AddFile], target: int) -> list[list[AddFile]]:
+    """Bins of at most `target` bytes, by first fit, large files first."""
     bins: list[tuple[int, list[AddFile]]] = []
     for file in sorted(files, key=lambda f: (-f.size_bytes, f.path)):
         for n, (size, chosen) in enumerate(bins):

@@ -1,9 +1,9 @@
-"""RESTORE: an old version's files, definition and clustering brought back on top of the head, in one commit (I3, I4, I5).
+"""RESTORE: one commit on top of the head that brings back an old version's files, metadata and clustering (I3, I4, I5).
 
-Decided over two snapshots and nothing else, so it is decided anew for every head.  A file that lives
-in both with one vector is left alone; else the remove names the vector that lives at the head, and the
-file comes back with its old one: a vector may shrink.  The protocol is never lowered, column ids and row
-ids are never given again, and applications keep their steps.
+The commit is computed from two snapshots alone, so it is computed anew for every head.  A file that is live in both with
+the same deletion vector is left alone.  Otherwise the remove names the vector that is live at the head, and the add has
+the old one: a deletion vector may shrink.  The protocol is never lowered, column ids and row ids are never reused, and
+the `txn` versions of applications stay.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Table
 
-_NAMED = 10
-"""How many missing files a message names."""
+_NAMED_FILES = 10
+"""How many missing files an error message names."""
 
 
 def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ignore_missing: bool = False, options: Options | None = None) -> Receipt:
-    """Commits the state of `target`.  The receipt's metrics are delta-spark's.
+    """Commits the state of `target` on top of the head.  The receipt's metrics have delta-spark's names.
 
-    Raises InvalidInput where `target` is the newest version, StatementRefused where the table is append-only or
-    (unless `ignore_missing`) files of the version are no more, and under `fail` DeltaConcurrentModificationException.
+    Raises InvalidInput if `target` is the newest version, StatementRefused if the table is append-only or (unless
+    `ignore_missing`) files of that version no longer exist, and under `fail` DeltaConcurrentModificationException.
     """
     seen: set[str] = set()
     written: dict[tuple[Any, ...], tuple[AddCdcFile, ...]] = {}
 
-    def make(head: Snapshot) -> HeadActions:
+    def actions_on(head: Snapshot) -> HeadActions:
         found = restoration(target, head, clock.now_ms())
         if not ignore_missing:
             _check_files(table.state.store, [a for a in found.adds if a.path not in seen], target)
@@ -58,53 +58,54 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
         found = replace(found, adds=adds, domains=(*found.domains, *domains))
         key = (*(r.key for r in found.removes), None, *(a.key for a in found.adds))
         if key not in written:
-            written[key] = _changes(table, target, head, found)
+            written[key] = _change_files(table, target, head, found)
         return replace(found, cdc=written[key])
 
-    return commit_from_head(table.state, "RESTORE", parameters, make, options=options, removes_rows=True, observer=table.observer)
+    return commit_from_head(table.state, "RESTORE", parameters, actions_on, options=options, removes_rows=True, observer=table.observer)
 
 
 def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions:
-    """What brings `target` back over `head`, but for change data and new row ids.
+    """The actions that restore `target` on top of `head`, without change data files and new row ids.
 
-    Raises InvalidInput, StatementRefused.
+    Raises InvalidInput if `target` is the newest version, StatementRefused if the table is append-only and files would go.
     """
     if target.version >= head.version:
         raise InvalidInput(f"Version {target.version} is the table's newest; restore an older one", table=head.table)
     before, now = {f.path: f for f in target.files.adds()}, {f.path: f for f in head.files.adds()}
     removes = tuple(f.removed(now_ms, data_change=True) for p, f in now.items() if p not in before or before[p].key != f.key)
-    adds = tuple(_again(f, now.get(p)) for p, f in before.items() if p not in now or now[p].key != f.key)
+    adds = tuple(_restored_file(f, now.get(p)) for p, f in before.items() if p not in now or now[p].key != f.key)
     if removes and head.properties.append_only:
         raise StatementRefused(
             "The table is append-only (delta.appendOnly=true); unset the property to restore an older version", what="RESTORE", table=head.table
         )
-    protocol, metadata = widest(head.protocol, target.protocol), _definition(target, head)
+    protocol, metadata = widest(head.protocol, target.protocol), _restored_metadata(target, head)
     return HeadActions(
         adds=adds,
         removes=removes,
         protocol=protocol if protocol != head.protocol else None,
         metadata=metadata if metadata != head.metadata else None,
-        domains=_clustering(target, head),
+        domains=_restored_clustering(target, head),
         metrics=_metrics(target, adds, removes),
     )
 
 
-def _again(file: AddFile, live: AddFile | None) -> AddFile:
-    """A file as it was; row ids that it was given since, it keeps."""
+def _restored_file(file: AddFile, live: AddFile | None) -> AddFile:
+    """The file as it was in the old version, with the row ids that it has at the head if it had none then."""
     base = file.base_row_id if file.base_row_id is not None or live is None else live.base_row_id
     version = file.default_row_commit_version if file.default_row_commit_version is not None or live is None else live.default_row_commit_version
     return replace(file, data_change=True, base_row_id=base, default_row_commit_version=version)
 
 
-def _definition(target: Snapshot, head: Snapshot) -> Metadata:
-    """The old metadata; the table stays the same table, and the ids of columns go on from the highest that was ever given."""
+def _restored_metadata(target: Snapshot, head: Snapshot) -> Metadata:
+    """The old metadata with the table's id at the head, and with the highest column id ever given, so that none is reused."""
     old, now = target.metadata.configuration, head.metadata.configuration
     if is_mapped(old) and MAX_ID in now:
         old = {**old, MAX_ID: str(max(int(old.get(MAX_ID, "0")), int(now[MAX_ID])))}
     return replace(target.metadata, id=head.metadata.id, configuration=old)
 
 
-def _clustering(target: Snapshot, head: Snapshot) -> tuple[DomainMetadata, ...]:
+def _restored_clustering(target: Snapshot, head: Snapshot) -> tuple[DomainMetadata, ...]:
+    """The domain metadata that brings back the old clustering columns, or removes the present ones."""
     old, now = target.domains.get(clustering.DOMAIN), head.domains.get(clustering.DOMAIN)
     if old == now:
         return ()
@@ -122,8 +123,8 @@ def _metrics(target: Snapshot, adds: Sequence[AddFile], removes: Sequence[Remove
     }
 
 
-def _changes(table: Table, target: Snapshot, head: Snapshot, found: HeadActions) -> tuple[AddCdcFile, ...]:
-    """The rows that go and the rows that come, where the table has a change feed and readers would not find them all in whole files."""
+def _change_files(table: Table, target: Snapshot, head: Snapshot, found: HeadActions) -> tuple[AddCdcFile, ...]:
+    """Writes change data files of the deleted and inserted rows, where the change feed is on and add and remove actions alone would not tell."""
     if not change_feed.is_enabled(found.protocol or head.protocol, found.metadata or head.metadata):
         return ()
     if all(a.deletion_vector is None for a in found.adds) and all(r.deletion_vector is None for r in found.removes):
@@ -139,14 +140,14 @@ def _changes(table: Table, target: Snapshot, head: Snapshot, found: HeadActions)
 
 
 def _check_files(store: ObjectStore, adds: Sequence[AddFile], target: Snapshot) -> None:
-    """Raises StatementRefused, naming files, where one that comes back, or the file of its vector, is not there any more."""
+    """Raises StatementRefused, naming the files, if a file to be restored or its deletion vector file no longer exists."""
     needed = dict.fromkeys(a.path for a in adds)
     needed |= dict.fromkeys(v.path for a in adds if (v := a.deletion_vector) is not None and v.path is not None)
     missing = [p for p in needed if not _is_there(store, p)]
     if missing:
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        more = f" and {len(missing) - _NAMED_FILES} more" if len(missing) > _NAMED_FILES else ""
         raise StatementRefused(
-            f"Version {target.version} cannot be restored: {', '.join(missing[:_NAMED])}{more} are missing, most likely vacuumed. "
+            f"Version {target.version} cannot be restored: {', '.join(missing[:_NAMED_FILES])}{more} are missing, most likely vacuumed. "
             "With spark.sql.files.ignoreMissingFiles=true it is restored without them",
             what="missing files",
             table=target.table,

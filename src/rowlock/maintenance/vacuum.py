@@ -1,11 +1,14 @@
-"""VACUUM: deletes the files in a table's folder that no version within retention names.
+"""VACUUM: deletes files in a table's folder that no version within the retention needs.
 
-Kept are data files and deletion vectors of live entries, those of entries that were removed within the
-retention, whatever is younger than it (it may be staged by a writer that has not committed yet, I10), the
-log, and everything hidden: names that begin with `_` or `.`, save partition folders and the change data.
-With a retention longer than the table's own, which its checkpoints follow, the commits before them are read; where
-these no longer reach back so far, files that nothing in the log names are kept too, for they may have been removed within it.
-Kept, too, is what lies below the folder of another table inside this one's.
+Never deleted:
+- data files and deletion vectors of live files, and of files that were removed within the retention;
+- files younger than the retention: a writer may have staged them and not committed yet (I10);
+- the log and everything hidden (names that begin with `_` or `.`), except partition folders and change data;
+- files below another table's folder inside this one.
+
+A retention longer than the table's own is longer than checkpoints keep remove actions, so older commits are read as well.
+Where these no longer reach back far enough, files that the log does not name are kept too: they may have been removed within
+the retention.
 """
 
 from __future__ import annotations
@@ -31,14 +34,14 @@ logger = logging.getLogger("rowlock")
 
 _HOUR_MS = 3_600_000
 _NESTED_LOG = "/_delta_log/"
-"""In the key of what belongs to another table, whose folder lies in this one's."""
+"""Occurs in the keys of another table's log, if that table's folder is inside this one's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """The files that were deleted (or would be), as keys below the table's root, and their bytes.
+    """The files that were deleted (in a dry run: would be), as keys below the table's root, and their size in all.
 
-    `unproven`: how many were kept because the log no longer says when they were removed.
+    `unproven`: the number of files that were kept because the log no longer says when they were removed.
     """
 
     files: tuple[str, ...]
@@ -52,12 +55,12 @@ def vacuum(
     retention_hours: float | None = None,
     check_retention: bool = True,
     dry_run: bool = False,
-    tell: Callable[[int, int], object] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> Vacuumed:
-    """Deletes what is no longer needed; `tell` hears how many of how many are gone.
+    """Deletes files that are no longer needed; calls `on_progress(deleted, total)` after each file.
 
-    Raises InvalidInput for a retention that is negative or, with `check_retention`, shorter than the table's own
-    (delta.deletedFileRetentionDuration): files that a reader or a writer still needs could go.
+    Raises InvalidInput for a negative retention and, with `check_retention`, for one that is shorter than the table's own
+    (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs.
     """
     head = log.latest()
     retention_ms = _retention_ms(head, retention_hours, check_retention)
@@ -67,9 +70,9 @@ def vacuum(
     partitions = {f.physical_name for f in head.schema.fields if f.name in head.metadata.partition_columns}
     listed = list(log.store.list(recursive=True))
     nested = tuple({m.key.split(_NESTED_LOG, 1)[0] + "/" for m in listed if _NESTED_LOG in m.key})
-    garbage = [m for m in listed if m.key not in needed and m.modified_ms < horizon and _may_go(m, partitions) and not m.key.startswith(nested)]
+    garbage = [m for m in listed if m.key not in needed and m.modified_ms < horizon and _is_deletable(m, partitions) and not m.key.startswith(nested)]
     unproven = 0
-    if not removed.is_complete and not _is_own(head, retention_ms):
+    if not removed.is_complete and not _is_within_own(head, retention_ms):
         known = paths_of(head, removed.entries)
         proven = [m for m in garbage if m.key in known or m.key.startswith(f"{FOLDER}/")]
         unproven, garbage = len(garbage) - len(proven), proven
@@ -82,8 +85,8 @@ def vacuum(
         )
     for n, meta in enumerate(() if dry_run else garbage, 1):
         log.store.delete(meta.key)
-        if tell is not None:
-            tell(n, len(garbage))
+        if on_progress is not None:
+            on_progress(n, len(garbage))
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
 
 
@@ -103,14 +106,15 @@ def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention
 
 
 def _own_ms(head: Snapshot) -> int:
+    """The table's own retention (delta.deletedFileRetentionDuration).  Raises InvalidInput where it cannot be read."""
     try:
         return head.properties.deleted_file_retention_ms
     except InvalidInput as e:
         raise InvalidInput(f"VACUUM deletes nothing: {e}", table=head.table) from None
 
 
-def _is_own(head: Snapshot, retention_ms: int) -> bool:
-    """Whether the table's checkpoints keep removes for as long, by its own properties."""
+def _is_within_own(head: Snapshot, retention_ms: int) -> bool:
+    """Whether the table's checkpoints keep remove actions for this retention, which is at most the table's own."""
     try:
         return retention_ms <= _own_ms(head)
     except InvalidInput:
@@ -118,12 +122,12 @@ def _is_own(head: Snapshot, retention_ms: int) -> bool:
 
 
 def needed_paths(head: Snapshot, removed: Iterable[RemoveFile]) -> set[str]:
-    """What live entries and these removed ones name, as keys below the root."""
+    """The data files and deletion vectors of all live files and of these removed ones, as keys below the root."""
     return paths_of(head, [*head.files.adds(), *removed])
 
 
 def paths_of(head: Snapshot, entries: Iterable[AddFile | RemoveFile]) -> set[str]:
-    """The data files and deletion vectors of entries, as keys below the root, however the log spells them."""
+    """The data files and deletion vectors of add and remove actions, as keys below the root, however the log spells their paths."""
     named: set[str] = set()
     for entry in entries:
         named.add(entry.path)
@@ -134,18 +138,18 @@ def paths_of(head: Snapshot, entries: Iterable[AddFile | RemoveFile]) -> set[str
     if not head.table.startswith("/"):
         return keys
     root = os.path.realpath(head.table)
-    folders = {folder: _where_links_lead(root, folder) for folder in {posixpath.dirname(key) for key in keys}}
+    folders = {folder: _resolved_folder(root, folder) for folder in {posixpath.dirname(key) for key in keys}}
     return keys | {posixpath.join(folders[posixpath.dirname(key)], posixpath.basename(key)) for key in keys}
 
 
-def _where_links_lead(root: str, folder: str) -> str:
-    """A folder of a table at a `root` without links, by its key or its whole place, as a listing of the table has it."""
+def _resolved_folder(root: str, folder: str) -> str:
+    """The key of a table's folder after resolving symbolic links, as a listing of the table has it; `root` is resolved already."""
     real = os.path.realpath(posixpath.join(root, folder))
     return paths.relative_to(root, real) if real != root else ""
 
 
-def _may_go(meta: ObjectMeta, partitions: set[str]) -> bool:
-    """Hidden files are other people's; a partition folder is not hidden, whatever its column is called."""
+def _is_deletable(meta: ObjectMeta, partitions: set[str]) -> bool:
+    """Whether VACUUM may delete the file by its name: it is not hidden.  A partition folder is never hidden, whatever its column is called."""
     parts = meta.key.split("/")
     hidden = [p for p in parts if p.startswith(("_", ".")) and not ("=" in p and p.split("=", 1)[0] in partitions)]
     return not hidden or (hidden == [FOLDER] and parts[0] == FOLDER)

@@ -1,1 +1,1 @@
-"""`rowlock check`: what is broken in a table, what may break it, and who may write it."""
+"""`rowlock check`: finds damage in a table and ways of writing that may damage it, and lists which engines may write it."""

@@ -1,6 +1,6 @@
-"""Whether what the newest version names is there and as the log says: files, vectors, and the statistics of a few.
+"""Compares the data files of the newest version with the log: existence, size, deletion vectors, and statistics against footers.
 
-Reads sizes of at most `files` files, and the footers and vectors of at most `footers`, spread evenly.
+Reads the sizes of at most `files` files, and the footers and deletion vectors of at most `footers`, spread evenly.
 """
 
 from __future__ import annotations
@@ -23,42 +23,48 @@ from rowlock.transaction.state.vectors import Vectors
 
 _TAIL_BYTES = 64 << 10
 _THREADS = 16
-_GONE = "Restore it from a backup or an older object version, or RESTORE the table to a version that does not need it"
-_LIES = "Have the files written again (OPTIMIZE, or an overwrite), and look at what wrote them"
+_BRING_BACK = "Restore it from a backup or an older object version, or RESTORE the table to a version that does not need it"
+_REWRITE = "Rewrite the files (OPTIMIZE, or an overwrite), and find out which writer made them"
 _Problem = tuple[str, str]
 """A file, and what is wrong with it."""
 T = TypeVar("T")
 
 
 def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footers: int) -> tuple[list[Finding], dict[str, int]]:
-    """What is wrong, and how much was looked at.  Files outside of the table's folder are not looked at."""
+    """The findings, and how many files of each kind were examined.  Files outside of the table's folder are skipped."""
     adds = sorted(head.files.adds(), key=lambda a: a.path)
     ours = [a for a in adds if not paths.is_absolute(paths.relative_to(head.table, a.path))]
     sizes = _spread(ours, files)
     found = side_by_side(lambda a: store.head(paths.relative_to(head.table, a.path)), sizes, _THREADS)
     there = [a for a, size in zip(sizes, found, strict=True) if size == a.size_bytes]
     vectors = sorted({v for a in sizes if (v := _vector_of(head, a)) is not None})
-    gone = [v for v, size in zip(vectors, side_by_side(store.head, vectors, _THREADS), strict=True) if size is None]
-    looked = _spread(there, footers)
-    lies = [problem for problem in side_by_side(lambda a: _footer_problem(store, head, a), looked, _THREADS) if problem]
-    whole = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in gone]
-    damaged = [problem for problem in side_by_side(lambda a: _vector_problem(store, a), whole, _THREADS) if problem]
-    counts = {"live files": len(adds), "files": len(sizes), "vector files": len(vectors), "vectors": len(whole), "footers": len(looked)}
+    missing_vectors = [v for v, size in zip(vectors, side_by_side(store.head, vectors, _THREADS), strict=True) if size is None]
+    sampled = _spread(there, footers)
+    contradicting = [problem for problem in side_by_side(lambda a: _footer_problem(store, head, a), sampled, _THREADS) if problem]
+    with_vector = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in missing_vectors]
+    damaged = [problem for problem in side_by_side(lambda a: _vector_problem(store, a), with_vector, _THREADS) if problem]
+    counts = {"live files": len(adds), "files": len(sizes), "vector files": len(vectors), "vectors": len(with_vector), "footers": len(sampled)}
     findings = [
         *_size_findings(sizes, found),
-        *_listed("vector-missing", "deletion vectors are not there; the rows that they mark cannot be told from others", [(v, "") for v in gone], _GONE),
-        *_listed("vector-damaged", "deletion vectors of data files do not read", damaged, _GONE),
-        *_listed("statistics-lie", "files do not hold what the log says of them, so that queries can miss rows", lies, _LIES),
+        *_listed(
+            "vector-missing",
+            "deletion vector files are missing, so that deleted rows cannot be told from live ones",
+            [(v, "") for v in missing_vectors],
+            _BRING_BACK,
+        ),
+        *_listed("vector-damaged", "deletion vectors of data files cannot be read", damaged, _BRING_BACK),
+        *_listed("statistics-lie", "data files contradict what the log says of them, so that queries can miss rows", contradicting, _REWRITE),
     ]
     return findings, counts
 
 
 def _spread(items: Sequence[T], most: int) -> list[T]:
-    """At most so many of the items, at even distances."""
+    """At most `most` of the items, evenly spaced."""
     return list(items) if len(items) <= most else [items[n * len(items) // most] for n in range(most)]
 
 
 def _vector_of(head: Snapshot, add: AddFile) -> str | None:
+    """The key of a file's deletion vector file; None if it has none, or one inline or outside of the table's folder."""
     path = add.deletion_vector.path if add.deletion_vector else None
     place = paths.relative_to(head.table, path) if path is not None else None
     return None if place is None or paths.is_absolute(place) else place
@@ -66,9 +72,9 @@ def _vector_of(head: Snapshot, add: AddFile) -> str | None:
 
 def _size_findings(adds: Sequence[AddFile], sizes: Sequence[int | None]) -> Iterable[Finding]:
     seen = list(zip(adds, sizes, strict=True))
-    yield from _listed("file-missing", "data files of the newest version are not there", [(a.path, "") for a, size in seen if size is None], _GONE)
+    yield from _listed("file-missing", "data files of the newest version are missing", [(a.path, "") for a, size in seen if size is None], _BRING_BACK)
     other = [(a.path, f"{size:,} bytes, the log says {a.size_bytes:,}") for a, size in seen if size is not None and size != a.size_bytes]
-    yield from _listed("file-of-another-size", "data files are not as large as the log says", other, _GONE)
+    yield from _listed("file-of-another-size", "data files do not have the size that the log says", other, _BRING_BACK)
 
 
 def _listed(code: str, what: str, found: Sequence[_Problem], remedy: str) -> Iterable[Finding]:
@@ -78,11 +84,11 @@ def _listed(code: str, what: str, found: Sequence[_Problem], remedy: str) -> Ite
 
 
 def _footer_problem(store: ObjectStore, head: Snapshot, add: AddFile) -> _Problem | None:
-    """What the footer says otherwise than the log; None where they agree or the log does not say."""
+    """How the footer contradicts the log; None where they agree, or the log has no statistics."""
     try:
         rows = _rows_in(store, paths.relative_to(head.table, add.path), add.size_bytes)
     except (pa.ArrowInvalid, OSError, NotFound, struct.error) as e:
-        return add.path, f"does not read: {(str(e).splitlines() or [''])[0]}"
+        return add.path, f"cannot be read: {(str(e).splitlines() or [''])[0]}"
     if add.num_records is not None and rows != add.num_records:
         return add.path, f"{rows:,} rows, its statistics say {add.num_records:,}"
     if add.deletion_vector and add.deletion_vector.cardinality > rows:
@@ -91,6 +97,7 @@ def _footer_problem(store: ObjectStore, head: Snapshot, add: AddFile) -> _Proble
 
 
 def _rows_in(store: ObjectStore, key: str, size_bytes: int) -> int:
+    """The number of rows by the file's footer, usually with one request for its last 64 KiB."""
     start = max(0, size_bytes - _TAIL_BYTES)
     tail = store.get_range(key, start, size_bytes - start)
     (footer,) = struct.unpack("<I", tail[-8:-4])
@@ -100,6 +107,7 @@ def _rows_in(store: ObjectStore, key: str, size_bytes: int) -> int:
 
 
 def _vector_problem(store: ObjectStore, add: AddFile) -> _Problem | None:
+    """Why the file's deletion vector cannot be read, or how its number of rows contradicts the log; None if all is well."""
     try:
         vector = Vectors(store).of(add)
     except CorruptLog as e:

@@ -1,8 +1,8 @@
-"""What a check says: values, and how sure it is.  Pure.
+"""The findings of a check as values, each with a level that says how certain it is.  Pure.
 
-damage      certain: something that the log names is not there, or not as it says
+damage      certain: something that the log names is missing, or not as the log says
 danger      certain: the table is, or was, written in a way that loses commits
-suspicion   the evidence allows it and does not prove it; the text says what else would explain it
+suspicion   possible but not proven by the evidence; the text says what else would explain it
 note        worth knowing; nothing is wrong
 """
 
@@ -21,7 +21,7 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.  `code` is stable and for programs; `versions` and `files` hold all, however many the text names."""
+    """One finding.  `code` is stable, for programs; `versions` and `files` are complete, though the text may name only some of them."""
 
     level: Level
     code: str
@@ -33,7 +33,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that a check found.  `version` is the newest, None where no snapshot could be made; `looked_at` counts what was looked at."""
+    """The result of a check.
+
+    version     the table's newest version; None where no snapshot could be made
+    findings    the most serious first
+    neighbours  the other engines, and whether each may write this table beside Rowlock
+    looked_at   how many commits, files, footers and deletion vectors were examined
+    """
 
     table: str
     version: int | None
@@ -43,11 +49,11 @@ class Report:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing certain is wrong."""
+        """True unless there is damage or danger, the levels that are certain."""
         return not any(f.level in ("damage", "danger") for f in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, the most serious findings first."""
+        """The report as plain values for JSON, the most serious findings first."""
         return {
             "table": self.table,
             "version": self.version,
@@ -59,12 +65,12 @@ class Report:
 
 
 def by_weight(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The most serious first; of one level in the order in which they were found."""
+    """The findings sorted by level, the most serious first; within a level the order stays."""
     return tuple(sorted(findings, key=lambda f: LEVELS.index(f.level)))
 
 
 def spans(versions: Iterable[int]) -> str:
-    """Version numbers for people: `version 3`, `versions 1 to 4, 7`."""
+    """Version numbers as readable text: `version 3`, `versions 1 to 4, 7`."""
     out: list[tuple[int, int]] = []
     for v in sorted(set(versions)):
         if out and v == out[-1][1] + 1:

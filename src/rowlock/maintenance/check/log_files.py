@@ -1,4 +1,4 @@
-"""What the names in the log's folder say: gaps, checkpoints that are not whole, a hint that leads nowhere.  Pure."""
+"""Checks the file names in `_delta_log`: missing commits, incomplete checkpoints, a `_last_checkpoint` without its checkpoint.  Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlock.protocol.names import LogFile
 
 
 def log_file_findings(files: Sequence[LogFile], hint: int | None) -> list[Finding]:
-    """`files` is the whole log, `hint` the version that `_last_checkpoint` names."""
+    """Findings about the files of the whole log; `hint` is the version that `_last_checkpoint` names, None without one."""
     return [*_gaps(files), *_checkpoints(files), *_hint(files, hint)]
 
 
@@ -27,7 +27,7 @@ def _gaps(files: Sequence[LogFile]) -> Iterable[Finding]:
         yield Finding(
             "damage",
             "gap-in-log",
-            f"commits are missing that the newest version is made of: {spans(needed)}",
+            f"commits that the newest version needs are missing: {spans(needed)}",
             "Look for the files in a backup or in older object versions of the store. Nothing can be read past the gap until they are back",
             tuple(needed),
             tuple(names.commit_key(v) for v in needed),
@@ -60,7 +60,7 @@ def _hint(files: Sequence[LogFile], hint: int | None) -> Iterable[Finding]:
         yield Finding(
             "note",
             "hint-leads-nowhere",
-            f"_last_checkpoint names version {hint}, of which there is no whole checkpoint; the log is listed instead",
+            f"_last_checkpoint names version {hint}, for which there is no complete checkpoint; the log is listed instead",
             versions=(hint,),
             files=(names.LAST_CHECKPOINT,),
         )

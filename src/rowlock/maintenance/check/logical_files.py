@@ -1,7 +1,7 @@
-"""Files that live twice: two entries of one path with different deletion vectors.  Pure.
+"""Finds files that are live twice: two adds of one path with different deletion vectors.  Pure.
 
-Readers know a file by (path, vector).  A remove that names a stale vector, or none, cancels nothing, and the
-add beside it brings the same rows in once more (I4).  Seen are paths that were added within the commits given.
+Readers identify a file by (path, vector).  A remove that names a stale vector, or none, removes nothing, and the add
+in the same commit then adds the same rows once more (I4).  Only paths that were added within the given commits are found.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ _MOST_PATHS = 500_000
 
 
 class LogicalFiles:
-    """Takes commits in order and keeps what lives of what they added."""
+    """Replays commits, oldest first, and keeps which of the files that they add are live."""
 
     def __init__(self) -> None:
         self._live: dict[str, dict[FileKey, int]] = {}
 
     def take(self, commit: Commit) -> None:
+        """Applies the next commit."""
         for remove in commit.removes:
             if (of_path := self._live.get(remove.path)) is not None:
                 of_path.pop(remove.key, None)
@@ -31,13 +32,14 @@ class LogicalFiles:
                 self._live.setdefault(add.path, {})[add.key] = commit.version
 
     def findings(self) -> Iterable[Finding]:
+        """At most one finding, which names all paths that are live with two deletion vectors."""
         twice = {path: max(keys.values()) for path, keys in self._live.items() if len(keys) > 1}
         if twice:
             files = sorted(twice)
             yield Finding(
                 "damage",
                 "file-lives-twice",
-                f"files live twice, with different deletion vectors, so that other readers give their rows twice ({spans(twice.values())} did not remove what was there): {', '.join(files[:3])}"
+                f"files are live twice, with different deletion vectors, so that other readers return their rows twice ({spans(twice.values())} did not remove the earlier entry): {', '.join(files[:3])}"
                 + (f" and {len(files) - 3:,} more" if len(files) > 3 else ""),
                 "RESTORE the table to the version before, and look at what wrote that version",
                 tuple(sorted(set(twice.values()))),

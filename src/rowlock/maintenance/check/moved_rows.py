@@ -1,8 +1,8 @@
-"""Rows that a commit moved into another partition while it said that no data changed.  Pure.
+"""Finds commits with dataChange=false that moved rows into another partition.  Pure.
 
-Compaction leaves every row in its partition: partition values that only its new files have were false, and
-so were rows that are fewer in one partition and more in another.  Seen are the commits given.  A wrong value that
-was written with the row leaves no such trace.
+A compaction leaves every row in its partition.  So a commit is wrong if its new files have a partition value that its
+removed files did not have, or if a partition has fewer or more rows than before.  Only the given commits are examined;
+a partition value that was wrong when its row was written leaves no such trace.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from rowlock.protocol.schema import DataType, StructType
 
 _Partition = tuple[tuple[str, str | None], ...]
 _Counted = tuple[_Partition | None, int | None]
-"""The partition of a file as the log spells it, and how many rows live in it; None where that is not said."""
+"""A file's partition as the log spells it, and its number of live rows; None for what the log does not say."""
 
 
 class MovedRows:
-    """Takes commits; says which of them moved rows to other partitions."""
+    """Collects commits, oldest first, and finds those that moved rows to other partitions."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[list[_Counted], list[_Counted]]] = {}
         self._rows: dict[str, int] = {}
 
     def take(self, commit: Commit) -> None:
+        """Adds the next commit."""
         changes = [a.data_change for a in commit.adds] + [r.data_change for r in commit.removes]
         if commit.adds and commit.removes and not any(changes) and any(a.partition_values for a in commit.adds):
             self._seen[commit.version] = [self._counted(r) for r in commit.removes], [self._counted(a) for a in commit.adds]
@@ -42,24 +43,27 @@ class MovedRows:
         return None if file.partition_values is None else tuple(sorted(file.partition_values.items())), None if rows is None else rows - dead
 
     def findings(self, schema: StructType) -> Iterable[Finding]:
+        """At most one finding, which names all such commits; `schema` gives the types of the partition columns."""
         types = {f.physical_name: f.type for f in schema.fields}
-        moved = {v: wrong for v, (before, after) in self._seen.items() if (wrong := _differing(_by_partition(before, types), _by_partition(after, types)))}
+        moved = {
+            v: wrong for v, (before, after) in self._seen.items() if (wrong := _changed_partitions(_by_partition(before, types), _by_partition(after, types)))
+        }
         if moved:
             named = min(next(iter(moved.values())))
             yield Finding(
                 "damage",
                 "rows-in-another-partition",
-                f"{spans(moved)} says that no data changed, and has other rows in a partition than before: {named}",
-                "Compare this partition at the version before (time travel), and have its rows written again",
+                f"{spans(moved)} says that no data changed (dataChange=false), yet a partition has other rows than before: {named}",
+                "Compare this partition with the version before (time travel), and rewrite its rows",
                 tuple(moved),
             )
 
 
 def _by_partition(files: Iterable[_Counted], types: Mapping[str, DataType]) -> dict[str, int | None] | None:
-    """Rows by partition, in the one spelling of its values, None for a number that is not known; None where a value cannot be told."""
+    """Live rows by partition, with normalized partition values; a number is None if not known, the result if a value cannot be parsed."""
     out: dict[str, int | None] = {}
     for partition, rows in files:
-        name = None if partition is None else _spelled(partition, types)
+        name = None if partition is None else _normalized(partition, types)
         if name is None:
             return None
         so_far = out.get(name, 0)
@@ -67,15 +71,15 @@ def _by_partition(files: Iterable[_Counted], types: Mapping[str, DataType]) -> d
     return out
 
 
-def _spelled(partition: _Partition, types: Mapping[str, DataType]) -> str | None:
+def _normalized(partition: _Partition, types: Mapping[str, DataType]) -> str | None:
     try:
         return partition_directory({name: serialize(parse_stored(text, types[name]), types[name]) for name, text in partition})
     except (CorruptLog, InvalidInput, KeyError):
         return None  # a time without a zone, or a column of an older schema
 
 
-def _differing(before: Mapping[str, int | None] | None, after: Mapping[str, int | None] | None) -> list[str]:
-    """Partitions that certainly have other rows than before."""
+def _changed_partitions(before: Mapping[str, int | None] | None, after: Mapping[str, int | None] | None) -> list[str]:
+    """Partitions whose number of rows certainly changed, and new ones."""
     if before is None or after is None:
         return []
     known = (name for name in {*before, *after} if (a := before.get(name, 0)) is not None and (b := after.get(name, 0)) is not None and a != b)

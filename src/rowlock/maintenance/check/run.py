@@ -1,4 +1,4 @@
-"""One check of one table: gathers the facts, which the other modules judge.  Writes nothing, and finishes nobody's commit."""
+"""Checks one table: reads the facts, which the other modules of this folder judge.  Writes nothing and completes no other writer's commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TEMPORARY = re.compile(r"/\.tmp/(\d{20})\.json\.[^/]+$")
 
 
 def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers: int = 20) -> Report:
-    """Looks at the log's names, the newest `commits` commits, at most `files` live files and the footers of at most `footers`.
+    """Checks the log's file names, the newest `commits` commits, at most `files` live files and the footers of at most `footers`.
 
     Raises TableNotFound where there is no table, StorageError where the store or the arbiter does not answer.
     """
@@ -68,7 +68,7 @@ def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers
 
 
 def _commits(store: ObjectStore, listed: Sequence[LogFile], most: int, moved: MovedRows) -> tuple[list[SeenCommit], list[Finding]]:
-    """The newest commits and their checksums, oldest first, and what is wrong with what they say."""
+    """Reads the newest commits and their checksums, oldest first; returns them with the findings about them.  Fills `moved`."""
     checksums = {f.version for f in listed if f.kind == "checksum"}
     seen: list[SeenCommit] = []
     broken: dict[int, CorruptLog] = {}
@@ -86,13 +86,13 @@ def _commits(store: ObjectStore, listed: Sequence[LogFile], most: int, moved: Mo
             seen.append(SeenCommit(version, engine_of(commit.info), txn_id, _checksum_txn_id(store, version) if txn_id and version in checksums else None))
     if not broken:
         return seen, list(files.findings())
-    text = f"commits do not read: {spans(broken)}. The first: {next(iter(broken.values()))}"
+    text = f"commits cannot be read: {spans(broken)}. The first: {next(iter(broken.values()))}"
     remedy = "Look for the files in a backup or in older object versions of the store"
     return seen, [Finding("damage", "commit-does-not-read", text, remedy, tuple(broken), tuple(names.commit_key(v) for v in broken))]
 
 
 def _checksum_txn_id(store: ObjectStore, version: int) -> str | None:
-    """The transaction that a version's checksum names; None where there is none or it does not read: checksums are hints."""
+    """The txnId in a version's checksum file; None where there is none or it cannot be read, since checksums are optional."""
     try:
         said = orjson.loads(store.get(names.checksum_key(version)))
     except (NotFound, orjson.JSONDecodeError):
@@ -102,6 +102,7 @@ def _checksum_txn_id(store: ObjectStore, version: int) -> str | None:
 
 
 def _arbitration(store: ObjectStore, arbiter: ArbitratedStore | None, most: int) -> Arbitration:
+    """Reads the arbiter's entries for the newest `most` versions and the names of its temporary files."""
     temporary = {meta.key: int(match[1]) for meta in store.list(f"{names.LOG_DIRECTORY}/.tmp") if (match := _TEMPORARY.search(meta.key))}
     versions = frozenset(temporary.values())
     if arbiter is None:
@@ -114,6 +115,7 @@ def _arbitration(store: ObjectStore, arbiter: ArbitratedStore | None, most: int)
 
 
 def _seen(store: ObjectStore, entry: Entry, temporary: Collection[str]) -> SeenEntry:
+    """Compares an entry with its commit file and temporary file."""
     bytes_there = entry.temp_key in temporary
     try:
         there: bool | None = store.get(entry.key) == store.get(entry.temp_key) if bytes_there else store.head(entry.key) is not None or None

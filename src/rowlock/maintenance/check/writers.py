@@ -1,7 +1,7 @@
-"""What the commits say about who wrote them, and whether one was overwritten.  Pure.
+"""Finds which engines wrote a table's commits, and commits that were overwritten.  Pure.
 
-A version checksum (`<version>.crc`) names the transaction whose commit its writer made.  Where the commit
-file names another one, two writers committed one version and the file holds the later one: that is proof.
+A version checksum (`<version>.crc`) has the txnId of its writer's commit.  If the commit file has another txnId, two
+writers committed the same version and the file holds the later commit: this is proof.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENGINES = (
 
 @dataclass(frozen=True, slots=True)
 class SeenCommit:
-    """What is known of a commit's writer; `checksum_txn_id` is that of its checksum."""
+    """A commit's engine and txnId; `checksum_txn_id` is the txnId in its checksum file."""
 
     version: int
     engine: str
@@ -35,7 +35,7 @@ class SeenCommit:
 
 
 def engine_of(info: CommitInfo | None) -> str:
-    """The engine's usual name, or what it calls itself."""
+    """The engine's usual name by commitInfo's engineInfo; for an unknown engine its engineInfo as it is."""
     said = (info.raw.get("engineInfo") or info.raw.get("clientVersion")) if info else None
     if not isinstance(said, str) or not said.strip():
         return "an engine that does not say its name"
@@ -43,7 +43,7 @@ def engine_of(info: CommitInfo | None) -> str:
 
 
 def writer_findings(commits: Sequence[SeenCommit], root: str, *, arbitrated: bool) -> list[Finding]:
-    """Commits that were overwritten, and engines that may overwrite at this place."""
+    """Findings about overwritten commits, and about engines that may overwrite commits on this kind of store."""
     return [*_overwritten(commits, root), *_may_overwrite(commits, root, arbitrated)]
 
 
@@ -71,8 +71,8 @@ def _may_overwrite(commits: Sequence[SeenCommit], root: str, arbitrated: bool) -
         yield Finding(
             "suspicion",
             "delta-spark-on-local-disk",
-            f"delta-spark ({spans(spark)}) and {others} have written this table on a local disk. Certain is that delta-spark renames over a version that appears between its look and its rename. "
-            "Whether they ever wrote at the same moment the log does not say",
+            f"delta-spark ({spans(spark)}) and {others} have written this table on a local disk. It is certain that delta-spark overwrites a version that appears between its check and its rename. "
+            "The log does not say whether they ever wrote at the same moment",
             "Write with delta-spark only while nobody else does, or keep the table on a store with an arbiter",
             tuple(spark),
         )
@@ -81,7 +81,7 @@ def _may_overwrite(commits: Sequence[SeenCommit], root: str, arbitrated: bool) -
             "suspicion",
             "delta-spark-without-arbiter",
             f"delta-spark ({spans(spark)}) and {others} have written this table on S3, and no arbiter is set here. delta-spark's usual LogStore keeps order only within one driver. "
-            "Which LogStore wrote, and whether they ever wrote at the same moment, the log does not say",
+            "The log does not say which LogStore wrote, nor whether they ever wrote at the same moment",
             "Where Spark uses S3DynamoDBLogStore, set AWS_S3_LOCKING_PROVIDER=dynamodb here; else write with Spark only while nobody else does",
             tuple(spark),
         )
