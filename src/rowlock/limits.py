@@ -38,7 +38,7 @@ def _share(part: float, *, at_least: int, at_most: int) -> Any:
     return field(default_factory=lambda: min(max(int(driver_memory_bytes() * part), at_least), at_most))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Limits:
     """The limits of a process, by default those for this machine.  Units end the names: rows, bytes, files, entries.  All are whole numbers: 0 or more, 1 or more where work is done in portions."""
 
@@ -109,6 +109,18 @@ class Limits:
     """Deletion vectors, by their serialized size.  By default 1/160 of the driver's memory, 32 to 256 MB."""
     commit_cache_bytes: int = _share(1 / 320, at_least=16 * _MB, at_most=128 * _MB)
     """Parsed commits of the log, at four times the size of their files.  By default 1/320 of the driver's memory, 16 to 128 MB."""
+
+    def __repr__(self) -> str:
+        lines = [f"    {f.name}={getattr(self, f.name):_}," + _in_units(f.name, getattr(self, f.name)) for f in fields(self)]
+        return "\n".join(["Limits(", *lines, ")"])
+
+
+def _in_units(name: str, value: int) -> str:
+    """A comment that says a number of bytes in a unit that is easier to read."""
+    if not name.endswith("_bytes") or value < _KB:
+        return ""
+    unit, word = (_GB, "GB") if value >= _GB else (_MB, "MB") if value >= _MB else (_KB, "KB")
+    return f"  # {value / unit:.4g} {word}"
 
 
 NAMES = tuple(f.name for f in fields(Limits))

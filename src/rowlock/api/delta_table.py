@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from rowlock import display
 from rowlock.api import arguments
 from rowlock.api.changes import Changes
 from rowlock.api.convert import convert
@@ -38,6 +39,13 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
     def __init__(self, handle: Handle, *, alias: str | None = None, receipts: Receipts | None = None) -> None:
         self._handle, self._runner, self._alias = handle, handle, alias
         self._receipts = receipts if receipts is not None else Receipts()
+
+    def __repr__(self) -> str:
+        known = self._handle.state.known
+        version, columns = (None, []) if known is None else (known.version, known.schema.names)
+        partitions = list(known.partition_columns) if known is not None and known.partition_columns else None
+        parts = [repr(self._handle.path), *([] if known is None else [f"version={version}", f"columns={display.some_names(columns)}"])]
+        return display.call("DeltaTable", *parts, partitioned_by=partitions, name=self._handle.name, alias=self._alias)
 
     # ---- opening and making ----------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rowlock import display
 from rowlock.api import arguments
 from rowlock.api.handle import Handle, Receipts, Runner
 from rowlock.engines.spark.catalyst.analysis import Expression
@@ -41,6 +42,16 @@ class DeltaMergeBuilder:
         arguments.expression(condition, "condition", optional=False)
         self._handle, self._receipts, self._source, self._condition, self._alias = handle, receipts, source, condition, alias
         self._clauses, self._evolves = clauses or Clauses(), evolves
+
+    def __repr__(self) -> str:
+        groups = (
+            ("whenMatched", self._clauses.matched),
+            ("whenNotMatched", self._clauses.not_matched),
+            ("whenNotMatchedBySource", self._clauses.not_matched_by_source),
+        )
+        clauses = [_clause_text(name, clause) for name, found in groups for clause in found]
+        parts = [repr(self._handle.path), f"on={_expression_text(self._condition)}", f"clauses=[{', '.join(clauses)}]"]
+        return display.call("DeltaMergeBuilder", *parts, alias=self._alias, schema_evolution=self._evolves or None)
 
     def _with(self, where: str, clause: Clause) -> DeltaMergeBuilder:
         arguments.expression(clause.condition, "condition")
@@ -115,11 +126,29 @@ class DeltaMergeBuilder:
         return merge_frame(self._handle.spark, receipt.metrics)
 
 
+def _expression_text(expression: Expression) -> str:
+    """A condition as it was written; a Column's text is the JVM's, which is not asked for it."""
+    return repr(expression) if isinstance(expression, str) else "<Column>"
+
+
+def _clause_text(name: str, clause: Clause) -> str:
+    condition = "" if clause.condition is None else f"({_expression_text(clause.condition)})"
+    return f"{name}{condition} {clause.kind}{' all' if clause.all_columns else ''}"
+
+
+def _action_text(name: str, builder: DeltaMergeBuilder, condition: Expression | None) -> str:
+    parts = [repr(builder)] if condition is None else [repr(builder), f"condition={_expression_text(condition)}"]
+    return display.call(name, *parts)
+
+
 class DeltaMergeMatchedActionBuilder:
     """What to do with matched rows."""
 
     def __init__(self, builder: DeltaMergeBuilder, condition: Expression | None) -> None:
         self._builder, self._condition = builder, condition
+
+    def __repr__(self) -> str:
+        return _action_text("DeltaMergeMatchedActionBuilder", self._builder, self._condition)
 
     def update(self, set: Mapping[Any, Expression]) -> DeltaMergeBuilder:
         return self._builder.whenMatchedUpdate(self._condition, set)
@@ -137,6 +166,9 @@ class DeltaMergeNotMatchedActionBuilder:
     def __init__(self, builder: DeltaMergeBuilder, condition: Expression | None) -> None:
         self._builder, self._condition = builder, condition
 
+    def __repr__(self) -> str:
+        return _action_text("DeltaMergeNotMatchedActionBuilder", self._builder, self._condition)
+
     def insert(self, values: Mapping[Any, Expression]) -> DeltaMergeBuilder:
         return self._builder.whenNotMatchedInsert(self._condition, values)
 
@@ -149,6 +181,9 @@ class DeltaMergeNotMatchedBySourceActionBuilder:
 
     def __init__(self, builder: DeltaMergeBuilder, condition: Expression | None) -> None:
         self._builder, self._condition = builder, condition
+
+    def __repr__(self) -> str:
+        return _action_text("DeltaMergeNotMatchedBySourceActionBuilder", self._builder, self._condition)
 
     def update(self, set: Mapping[Any, Expression]) -> DeltaMergeBuilder:
         return self._builder.whenNotMatchedBySourceUpdate(self._condition, set)

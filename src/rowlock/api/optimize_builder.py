@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rowlock import clock
+from rowlock import clock, display
 from rowlock.api import arguments
 from rowlock.api.handle import Handle, Receipts
 from rowlock.boundary.statements import Statement
@@ -30,6 +30,9 @@ class DeltaOptimizeBuilder:
 
     def __init__(self, handle: Handle, receipts: Receipts, condition: str | None = None) -> None:
         self._handle, self._receipts, self._condition = handle, receipts, condition
+
+    def __repr__(self) -> str:
+        return display.call("DeltaOptimizeBuilder", repr(self._handle.path), where=self._condition)
 
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
         """Only partitions for which the filter holds; it may name partition columns only."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from rowlock import display
 from rowlock.api import arguments
 from rowlock.api.handle import Handle
 from rowlock.api.placement import CreateMode, Place, place_of
@@ -49,6 +50,20 @@ class DeltaTableBuilder:
         self._partitions: list[str] = []
         self._clusters: list[str] = []
         self._properties: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        columns = f"columns={display.some_names(f.name for f in self._fields)}"
+        properties = sorted(self._properties)  # their values may be somebody's secret
+        return display.call(
+            "DeltaTableBuilder",
+            self._mode,
+            columns,
+            name=self._name,
+            location=self._location,
+            partitioned_by=self._partitions or None,
+            clustered_by=self._clusters or None,
+            properties=properties or None,
+        )
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:
         """A name in the session's catalog, or delta.`/path`.  Without a location the catalog says where the table is, and owns its folder."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from rowlock import clock
+from rowlock import clock, display
 from rowlock.api import arguments
 from rowlock.api.changes import Changes
 from rowlock.api.handle import Handle, Plan, Receipts
@@ -142,6 +142,19 @@ class DeltaTransaction(Changes):
         self._handle, self._options, self._app, self._alias = handle, options, app, alias
         self._table_receipts, self._receipts = receipts, Receipts()
         self._opened = runner
+
+    def __repr__(self) -> str:
+        return display.call("DeltaTransaction", repr(self._handle.path), *self._progress(), alias=self._alias)
+
+    def _progress(self) -> list[str]:
+        """What has become of the transaction so far."""
+        if self._opened is None:
+            return ["not begun"]
+        txn, receipt = self._opened.txn, self._receipts.last
+        staged = [f"statements=[{', '.join(name for name, _ in self._opened.steps)}]"]
+        if not txn.done:
+            return ["open", f"read_version={txn.read_version}", *staged]
+        return [*staged, f"committed as version {receipt.version}" if receipt is not None and receipt.version is not None else "over, nothing committed"]
 
     @property
     def _runner(self) -> OpenTransaction:  # type: ignore[override]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from rowlock import exceptions
+from rowlock import display, exceptions
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.protocol.actions import Commit
 
@@ -21,6 +21,7 @@ _SHOWN_FILES = 4
 _FILE_WIDTH = 48
 _VALUE_WIDTH = 40
 _TABLE_WIDTH = 100
+_SETTLED = "Another commit changed what this transaction works on; a rebase settled it."
 
 ERRORS: Mapping[str, type[DeltaConcurrentModificationException]] = {
     "protocol": exceptions.ProtocolChangedException,
@@ -79,7 +80,7 @@ class Work:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}, {_size(self.size_bytes)}, {self.seconds:.1f} s"
+        return f"{display.count(self.rows, 'row')}, {display.size(self.size_bytes)}, {self.seconds:.1f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class SupersededRow:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Conflict:
     """A winner that mattered to a transaction.
 
@@ -150,29 +151,55 @@ class Conflict:
         return ERRORS[self.rule](self.text(table), table=table, conflict=self)
 
     def text(self, table: str) -> str:
-        """Several aligned lines for people: one sentence, then the facts, then what to do.  Times are UTC."""
-        winner = f"version {self.version}"
-        if self.operation:
-            winner += f", {self.operation}"
-        if self.timestamp_ms is not None:
-            winner += f", at {_utc(self.timestamp_ms)}"
-        lines = [
-            ("table", [_tail(table, _TABLE_WIDTH)]),
-            ("other commit", [winner]),
+        """The conflict as several aligned lines: one sentence, then the facts, then what to do.
+
+        Args:
+            table: The table's path, which is shown with them.
+
+        Returns:
+            Text of 2 to about 20 lines.  Times are UTC.
+
+        Example:
+            >>> print(rowlock.Conflict(version=3, operation="DELETE", what="Another commit changed the same rows.").text("/lake/sales"))
+            Another commit changed the same rows.
+              table         /lake/sales
+              other commit  version 3, DELETE
+        """
+        return display.aligned(self.what, [("table", [_tail(table, _TABLE_WIDTH)]), *self._facts()])
+
+    def __repr__(self) -> str:
+        return f"<Conflict with {self._winner()}: {self._outcome()}>"
+
+    def __str__(self) -> str:
+        return display.aligned(self.what or _SETTLED, self._facts())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return display.html_table(self.what or _SETTLED, self._facts())
+
+    def _winner(self) -> str:
+        return f"version {self.version}" + (f", {self.operation}" if self.operation else "")
+
+    def _outcome(self) -> str:
+        if self.rule:
+            return self.rule
+        return f"{display.count(self.rows_gone, 'row')} gone, {self.rows_born:,} born; settled by a rebase"
+
+    def _facts(self) -> display.Facts:
+        at = f", at {_utc(self.timestamp_ms)}" if self.timestamp_ms is not None else ""
+        changed = not self.rule and (self.rows_gone or self.rows_born)
+        return [
+            ("other commit", [self._winner() + at]),
             ("its txnId", [self.txn_id] if self.txn_id else []),
             ("files", _some([_short_file(f) for f in self.files], _SHOWN_FILES)),
             ("rows", [_row(r) for r in self.rows[:MAX_SAMPLES]]),
+            ("rows it changed", [f"{self.rows_gone:,} of ours gone, {self.rows_born:,} born where the transaction reads"] if changed else []),
             ("changed" if self.rule == "metadata" else "set by both", [", ".join(self.columns)] if self.columns else []),
             ("work done", [str(self.staged)] if self.staged and self.staged != self.thrown_away else []),
             ("thrown away", [str(self.thrown_away)] if self.thrown_away else []),
             ("kept", [str(self.kept)] if self.kept and self.kept.rows else []),
             ("what to do", [self.remedy] if self.remedy else []),
         ]
-        width = max(len(name) for name, values in lines if values)
-        out = [self.what]
-        for name, values in lines:
-            out += [f"  {name if n == 0 else '':<{width}}  {value}" for n, value in enumerate(values)]
-        return "\n".join(out)
 
 
 def conflict_with(
@@ -232,11 +259,3 @@ def _row(row: Mapping[str, Any]) -> str:
         text = "null" if value is None else " ".join(str(value).split())
         parts.append(f"{name}={text if len(text) <= _VALUE_WIDTH else text[: _VALUE_WIDTH - 1] + '…'}")
     return ", ".join(parts)
-
-
-def _size(size_bytes: int) -> str:
-    amount, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
-    while amount >= 1000 and len(units) > 1:
-        amount /= 1000
-        del units[0]
-    return f"{size_bytes} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"

@@ -6,13 +6,30 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rowlock import display
 from rowlock.conflict.value import Conflict, SupersededRow, Work
 
 __all__ = ["Conflict", "Receipt", "Reruns", "Rewritten", "Stopwatch", "SupersededRow"]
 
 _NAMED = 20
+_SHOWN = 4
+"""Winners that the text of a receipt names."""
+_ROWS = {
+    **dict.fromkeys(("numTargetRowsUpdated", "numUpdatedRows"), "updated"),
+    **dict.fromkeys(("numTargetRowsDeleted", "numDeletedRows"), "deleted"),
+    **dict.fromkeys(("numTargetRowsInserted",), "inserted"),
+    **dict.fromkeys(("numTargetRowsAppended",), "appended"),
+}
+"""Metrics that count rows, and the words for them."""
+_FILES = {
+    "added": ("numAddedFiles", "numTargetFilesAdded", "numFiles", "numRestoredFiles"),
+    "removed": ("numRemovedFiles", "numTargetFilesRemoved"),
+    "deletion vector written": ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded"),
+}
 _RECORDED = 100
 """Rows that a commit names one by one; a receipt holds them all."""
+
+_PLURALS = {"deletion vector written": "deletion vectors written"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +50,7 @@ class Rewritten:
     vector_rows: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Receipt:
     """`rows_followed` were carried to where a compaction had put them, without being read.  version is None when nothing was changed;
     `group_size` transactions share the version;
@@ -59,6 +76,54 @@ class Receipt:
     metrics: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     rewritten: Rewritten | None = None
+
+    def __repr__(self) -> str:
+        return display.aligned(self._title(), self._facts())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return display.html_table(self._title(), self._facts())
+
+    def _title(self) -> str:
+        if self.version is not None:
+            others = f", shared with {display.count(self.group_size - 1, 'other append')}" if self.group_size > 1 else ""
+            read = f"; it had read version {self.read_version}" if 0 <= self.read_version < self.version - 1 else ""
+            return f"{self.operation}: committed as version {self.version}{others}{read}"
+        if self.already_committed:
+            return f"{self.operation}: not committed again, this step of the application is in the log already"
+        return f"{self.operation}: no version, nothing was committed"
+
+    def _facts(self) -> display.Facts:
+        rows = [f"{self.metrics[name]:,} {word}" for name, word in _ROWS.items() if self.metrics.get(name)]
+        if "numFiles" in self.metrics:  # an append or an overwrite
+            rows = [f"{self.metrics.get('numOutputRows', 0):,} written"]
+        files = [
+            display.count(number, word, _PLURALS.get(word, word)) for word, names in _FILES.items() if (number := sum(self.metrics.get(n, 0) for n in names))
+        ]
+        spent = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in self.seconds.items() if seconds >= 0.005)
+        return [
+            ("rows", [", ".join(rows)] if rows else []),
+            ("files", [", ".join(files)] if files else []),
+            ("conflicts", self._met()),
+            ("seconds", [f"{sum(self.seconds.values()):.2f}" + (f" ({spent})" if spent else "")] if self.seconds else []),
+            ("txnId", [self.txn_id] if self.txn_id else []),
+        ]
+
+    def _met(self) -> list[str]:
+        """What others had committed meanwhile, and what that cost; one line."""
+        if self.version is None and not self.conflicts:
+            return []
+        winners = [f"version {c.version} ({c.operation})" if c.operation else f"version {c.version}" for c in self.conflicts[:_SHOWN]]
+        if len(self.conflicts) > _SHOWN:
+            winners.append(f"{len(self.conflicts) - _SHOWN:,} more")
+        cost = [
+            f"{self.rows_rebased:,} rows rebased ({display.size(self.bytes_rebased)})" if self.rows_rebased else "",
+            f"{self.rows_dropped:,} rows dropped" if self.rows_dropped else "",
+            f"{self.rows_followed:,} rows followed to where a compaction had put them" if self.rows_followed else "",
+            f"{display.count(len(self.overwritten), 'row')} in which both changed something" if self.overwritten else "",
+            f"{self.attempts} tries" if self.attempts > 1 else "",
+        ]
+        return ["; ".join([", ".join(winners) or "none", *filter(None, cost)])]
 
     def record(self) -> dict[str, Any]:
         """What goes into the commit, in commitInfo's field `rowlock`; plain JSON values."""

@@ -112,6 +112,11 @@ class SharedState:
             self._latest, self._asked_s = latest, clock.monotonic_s()
             return latest
 
+    @property
+    def known(self) -> Snapshot | None:
+        """The newest snapshot that this process has seen, without I/O and without waiting for a refresh that is under way; None before the first."""
+        return self._latest
+
     def newest(self) -> Snapshot:
         """The newest snapshot, on a remote store without asking again what was asked a moment ago.
 

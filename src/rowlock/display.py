@@ -1,0 +1,57 @@
+"""Text for people: objects as aligned lines in a terminal and as small tables in a notebook.  Pure: no I/O, and nothing here raises for a value that is odd."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+Facts = Sequence[tuple[str, Sequence[str]]]
+"""Names, each with its lines of text; a name without lines is left out."""
+
+_SHOWN_NAMES = 8
+
+
+def aligned(title: str, facts: Facts) -> str:
+    """A title, then one line for each fact, the names in one column."""
+    shown = [(name, lines) for name, lines in facts if lines]
+    width = max((len(name) for name, _ in shown), default=0)
+    out = [title]
+    for name, lines in shown:
+        out += [f"  {name if n == 0 else '':<{width}}  {line}" for n, line in enumerate(lines)]
+    return "\n".join(out)
+
+
+def html_table(title: str, facts: Facts) -> str:
+    """The same as an HTML table of two columns; all text is escaped."""
+    rows = "".join(
+        f'<tr><th style="text-align:left">{html.escape(name)}</th><td style="text-align:left">{"<br>".join(html.escape(line) for line in lines)}</td></tr>'
+        for name, lines in facts
+        if lines
+    )
+    return f'<table><caption style="text-align:left">{html.escape(title)}</caption><tbody>{rows}</tbody></table>'
+
+
+def call(name: str, /, *parts: str, **fields: object) -> str:
+    """One line such as `DeltaTable('/lake/sales', version=12)`; fields that are None are left out."""
+    return f"{name}({', '.join([*parts, *(f'{k}={v!r}' for k, v in fields.items() if v is not None)])})"
+
+
+def some_names(names: Iterable[str]) -> str:
+    """Names in brackets; of many the first 8, and how many more there are."""
+    held = list(names)
+    more = f", and {len(held) - _SHOWN_NAMES} more" if len(held) > _SHOWN_NAMES else ""
+    return f"[{', '.join(held[:_SHOWN_NAMES])}{more}]"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: `1 row`, `2,000 rows`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def size(size_bytes: int) -> str:
+    """Bytes in decimal units: `999 B`, `3.4 MB`."""
+    amount, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
+    while amount >= 1000 and len(units) > 1:
+        amount /= 1000
+        del units[0]
+    return f"{size_bytes} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"
