@@ -1,7 +1,7 @@
-"""Checkpoints in, in every form: one file, many parts, V2 as JSON or Parquet, with sidecars.
+"""Reads checkpoints in every format: classic, multi-part, V2 as JSON or Parquet, with sidecars.
 
-File actions are read column by column, a row group at a time, never as a Python object per file.
-Statistics that exist only as a struct are turned into JSON.  What cannot be read is damage and is named (I9).
+File actions are read by column, one row group at a time, never as a Python object per file.  Statistics that
+exist only as a struct (`stats_parsed`) are converted to JSON.  What cannot be read raises CorruptLog (I9).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 @dataclass(slots=True)
 class CheckpointState:
-    """What a checkpoint says. `removes` are read only when asked for."""
+    """The contents of a checkpoint: `frames` hold the live files (see `frames`); `removes` are read only on request."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -55,18 +55,18 @@ class CheckpointState:
 
 
 def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_only: bool = False) -> CheckpointState:
-    """The state that a checkpoint holds; with `removes_only` just its tombstones."""
+    """Reads a checkpoint from its files; with `removes_only`, the remove actions instead of the live files.  Raises CorruptLog."""
     state = CheckpointState()
     for file in files:
         _read_file(store, file.key, state, removes_only)
     for sidecar in state.sidecars:
         _read_file(store, names.sidecar_key(sidecar), state, removes_only)
-    _make_unique(state)
+    _keep_one_per_path(state)
     return state
 
 
-def _make_unique(state: CheckpointState) -> None:
-    """A file that others have added under two spellings is one file, as it is where their commits are read."""
+def _keep_one_per_path(state: CheckpointState) -> None:
+    """Keeps one entry per path: other writers may have added one file under two spellings, which commit replay treats as one file too."""
     if any(frame["log_path"].is_not_null().any() for frame in state.frames):
         whole = pl.concat(state.frames)
         if whole["path"].is_duplicated().any():
@@ -81,13 +81,13 @@ def _read_file(store: ObjectStore, key: str, state: CheckpointState, removes_onl
         else:
             _read_parquet(body, state, removes_only, store.root)
     except NotFound as e:
-        raise CorruptLog("a file of the checkpoint is missing", table=store.root, file=key) from e
+        raise CorruptLog("a file of the newest checkpoint is missing from the log", table=store.root, file=key) from e
     except (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OSError) as e:
         raise CorruptLog(f"the checkpoint cannot be read: {type(e).__name__}: {e}", table=store.root, file=key) from e
 
 
-def _take(name: str, raw: dict[str, Any], state: CheckpointState) -> None:
-    """One action that is no file."""
+def _apply(name: str, raw: dict[str, Any], state: CheckpointState) -> None:
+    """Applies one action that is not a file action to `state`."""
     if name == "protocol":
         state.protocol = action_json.protocol_from(raw)
     elif name == "metaData":
@@ -114,7 +114,7 @@ def _read_json(body: bytes, state: CheckpointState, removes_only: bool, root: st
             elif name == "remove" and removes_only:
                 state.removes.append(action_json.remove_from(raw, root))
             else:
-                _take(name, raw, state)
+                _apply(name, raw, state)
     if adds:
         state.frames.append(frames.from_adds(adds))
 
@@ -126,27 +126,27 @@ def _read_parquet(body: bytes, state: CheckpointState, removes_only: bool, root:
     has_remove, has_add = schema.get_field_index("remove") >= 0, schema.get_field_index("add") >= 0
     for group in range(file.num_row_groups):
         for name in small:
-            for raw in _filled_rows(file, group, name):
-                _take(name, raw, state)
+            for raw in _non_null_actions(file, group, name):
+                _apply(name, raw, state)
         if removes_only and has_remove:
-            state.removes += [action_json.remove_from(raw, root) for raw in _filled_rows(file, group, "remove") if raw.get("path") is not None]
+            state.removes += [action_json.remove_from(raw, root) for raw in _non_null_actions(file, group, "remove") if raw.get("path") is not None]
         elif not removes_only and has_add:
             state.frames += _add_frames(file, group, schema.field("add").type, root)
 
 
-def _filled_rows(file: pq.ParquetFile, group: int, name: str) -> Iterator[dict[str, Any]]:
-    """The rows of one action's column that are not null, as dicts with the maps as dicts."""
+def _non_null_actions(file: pq.ParquetFile, group: int, name: str) -> Iterator[dict[str, Any]]:
+    """The non-null actions in one column of a row group, as dicts, maps included."""
     column = file.read_row_group(group, columns=[name]).column(name).combine_chunks()
     for value in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy"):
-        if _is_real(name, value):
+        if _is_action(name, value):
             yield value
 
 
 _REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId", "domainMetadata": "domain", "sidecar": "path", "remove": "path"}
 
 
-def _is_real(name: str, value: dict[str, Any]) -> bool:
-    """Some writers give a struct of nulls in place of a null."""
+def _is_action(name: str, value: dict[str, Any]) -> bool:
+    """Whether the struct is an action: some writers store a struct of nulls instead of null."""
     return value.get(_REQUIRED[name]) is not None
 
 
@@ -165,40 +165,42 @@ def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: st
 
 
 def _parsed_stats(file: pq.ParquetFile, group: int) -> list[str | None]:
-    """`stats_parsed` as JSON, for the rows that have a path."""
-    column = _without_far_times(file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks())
+    """The `stats_parsed` structs as JSON, one per row that has a path."""
+    column = _null_out_of_range_times(file.read_row_group(group, columns=["add.path", "add.stats_parsed"]).column("add").combine_chunks())
     out: list[str | None] = []
     for add in column.to_pylist():
         if add is not None and add["path"] is not None:
-            parsed = _pruned(add.get("stats_parsed"))
+            parsed = _stats_value(add.get("stats_parsed"))
             out.append(orjson.dumps(parsed).decode() if parsed else None)
     return out
 
 
-def _without_far_times(values: Any) -> Any:
-    """The same with nulls for times of years that Python has not: a bound that is not known."""
+def _null_out_of_range_times(values: Any) -> Any:
+    """The values with null for dates and timestamps outside Python's years: such a bound is then unknown."""
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     type_ = values.type
     if pa.types.is_struct(type_):
-        children = [_without_far_times(values.field(n)) for n in range(type_.num_fields)]
+        children = [_null_out_of_range_times(values.field(n)) for n in range(type_.num_fields)]
         return pa.StructArray.from_arrays(children, fields=[pa.field(f.name, c.type) for f, c in zip(type_, children, strict=True)], mask=pc.is_null(values))
     if not (pa.types.is_date32(type_) or (pa.types.is_timestamp(type_) and type_.unit != "ns")):
         return values
-    first, last = (pa.scalar(day, pa.date32()) if pa.types.is_date32(type_) else pa.scalar(day, pa.timestamp("s", type_.tz)).cast(type_) for day in _YEARS)
+    first, last = (
+        pa.scalar(day, pa.date32()) if pa.types.is_date32(type_) else pa.scalar(day, pa.timestamp("s", type_.tz)).cast(type_) for day in _PYTHON_TIMES
+    )
     inside = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
     return pc.if_else(pc.fill_null(inside, False), values, pa.scalar(None, type_))
 
 
-_YEARS = (dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))
+_PYTHON_TIMES = (dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))
 
 
-def _pruned(value: Any) -> Any:
-    """A struct's values as statistics' JSON has them: nulls left out, times as ISO text, maxima of times as they are (microseconds)."""
+def _stats_value(value: Any) -> Any:
+    """A `stats_parsed` value as in the statistics' JSON: nulls and binary left out, times as ISO text in microseconds."""
     if isinstance(value, dict):
-        return {k: p for k, v in value.items() if (p := _pruned(v)) is not None}
+        return {k: p for k, v in value.items() if (p := _stats_value(v)) is not None}
     if isinstance(value, decimal.Decimal):
-        return float(value) if value.as_tuple().exponent or abs(value) >= 1 << 53 else int(value)  # which has no room for 64 bits and more
+        return float(value) if value.as_tuple().exponent or abs(value) >= 1 << 53 else int(value)  # JSON integers of 64 bits and more cannot be written
     if isinstance(value, dt.datetime):
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, dt.date):

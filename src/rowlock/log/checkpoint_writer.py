@@ -1,8 +1,8 @@
-"""Checkpoints out: classic ones, in one Parquet file, as every reader of Delta knows them.
+"""Writes classic checkpoints, in one Parquet file, which every Delta reader supports.
 
-Holds the whole state of a version: live files, tombstones still within retention, protocol, metadata,
-applications and live domains; never commitInfo or cdc.  A checkpoint is an aid: the caller decides
-what its failure means, and it is no failure of a commit (I10).
+A checkpoint holds the whole state of a version: live files, tombstones within retention, protocol, metadata,
+application transactions and metadata domains; never commitInfo or cdc.  It is optional: failing to write one
+never fails a commit, and the caller decides what to do (I10).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ SCHEMA = pa.schema(
 
 
 def write_checkpoint(store: ObjectStore, snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> None:
-    """Writes the checkpoint of a version and then points `_last_checkpoint` to it."""
+    """Writes the checkpoint of a snapshot, then points `_last_checkpoint` to it.  Raises StorageError."""
     tables = [_small_table(snapshot, tombstones), *_add_tables(snapshot)]
     table = pa.concat_tables(tables)
     body = _parquet_body(table)
@@ -100,7 +100,7 @@ def _parquet_body(table: pa.Table) -> bytes:
 
 
 def _small_table(snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> pa.Table:
-    """Everything but the live files."""
+    """The checkpoint's rows for everything except the live files."""
     rows: list[tuple[str, dict[str, Any]]] = [
         ("protocol", action_json.protocol_json(snapshot.protocol)),
         ("metaData", action_json.metadata_json(snapshot.metadata)),
@@ -108,16 +108,16 @@ def _small_table(snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> pa.Tab
     rows += [("txn", action_json.txn_json(t)) for t in snapshot.txns.values()]
     rows += [("domainMetadata", action_json.domain_json(d)) for d in snapshot.domains.values()]
     rows += [("remove", action_json.remove_json(r) | {"dataChange": False}) for r in tombstones]
-    arrays = [pa.array([_plain(value) if kind == f.name else None for kind, value in rows], f.type) for f in SCHEMA]
+    arrays = [pa.array([_maps_as_pairs(value) if kind == f.name else None for kind, value in rows], f.type) for f in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
 _MAPS = frozenset({"partitionValues", "tags", "configuration", "options"})
 
 
-def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Maps as the pairs that Arrow wants, also inside of structs; the configuration of a domain is no map, but text."""
-    return {k: v if not isinstance(v, Mapping) else list(v.items()) if k in _MAPS else _plain(v) for k, v in value.items()}
+def _maps_as_pairs(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The action with maps as lists of pairs, as Arrow expects, also inside structs.  (A domain's `configuration` is text, not a map.)"""
+    return {k: v if not isinstance(v, Mapping) else list(v.items()) if k in _MAPS else _maps_as_pairs(v) for k, v in value.items()}
 
 
 def _add_tables(snapshot: Snapshot) -> Iterator[pa.Table]:
@@ -156,7 +156,7 @@ def _arrow(series: pl.Series) -> pa.Array:
 
 
 def _map(series: pl.Series, *, null_is_empty: bool = False) -> pa.Array:
-    """A list of key and value pairs as Arrow's map."""
+    """A series of lists of key-value structs, as an Arrow map array."""
     if null_is_empty:
         series = series.fill_null([])
     lists = _arrow(series).cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))

@@ -1,6 +1,6 @@
-"""Live files as columns: one row a file in a polars frame, and single rows as `AddFile`.
+"""Live files as polars frames, one row per file, converted from and to `AddFile` values.
 
-Owns the frame's schema and the way in from parsed adds and from a checkpoint's Arrow struct.
+Owns the frame's schema and the conversions from add actions and from a checkpoint's Arrow struct.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ _FROM_VECTOR: tuple[tuple[str, str, pa.DataType], ...] = (
 
 
 def empty() -> pl.DataFrame:
+    """A frame without files."""
     return pl.DataFrame(schema=SCHEMA)
 
 
 def from_adds(adds: Iterable[AddFile]) -> pl.DataFrame:
-    """A frame of parsed adds."""
+    """A frame of add actions."""
     return pl.DataFrame([_row_of(add) for add in adds], schema=SCHEMA, orient="row")
 
 
@@ -88,7 +89,7 @@ def _row_of(add: AddFile) -> tuple[Any, ...]:
 
 
 def to_adds(frame: pl.DataFrame) -> Iterator[AddFile]:
-    """The rows as values, made in chunks as they are asked for."""
+    """The rows as `AddFile` values, created lazily in chunks."""
     for start in range(0, frame.height, 10_000):
         for row in frame[start : start + 10_000].iter_rows():
             yield _add_of(row)
@@ -131,7 +132,7 @@ def _add_of(row: tuple[Any, ...]) -> AddFile:
 
 
 def from_checkpoint(adds: pa.StructArray, root: str) -> pl.DataFrame:
-    """A frame of the `add` column of a checkpoint of the table at `root`, rows without a path left out."""
+    """A frame of the `add` column of a checkpoint of the table at `root`; rows without a path are left out."""
     adds = adds.filter(pc.is_valid(pc.struct_field(adds, ["path"])))
     columns = _pick(adds, _FROM_ADD)
     vectors = _field(adds, "deletionVector")

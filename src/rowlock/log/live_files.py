@@ -1,7 +1,7 @@
-"""The files that live at a version: immutable, in columns, cheap to carry from commit to commit.
+"""The live files of a version: an immutable columnar set that is cheap to update from commit to commit.
 
-A few large frames with a mask each, and a small dict of what changed lately.  At most one file lives
-per path, and a remove cancels only the (path, vector id) that it names (I4, I5).
+Consists of a few large frames, each with a mask of live rows, and a small dict of recently changed files (the
+overlay).  At most one file per path is live, and a remove deletes only the (path, vector id) that it names (I4, I5).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class _Base:
-    """A frame of files with distinct paths, and an index of them that is built when first asked for. Shared between versions."""
+    """A frame of files with distinct paths, and an index by path that is built on first use.  Shared between versions."""
 
     __slots__ = ("_hashes", "_order", "bounds", "frame")
 
@@ -34,7 +34,7 @@ class _Base:
         self._order: npt.NDArray[np.intp] | None = None
 
     def rows_of(self, paths: Sequence[str]) -> npt.NDArray[np.intp]:
-        """The row of each path that is here, in no order."""
+        """The row numbers of those of the paths that are in the frame, in no particular order."""
         if self._hashes is None or self._order is None:
             hashes = self.frame["path"].hash(seed=7).to_numpy()
             order = np.argsort(hashes)
@@ -51,7 +51,7 @@ class _Base:
 
 
 class LiveFiles:
-    """The live files of one version. Make one with `of_frames` or `of_adds`; `apply` gives the next."""
+    """The live files of one version.  Created by `of_frames` or `of_adds`; `apply` returns those of the next version."""
 
     __slots__ = ("_bases", "_count", "_masks", "_overlay", "_size_bytes")
 
@@ -61,13 +61,14 @@ class LiveFiles:
 
     @classmethod
     def of_frames(cls, parts: Iterable[pl.DataFrame]) -> LiveFiles:
-        """Of frames whose paths are distinct, over all of them."""
+        """The live files in these frames, whose paths must be distinct across all of them."""
         bases = tuple(_Base(part) for part in parts if part.height)
         count, size = sum(b.frame.height for b in bases), sum(int(b.frame["size"].sum()) for b in bases)
         return cls(bases, tuple(np.ones(b.frame.height, dtype=np.bool_) for b in bases), {}, count, size)
 
     @classmethod
     def of_adds(cls, adds: Iterable[AddFile] = ()) -> LiveFiles:
+        """The live files that these add actions make."""
         return cls((), (), {}, 0, 0).apply((), adds)
 
     def __len__(self) -> int:
@@ -84,7 +85,7 @@ class LiveFiles:
         return isinstance(path, str) and bool(self.get((path,)))
 
     def get(self, paths: Iterable[str]) -> dict[str, AddFile]:
-        """The live file of each path that has one."""
+        """The live files among these paths, by path."""
         found: dict[str, AddFile] = {}
         missing: list[str] = []
         for path in paths:
@@ -100,25 +101,25 @@ class LiveFiles:
         return found
 
     def adds(self) -> Iterator[AddFile]:
-        """Every live file, made as it is asked for, in no order."""
+        """Every live file as a value, created lazily, in no particular order."""
         for frame in self.live_frames():
             yield from frames.to_adds(frame)
         yield from self._overlay.values()
 
     def live_frames(self) -> Iterator[pl.DataFrame]:
-        """The columns of the live files that are kept as columns; the rest is in `recent`."""
+        """The live files that are kept in frames; the others are in `recent`."""
         for base, mask in zip(self._bases, self._masks, strict=True):
             yield base.frame if mask.all() else base.frame.filter(pl.Series(mask))
 
     @property
     def recent(self) -> Mapping[str, AddFile]:
-        """Live files by path that are kept as values."""
+        """The live files, by path, that are kept as values (the overlay)."""
         return self._overlay
 
     def apply(self, removes: Iterable[FileKey], adds: Iterable[AddFile], *, superseded: Iterable[str] = ()) -> LiveFiles:
-        """The files after a commit: removes first, each of exactly the logical file that it names, then adds, which take the place of their path.
+        """The live files after a commit: removes, each of exactly the logical file it names, then adds, which replace the file at their path.
 
-        `superseded`: paths whose file goes whatever its vector is.
+        `superseded`: paths whose file is removed whatever its deletion vector is.
         """
         removed, added, replaced = set(removes), {add.path: add for add in adds}, set(superseded)
         live = self.get({path for path, _ in removed} | added.keys() | replaced)
@@ -133,7 +134,7 @@ class LiveFiles:
         return changed._consolidated() if len(overlay) > limits().changed_files else changed
 
     def _consolidated(self) -> LiveFiles:
-        """The overlay as a frame, together with bases that are small beside it or mostly dead."""
+        """The same files with the overlay merged into a frame, along with frames that are small or mostly removed."""
         fresh = [frames.from_adds(chunk) for chunk in _chunks(self._overlay.values())]
         bases: list[_Base] = []
         masks: list[_Mask] = []
@@ -148,22 +149,23 @@ class LiveFiles:
         return LiveFiles((*bases, merged), (*masks, np.ones(merged.frame.height, dtype=np.bool_)), {}, self._count, self._size_bytes)
 
     def prune(self, predicate: Predicate | None, schema: StructType, partition_columns: Sequence[str], timezone: str | None = None) -> list[AddFile]:
-        """The files that may hold a row for which the predicate is true; never fewer.
+        """The live files that may contain a row satisfying the predicate; never too few.
 
-        `timezone` is the session's, for partition values of old tables that hold timestamps without a zone; None keeps such files.
+        `timezone` is the session's, for timestamp partition values without a time zone in old tables; None keeps such files.
         """
         if predicate is None:
             return list(self.adds())
-        judge = pruning.Judge(predicate, schema, partition_columns, timezone)
+        pruner = pruning.FilePruner(predicate, schema, partition_columns, timezone)
         out: list[AddFile] = []
         for base, mask in zip(self._bases, self._masks, strict=True):
-            left = base.frame.filter(pl.Series(mask & judge.in_range(base.bounds, base.frame.height)))
-            out += (add for add in frames.to_adds(judge.narrowed(left)) if judge.may_match(add))
-        out += (add for add in self._overlay.values() if judge.may_match(add))
+            left = base.frame.filter(pl.Series(mask & pruner.match_bounds(base.bounds, base.frame.height)))
+            out += (add for add in frames.to_adds(pruner.match_partitions(left)) if pruner.may_match(add))
+        out += (add for add in self._overlay.values() if pruner.may_match(add))
         return out
 
 
 def _without(base: _Base, mask: _Mask, paths: Sequence[str]) -> _Mask:
+    """The mask of live rows without those of these paths."""
     rows = base.rows_of(paths)
     if not len(rows):
         return mask
@@ -184,7 +186,7 @@ def _chunks(adds: Iterable[AddFile]) -> Iterator[list[AddFile]]:
 
 
 def fold(changes: Iterable[tuple[Iterable[FileKey], Iterable[AddFile]]], files: LiveFiles) -> LiveFiles:
-    """Several commits in order, with one pass over the columns: what they net to is applied once."""
+    """The live files after several commits, given as (removes, adds) in order; their net effect is applied in one pass over the frames."""
     added: dict[str, AddFile] = {}
     removed: set[FileKey] = set()
     superseded: set[str] = set()

@@ -1,7 +1,7 @@
-"""Choosing files by a predicate: a quick pass over columns, then `may_match` on what is left.
+"""Chooses the files that may match a predicate: a quick columnar pass, then `skipping.may_match` on each remaining file.
 
-The quick pass drops a file only where its partition value, as text, proves that it cannot match; the
-judgement of statistics is `protocol.skipping`'s alone (I3).
+The quick pass drops a file only if `protocol.skipping` would drop it as well, by its partition values or by
+coarse bounds (I3).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.protocol.skipping import And, Or, Predicate, Unknown, columns_of, may_match, pushed_down
 
 
-class Judge:
-    """One predicate over one table's files."""
+class FilePruner:
+    """Tests the files of one table against one predicate."""
 
     def __init__(self, predicate: Predicate, schema: StructType, partition_columns: Sequence[str], timezone: str | None = None) -> None:
         self._predicate, self._schema, self._timezone = pushed_down(predicate), schema, timezone
@@ -35,11 +35,12 @@ class Judge:
         self._cache: dict[tuple[str, str | None], Any] = {}
 
     def may_match(self, add: AddFile) -> bool:
+        """Whether a file may contain a row that satisfies the predicate, by its partition values and statistics."""
         typed = self._typed({f.physical_name: add.partition_values.get(f.physical_name) for f in self._partitions if f.physical_name in add.partition_values})
         return may_match(self._predicate, typed, add.parsed_stats() if self._needs_stats else {}, self._schema)
 
     def _typed(self, raw: dict[str, str | None]) -> dict[str, Any]:
-        """Typed partition values by logical name; what cannot be read surely is left out, which keeps the file."""
+        """Typed partition values by logical name; a value that cannot be parsed reliably is left out, which keeps the file."""
         out: dict[str, Any] = {}
         for f in self._partitions:
             if f.physical_name not in raw:
@@ -56,8 +57,8 @@ class Judge:
                 continue
         return out
 
-    def in_range(self, bounds: QuickBounds, num_files: int) -> npt.NDArray[np.bool_]:
-        """For each file whether its minima and maxima, as far as columns can tell, admit the predicate."""
+    def match_bounds(self, bounds: QuickBounds, num_files: int) -> npt.NDArray[np.bool_]:
+        """Mask of the files whose minima and maxima admit the predicate; all files if there are few (`quick_pass_files`)."""
         keep = np.ones(num_files, dtype=np.bool_)
         if num_files >= limits().quick_pass_files:
             for wanted in self._ranges:
@@ -65,8 +66,8 @@ class Judge:
                     keep &= kept.to_numpy()
         return keep
 
-    def narrowed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows whose partition values may match: each distinct combination is judged once."""
+    def match_partitions(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The files whose partition values may match; each distinct combination of values is tested once."""
         if isinstance(self._on_partitions, Unknown) or not frame.height:
             return frame
         used = {c[0].lower() for c in columns_of(self._on_partitions)}
@@ -80,17 +81,17 @@ class Judge:
             kept = kept.join(values.unique("row"), on="row", how="left", maintain_order="left")
             columns += [name, f"{name} known"]
         combinations = kept.select(columns).unique()
-        verdicts = [self._verdict(fields, row) for row in combinations.iter_rows()]
+        verdicts = [self._combination_may_match(fields, row) for row in combinations.iter_rows()]
         wanted = combinations.filter(pl.Series(verdicts, dtype=pl.Boolean))
         return kept.join(wanted, on=columns, how="semi", nulls_equal=True, maintain_order="left").select(frame.columns)
 
-    def _verdict(self, fields: Sequence[StructField], row: tuple[Any, ...]) -> bool:
+    def _combination_may_match(self, fields: Sequence[StructField], row: tuple[Any, ...]) -> bool:
         raw = {f.physical_name: row[2 * i] for i, f in enumerate(fields) if row[2 * i + 1]}
         return may_match(self._on_partitions, self._typed(raw), {}, self._schema)
 
 
 def _only_on(predicate: Predicate, names: set[str]) -> Predicate:
-    """What the predicate asks of these top-level columns alone: implied by it; Unknown where that is nothing."""
+    """A weaker predicate on only these top-level columns, implied by `predicate`; Unknown if there is none."""
     if isinstance(predicate, And):
         parts = tuple(p for part in predicate.parts if not isinstance(p := _only_on(part, names), Unknown))
         return And(parts) if parts else Unknown()

@@ -1,7 +1,7 @@
-"""Which files were removed since a time, and whether the log still proves that these are all.
+"""The files removed since a given time, and whether the log proves that the list is complete.
 
-A checkpoint keeps removes for as long as the table's own retention asked when it was written, which may be
-shorter than what is asked now, or may have been once.  The commits before it tell what it dropped, where they are still there.
+A checkpoint keeps removes for the table's retention at the time it was written, which may be shorter than the
+period asked for.  The removes that it dropped are read from the commits before it, if these still exist.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from rowlock.storage.store import NotFound
 from rowlock.threads import side_by_side
 
 SKEW_MS = 3_600_000
-"""By so much the clock of who removed a file may differ from that of the store."""
+"""How far the clock of the writer that removed a file may differ from the store's clock."""
 _READERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The removes that the log holds, older ones too; each has a time.  `is_complete`: whether none since the time asked for is missing."""
+    """The removes in the log, also older ones, each with a timestamp.  `is_complete`: none since the time asked for is missing."""
 
     entries: tuple[RemoveFile, ...]
     is_complete: bool
 
 
 def removed_since(log: TableLog, snapshot: Snapshot, horizon_ms: int) -> Removed:
-    """The removes up to the snapshot's version, complete from `horizon_ms` on where the log proves it."""
+    """The removes up to the snapshot's version, and whether they are complete since `horizon_ms`."""
     base, kept, later = log.removes(snapshot)
     files = {f.version: f for f in list_log(log.store) if f.kind == "commit"}
-    entries = [*(r for r in kept if r.deletion_timestamp_ms is not None), *_timed(later, files, snapshot.version)]
+    entries = [*(r for r in kept if r.deletion_timestamp_ms is not None), *_with_timestamps(later, files, snapshot.version)]
     if base < 0 or any(r.deletion_timestamp_ms is not None and r.deletion_timestamp_ms <= horizon_ms for r in kept):
-        return Removed(tuple(entries), True)  # what dropped a younger remove would have dropped that one too
+        return Removed(tuple(entries), True)  # the checkpoint kept an older remove, so it has dropped none since the horizon
     before: list[LogFile] = []
     version = base
     while (file := files.get(version)) is not None:
@@ -50,8 +50,8 @@ def removed_since(log: TableLog, snapshot: Snapshot, horizon_ms: int) -> Removed
     return Removed(tuple(entries), (version < 0 or file is not None) and None not in found)
 
 
-def _timed(commits: Iterable[tuple[int, RemoveFile]], files: dict[int, LogFile], newest: int) -> Iterable[RemoveFile]:
-    """The removes of commits; one that does not say when is as old as its commit."""
+def _with_timestamps(commits: Iterable[tuple[int, RemoveFile]], files: dict[int, LogFile], newest: int) -> Iterable[RemoveFile]:
+    """The removes with a timestamp; one without gets that of its commit file."""
     for version, remove in commits:
         at = remove.deletion_timestamp_ms
         if at is None:
@@ -61,10 +61,10 @@ def _timed(commits: Iterable[tuple[int, RemoveFile]], files: dict[int, LogFile],
 
 
 def _removes_of(log: TableLog, file: LogFile) -> list[RemoveFile] | None:
-    """None where the commit has just been cleaned up."""
+    """The removes of a commit; None if the commit file has been cleaned up meanwhile."""
     try:
         data = log.store.get(file.key)
     except NotFound:
         return None
     commit = parse_commit(file.version, b"\n".join(line for line in data.split(b"\n") if b'"remove"' in line), log.table)
-    return list(_timed(((file.version, r) for r in commit.removes), {file.version: file}, file.version))
+    return list(_with_timestamps(((file.version, r) for r in commit.removes), {file.version: file}, file.version))

@@ -1,7 +1,7 @@
-"""Replay: a segment of the log becomes a snapshot, and a snapshot with further commits the next one.
+"""Log replay: builds a snapshot from a segment of the log, and the next snapshot from further commits.
 
-The newest action wins: per path for files, per kind for protocol and metadata, per id for
-applications and domains.  Every snapshot that leaves here has been checked to be readable (I9).
+The newest action wins: per path for files, per kind for protocol and metadata, per id for applications and
+metadata domains.  Every snapshot returned has passed the check that this version can read it (I9).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowlock.storage.store import NotFound, ObjectStore
 
 
 def read_commit(store: ObjectStore, version: int) -> Commit | None:
-    """One commit; None where its file is not there."""
+    """The commit of a version, read from the store; None if there is no such file.  Raises CorruptLog."""
     try:
         data, tag = store.get_tagged(names.commit_key(version))
     except NotFound:
@@ -34,7 +34,7 @@ def read_commit(store: ObjectStore, version: int) -> Commit | None:
 
 
 def load(store: ObjectStore, segment: Segment) -> Snapshot:
-    """The snapshot of a segment. Commits are read in batches, so that few are in memory at a time."""
+    """The snapshot of a segment.  Commits are read in batches, to hold few in memory.  Raises CorruptLog, UnsupportedFeature."""
     state = read_checkpoint(store, segment.checkpoint) if segment.checkpoint else CheckpointState()
     files = LiveFiles.of_frames(state.frames)
     state.frames.clear()
@@ -42,11 +42,11 @@ def load(store: ObjectStore, segment: Segment) -> Snapshot:
     for batch in _batches(store, segment):
         files = fold(((_keys(c), c.adds) for c in batch), files)
         for commit in batch:
-            _take(state, commit)
+            _apply(state, commit)
         last = batch[-1]
     if state.protocol is None or state.metadata is None:
         missing = "protocol" if state.protocol is None else "metaData"
-        raise CorruptLog(f"the log up to here holds no {missing} action", table=store.root, version=segment.version)
+        raise CorruptLog(f"the log up to this version contains no {missing} action", table=store.root, version=segment.version)
     check_readable(state.protocol, state.metadata, store.root)
     if last is None and segment.last_commit is not None:
         last = read_commit(store, segment.version)
@@ -69,13 +69,13 @@ def load(store: ObjectStore, segment: Segment) -> Snapshot:
 
 
 def advance(before: Snapshot, commits: Sequence[Commit]) -> Snapshot:
-    """The snapshot after further commits, which follow `before` without a gap."""
+    """The snapshot after further commits, which must follow `before` without a gap."""
     if not commits:
         return before
     assert [c.version for c in commits] == list(range(before.version + 1, before.version + 1 + len(commits)))
     state = CheckpointState(before.protocol, before.metadata, dict(before.txns), dict(before.domains))
     for commit in commits:
-        _take(state, commit)
+        _apply(state, commit)
     assert state.protocol is not None and state.metadata is not None
     same_table = state.protocol is before.protocol and state.metadata is before.metadata
     if not same_table:
@@ -107,7 +107,7 @@ def _batches(store: ObjectStore, segment: Segment) -> Iterator[list[Commit]]:
     for file in segment.commits:
         commit = read_commit(store, file.version)
         if commit is None:
-            raise CorruptLog("a commit that was listed is gone", table=store.root, version=file.version, file=file.key)
+            raise CorruptLog("a commit file that the log listed no longer exists", table=store.root, version=file.version, file=file.key)
         batch.append(commit)
         size += commit.size_bytes
         if size > limits().replay_batch_bytes:
@@ -117,13 +117,13 @@ def _batches(store: ObjectStore, segment: Segment) -> Iterator[list[Commit]]:
         yield batch
 
 
-def _take(state: CheckpointState, commit: Commit) -> None:
+def _apply(state: CheckpointState, commit: Commit) -> None:
     state.protocol = commit.protocol or state.protocol
     state.metadata = commit.metadata or state.metadata
-    _take_small(state.txns, state.domains, commit.txns, commit.domains)
+    _apply_txns_and_domains(state.txns, state.domains, commit.txns, commit.domains)
 
 
-def _take_small(
+def _apply_txns_and_domains(
     txns: dict[str, SetTransaction], domains: dict[str, DomainMetadata], new_txns: Iterable[SetTransaction], new_domains: Iterable[DomainMetadata]
 ) -> None:
     for txn in new_txns:

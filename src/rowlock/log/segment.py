@@ -1,7 +1,7 @@
-"""Which files of the log make a version: the newest complete checkpoint and the commits after it.
+"""Log segments: the files that make up a version, that is the newest complete checkpoint and the commits after it.
 
-`_last_checkpoint` is a hint and nothing more.  A multi-part checkpoint with parts missing is
-ignored, as the protocol asks; a missing commit is damage and is named (I9).
+`_last_checkpoint` is only a hint.  A multi-part checkpoint with missing parts is ignored, as the protocol asks;
+a missing commit raises CorruptLog (I9).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rowlock.storage.store import NotFound, ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """`checkpoint` holds one file, or all parts in order, or nothing; `commits` follow it without a gap."""
+    """The files of one version: `checkpoint` is one file, all parts in order, or empty; `commits` follow it without a gap."""
 
     version: int
     checkpoint: tuple[LogFile, ...]
     commits: tuple[LogFile, ...]
     last_commit: LogFile | None
-    """The commit file of `version`, where it is still there."""
+    """The commit file of `version`, if it still exists."""
 
     @property
     def checkpoint_version(self) -> int | None:
@@ -33,7 +33,7 @@ class Segment:
 
 
 def read_hint(store: ObjectStore) -> int | None:
-    """The version that `_last_checkpoint` names; None where there is none or it does not read."""
+    """The version that `_last_checkpoint` names; None if it does not exist or cannot be parsed."""
     try:
         raw = orjson.loads(store.get(names.LAST_CHECKPOINT))
     except (NotFound, orjson.JSONDecodeError):
@@ -43,7 +43,7 @@ def read_hint(store: ObjectStore) -> int | None:
 
 
 def list_log(store: ObjectStore, from_version: int = 0) -> list[LogFile]:
-    """The files of the log from a version on, in order of version and name."""
+    """The files of the log from a version on, sorted by version and name."""
     start = names.listing_start(from_version) if from_version else None
     listed = store.list(names.LOG_DIRECTORY, start_after=start)
     files = [f for meta in listed if (f := names.parse(meta.key, size_bytes=meta.size_bytes, modified_ms=meta.modified_ms)) is not None]
@@ -51,7 +51,7 @@ def list_log(store: ObjectStore, from_version: int = 0) -> list[LogFile]:
 
 
 def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
-    """The segment of a version, by default of the newest; raises TableNotFound, VersionNotFound or CorruptLog."""
+    """The segment of a version, by default the newest; raises TableNotFound, VersionNotFound or CorruptLog."""
     hint = read_hint(store)
     if hint is not None and (version is None or hint <= version):
         files = list_log(store, hint)
@@ -59,7 +59,7 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
             return segment_of(files, store.root, version)
     files = list_log(store)
     if not any(f.kind == "commit" or f.is_checkpoint for f in files):
-        first = names.commit_key(0)  # a listing may be older than a table that was just made
+        first = names.commit_key(0)  # a listing may not show a table that was just created
         size = store.head(first)
         if size is None or (found := names.parse(first, size_bytes=size)) is None:
             raise TableNotFound("there is no Delta table here", table=store.root)
@@ -68,7 +68,7 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
 
 
 def newest_checkpoint(store: ObjectStore, through: int) -> tuple[LogFile, ...]:
-    """The newest complete checkpoint at or before a version that listings show; () where there is none."""
+    """The files of the newest complete checkpoint at or before a version; () if there is none."""
     hint = read_hint(store)
     files = list_log(store, hint) if hint is not None and hint <= through else []
     found = complete_checkpoints(f for f in files if f.version <= through) or complete_checkpoints(f for f in list_log(store) if f.version <= through)
@@ -76,7 +76,7 @@ def newest_checkpoint(store: ObjectStore, through: int) -> tuple[LogFile, ...]:
 
 
 def complete_checkpoints(files: Iterable[LogFile]) -> list[tuple[LogFile, ...]]:
-    """Every checkpoint of which all parts are there, oldest first; of one version, the ones in one file last."""
+    """Every checkpoint whose parts are all present, oldest first; within a version, single-file ones last."""
     out: list[tuple[LogFile, ...]] = []
     parts: dict[tuple[int, int], list[LogFile]] = {}
     for f in files:
@@ -92,7 +92,7 @@ def complete_checkpoints(files: Iterable[LogFile]) -> list[tuple[LogFile, ...]]:
 
 
 def segment_of(files: Sequence[LogFile], table: str, version: int | None = None) -> Segment:
-    """The segment that listed files make."""
+    """The segment of a version (by default the newest) among listed files; raises VersionNotFound or CorruptLog."""
     usable = [f for f in files if version is None or f.version <= version]
     checkpoints = complete_checkpoints(usable)
     checkpoint = checkpoints[-1] if checkpoints else ()
@@ -116,9 +116,11 @@ def _check_contiguous(later: Sequence[LogFile], base: int, wanted: int, table: s
     known = [f.version for f in files if f.kind == "commit"]
     if not known or wanted > max(known) or wanted < 0:
         newest = max(known, default=base)
-        raise VersionNotFound(f"there is no version {wanted}; the newest is {newest}", table=table, version=wanted)
+        raise VersionNotFound(f"there is no version {wanted}; the newest version is {newest}", table=table, version=wanted)
     if base < 0 and expected == 0:
         oldest = min([c[0].version for c in complete_checkpoints(files)], default=None)
         if oldest is not None and wanted < oldest:
-            raise VersionNotFound(f"version {wanted} can no longer be built; the oldest that can is {oldest}", table=table, version=wanted)
-    raise CorruptLog(f"commit {expected} is missing from the log, though later ones are there", table=table, version=expected, file=names.commit_key(expected))
+            raise VersionNotFound(
+                f"version {wanted} can no longer be built: the log was cleaned up; the oldest version is {oldest}", table=table, version=wanted
+            )
+    raise CorruptLog(f"commit {expected} is missing from the log, although later commits exist", table=table, version=expected, file=names.commit_key(expected))

@@ -1,4 +1,4 @@
-"""One version of a table, as a value. Immutable: readers and transactions share it freely."""
+"""One version of a table as an immutable value, shared freely between readers and transactions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Snapshot:
 
     timestamp_ms              when the version was committed: in-commit timestamp, else the writer's clock, else the file's time
     txn_id                    commitInfo.txnId of the version's commit
-    commits_since_checkpoint  how many commits were replayed onto the checkpoint that this came from
-    last_commit_tag           the store's tag of the version's commit file (see `ObjectStore.tag`); None where it is not known
-    chain                     names the log that it was read from, as one process has followed it: two snapshots of one chain are states
-                              of one table, and the commits between their versions lead from one to the other.  A log that was
-                              rewritten, or that is another table's now, is another chain
-    domains                   live ones only
+    commits_since_checkpoint  how many commits were replayed onto the checkpoint that this snapshot started from
+    last_commit_tag           the store's tag of the version's commit file (see `ObjectStore.tag`); None if it is not known
+    chain                     id of the log as this process has followed it: two snapshots with the same chain are states of one
+                              table, and the commits between their versions lead from one to the other.  A log that was rewritten,
+                              or that now belongs to another table, gets another chain
+    domains                   metadata domains that are not removed
     """
 
     table: str
@@ -44,6 +44,7 @@ class Snapshot:
 
     @property
     def properties(self) -> TableProperties:
+        """The table's properties, typed."""
         return TableProperties(self.metadata.configuration)
 
     @property

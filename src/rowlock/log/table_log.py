@@ -1,22 +1,22 @@
-"""The log of one table: snapshots out of it, commits into it.
+"""The log of one table: reads snapshots from it and puts commits into it.
 
-Owns the way from a store to snapshots, kept up to date without listing.  Never overwrites a commit
-(I1) and never guesses what a put did (I2): outcomes go to the caller as values.
+Owns the way from a store to snapshots, which are refreshed without listing.  Never overwrites a commit (I1) and
+never guesses the outcome of a put (I2): outcomes are returned to the caller as values.
 
 Refresh: what `latest(previous)` does
-  A  no previous                                  list, newest complete checkpoint, replay the commits after it; then as B, for a
-                                                  listing may be seconds old
-  B  next commit is there                         read it, and on until one is missing; then D
-  C  next commit is missing                       D, with nothing to apply
-  D  previous' own commit is there, and the same  the commits read (if any) continue previous: apply them
-  E  previous' own commit is gone or another      the log was cleaned up behind us, was rewritten, or the table was made anew: as A
-  F  previous never knew its own commit           as A, if its commit is missing; else as D
-A commit cannot be missing (C) though a later one is there unless the log was cleaned up, which takes
-previous' own commit away as well (E).
+  A  no previous snapshot                          list the log, replay from the newest complete checkpoint; then as B, since
+                                                   a listing may be seconds old
+  B  the next commit exists                        read it and those after it until one is missing; then D
+  C  the next commit is missing                    D, with nothing to apply
+  D  previous' own commit exists and is the same   the commits that were read (if any) continue previous: apply them
+  E  previous' own commit is gone or different     the log was cleaned up or rewritten, or the table was recreated: as A
+  F  previous never knew the tag of its commit     as A if its commit is missing; else as D
+A commit can be missing (C) while a later one exists only if the log was cleaned up, which deletes previous' own
+commit as well (E).
 
-A commit is known by the store's tag of its file, never by its size: two of one size are common.  Where the tag
-is another (or was not told), the file is read, and its txnId decides.  What E finds is of the same chain only
-after a clean-up: the same table, at a checkpoint that is not older than previous.
+A commit is identified by the store's tag of its file, never by its size: commits of equal size are common.  If the
+tag differs (or is unknown), the file is read and its txnId decides.  After E the chain continues only if the log was
+merely cleaned up: the table is the same, and the checkpoint that was read is not older than previous.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rowlock.storage.store import NotFound, ObjectStore, PutOutcome
 
 
 class TableLog:
-    """The log below one store. Safe to share between threads; every call reads what is there now."""
+    """The log of the table at a store's root.  Safe to share between threads; every call reads the current state of the store."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -49,35 +49,35 @@ class TableLog:
         return self.store.root
 
     def exists(self) -> bool:
-        """Whether there is a log with at least one commit or checkpoint."""
+        """Whether the log has at least one commit or checkpoint."""
         return any(f.kind == "commit" or f.is_checkpoint for f in list_log(self.store)) or self.store.head(names.commit_key(0)) is not None
 
     def latest(self, previous: Snapshot | None = None) -> Snapshot:
-        """The newest snapshot; see Refresh above. Raises TableNotFound, CorruptLog, UnsupportedFeature."""
+        """The newest snapshot (see Refresh above).  Raises TableNotFound, CorruptLog, UnsupportedFeature."""
         if previous is None:
-            return self._onward(self._load())
+            return self._with_unlisted_commits(self._load())
         commits = self._next_commits(previous.version)
-        known, gone = self._known(previous)
-        if known is None:
-            self._forget()
-            found = self._onward(self._load())
+        verified, gone = self._verified(previous)
+        if verified is None:
+            self._clear_cache()
+            found = self._with_unlisted_commits(self._load())
             return replace(found, chain=previous.chain) if gone and _cleaned_up(previous, found) else found
         for commit in commits:
-            self._remember(commit)
-        return replay.advance(known, commits)
+            self._cache_commit(commit)
+        return replay.advance(verified, commits)
 
-    def _known(self, previous: Snapshot) -> tuple[Snapshot | None, bool]:
-        """`previous`, with the tag that its commit has now, or None where the commit is not the one that it knew; and whether it is gone."""
+    def _verified(self, previous: Snapshot) -> tuple[Snapshot | None, bool]:
+        """(`previous` with the current tag of its commit, or None if that commit is gone or a different one; whether it is gone)."""
         tag = self.store.tag(names.commit_key(previous.version))
         if tag is None or tag == previous.last_commit_tag or (previous.last_commit_tag is None and previous.txn_id is None):
             return (None if tag is None else previous), tag is None
         there = replay.read_commit(self.store, previous.version)
         if there is None or there.txn_id is None or there.txn_id != previous.txn_id:
             return None, there is None
-        return replace(previous, last_commit_tag=tag), False  # as it is told when it is asked for: some stores tell another with the object
+        return replace(previous, last_commit_tag=tag), False  # the tag from `tag`: some stores return another one with the object
 
     def _next_commits(self, after: int, through: int | None = None) -> list[Commit]:
-        """The commits after a version, each by its own key, until one is missing."""
+        """The commits after a version, each read by its key, until one is missing."""
         commits: list[Commit] = []
         version = after + 1
         while (through is None or version <= through) and (commit := replay.read_commit(self.store, version)) is not None:
@@ -85,29 +85,29 @@ class TableLog:
             version += 1
         return commits
 
-    def _onward(self, listed: Snapshot, through: int | None = None) -> Snapshot:
-        """What a listing gave, and the commits after it that it did not show."""
+    def _with_unlisted_commits(self, listed: Snapshot, through: int | None = None) -> Snapshot:
+        """The snapshot of a listing, advanced by the commits that the listing did not show."""
         commits = self._next_commits(listed.version, through)
         for commit in commits:
-            self._remember(commit)
+            self._cache_commit(commit)
         return replay.advance(listed, commits) if commits else listed
 
     def at(self, version: int) -> Snapshot:
-        """The snapshot of a version; raises VersionNotFound where there is none or it can no longer be built."""
+        """The snapshot of a version; raises VersionNotFound if it does not exist or can no longer be built."""
         if version < 0:
-            raise VersionNotFound(f"there is no version {version}", table=self.table, version=version)
+            raise VersionNotFound(f"there is no version {version}: versions begin at 0", table=self.table, version=version)
         try:
             return self._load(version)
         except VersionNotFound:
             if self.store.head(names.commit_key(version)) is None:
                 raise
             listed = self._load()
-            if listed.version >= version or (found := self._onward(listed, version)).version < version:
+            if listed.version >= version or (found := self._with_unlisted_commits(listed, version)).version < version:
                 raise
             return found
 
     def _load(self, version: int | None = None) -> Snapshot:
-        """Lists and replays; once more where the log has changed under our hands, since a clean-up looks like damage for a moment."""
+        """Lists and replays the log; tries again if the log changed meanwhile, since a concurrent clean-up can look like damage."""
         seen: list[str] | None = None
         while True:
             try:
@@ -119,25 +119,25 @@ class TableLog:
                 seen = now
 
     def at_timestamp(self, timestamp_ms: int) -> Snapshot:
-        """The newest version that was committed at `timestamp_ms` or before.
+        """The snapshot of the newest version that was committed at or before `timestamp_ms`.
 
-        Raises VersionNotFound where the time is before the oldest commit or after the newest one.
+        Raises VersionNotFound for a time before the oldest commit or after the newest one, TableNotFound if there are no commits.
         """
         times = self.commit_times()
         if not times:
             raise TableNotFound("there is no Delta table here", table=self.table)
         if timestamp_ms < times[0][1] or timestamp_ms > times[-1][1]:
             span = f"{times[0][1]} (version {times[0][0]}) to {times[-1][1]} (version {times[-1][0]})"
-            raise VersionNotFound(f"time {timestamp_ms} ms is outside of the log, which goes from {span}", table=self.table)
+            raise VersionNotFound(f"time {timestamp_ms} ms is outside the log, whose commits range from {span}", table=self.table)
         return self.at(next(version for version, at in reversed(times) if at <= timestamp_ms))
 
     def commit_times(self) -> list[tuple[int, int]]:
-        """(version, milliseconds) of every commit in the log, oldest first, never falling.
+        """(version, milliseconds since the epoch) of every commit in the log, oldest first, strictly increasing.
 
-        The in-commit timestamp where the table has them, else the commit file's time of change, as Delta has it.
+        The time is the in-commit timestamp if the table has them, else the commit file's modification time, as in Delta.
         """
         out: list[tuple[int, int]] = []
-        stated = self._in_commit_times_from()
+        stated = self._first_in_commit_timestamp()
         for file in list_log(self.store):
             if file.kind != "commit":
                 continue
@@ -147,7 +147,8 @@ class TableLog:
             out.append((file.version, max(at, out[-1][1] + 1) if out else at))
         return out
 
-    def _in_commit_times_from(self) -> int | None:
+    def _first_in_commit_timestamp(self) -> int | None:
+        """The first version with an in-commit timestamp; None if the table has none."""
         snapshot = self.latest()
         if not snapshot.properties.in_commit_timestamps:
             return None
@@ -155,40 +156,40 @@ class TableLog:
         return int(since) if since.isdigit() else 0
 
     def read_commit(self, version: int) -> Commit | None:
-        """The commit of a version as it is in the store now; None where its file is not there."""
+        """The commit of a version as it is in the store now; None if there is no such file."""
         commit = replay.read_commit(self.store, version)
         if commit is not None:
-            self._remember(commit)
+            self._cache_commit(commit)
         return commit
 
     def commits(self, after: int, through: int) -> list[Commit]:
-        """The commits of versions after < v <= through; raises VersionNotFound where one is not there."""
+        """The commits of versions after < v <= through, cached ones included; raises VersionNotFound if one no longer exists."""
         out = []
         for version in range(after + 1, through + 1):
             commit = self._commits.get(version)
             if commit is None and (commit := self.read_commit(version)) is None:
-                raise VersionNotFound(f"the log no longer holds version {version}", table=self.table, version=version)
+                raise VersionNotFound(f"the log no longer contains version {version}", table=self.table, version=version)
             out.append(commit)
         return out
 
-    def _remember(self, commit: Commit) -> None:
+    def _cache_commit(self, commit: Commit) -> None:
         self._commits.put(commit.version, commit)
 
-    def _forget(self) -> None:
+    def _clear_cache(self) -> None:
         self._commits.clear()
 
     def advance(self, snapshot: Snapshot, version: int, data: bytes, tag: str | None) -> Snapshot:
-        """The snapshot after one commit more, whose bytes are known, and its tag if the store told it."""
+        """The snapshot after one more commit, given as bytes; `tag` is that of its file, if the store returned one."""
         commit = replace(parse_commit(version, data, self.table), tag=tag)
-        self._remember(commit)
+        self._cache_commit(commit)
         return replay.advance(snapshot, [commit])
 
     def put(self, version: int, data: bytes) -> PutOutcome:
-        """Tries to be the one that commits `version`: Committed, Lost, or Unknown (then read the log back)."""
+        """Puts the commit file of `version` if absent: Committed, Lost, or Unknown (then read the log back)."""
         return self.store.put_if_absent(names.commit_key(version), data)
 
     def history(self, limit: int | None = None) -> list[Commit]:
-        """The commits that the log still holds, newest first, without their file actions."""
+        """The commits that the log still contains, newest first, without their file actions; raises TableNotFound."""
         versions = [f.version for f in list_log(self.store) if f.kind == "commit"]
         if not versions:
             raise TableNotFound("there is no Delta table here", table=self.table)
@@ -196,11 +197,11 @@ class TableLog:
         for version in reversed(versions):
             if limit is not None and len(out) >= limit:
                 break
-            if (commit := self._head_of_commit(version)) is not None:
+            if (commit := self._commit_without_files(version)) is not None:
                 out.append(commit)
         return out
 
-    def _head_of_commit(self, version: int) -> Commit | None:
+    def _commit_without_files(self, version: int) -> Commit | None:
         try:
             data = self.store.get(names.commit_key(version))
         except NotFound:
@@ -209,14 +210,14 @@ class TableLog:
         return parse_commit(version, b"\n".join(lines), self.table)
 
     def write_checkpoint(self, snapshot: Snapshot) -> None:
-        """Writes a classic checkpoint of the snapshot and points `_last_checkpoint` to it. May raise: no commit depends on it."""
+        """Writes a classic checkpoint of the snapshot and points `_last_checkpoint` to it.  May raise, but no commit depends on it."""
         write_checkpoint(self.store, snapshot, self.tombstones(snapshot))
 
     def tombstones(self, snapshot: Snapshot) -> list[RemoveFile]:
-        """The removes up to the snapshot's version that vacuum must still know of: within retention, and not live again."""
+        """The removes up to the snapshot's version that a checkpoint must keep for vacuum: within retention and not live again."""
         try:
             horizon = clock.now_ms() - snapshot.properties.deleted_file_retention_ms
-        except InvalidInput:  # nobody knows how long they are needed
+        except InvalidInput:  # the retention cannot be parsed: keep them all
             horizon = -1
         _, kept, later = self.removes(snapshot)
         found: dict[FileKey, RemoveFile] = {r.key: r for r in (*kept, *(r for _, r in later))}
@@ -225,14 +226,17 @@ class TableLog:
         return [r for key, r in found.items() if key not in alive and (r.deletion_timestamp_ms or 0) > horizon]
 
     def removes(self, snapshot: Snapshot) -> tuple[int, list[RemoveFile], list[tuple[int, RemoveFile]]]:
-        """(version of the newest checkpoint or -1, the removes that it kept, those of the commits after it with their versions), also of files that live again."""
+        """(version of the newest checkpoint or -1, its removes, the removes of later commits with their versions).
+
+        Includes removes of files that are live again.
+        """
         checkpoint = newest_checkpoint(self.store, snapshot.version)
         base = checkpoint[0].version if checkpoint else -1
         kept = read_checkpoint(self.store, checkpoint, removes_only=True).removes if checkpoint else []
         return base, kept, [(c.version, r) for c in self.commits(base, snapshot.version) for r in c.removes]
 
     def maybe_checkpoint(self, snapshot: Snapshot) -> bool:
-        """Writes a checkpoint where the table's interval asks for one at this version; says whether it did."""
+        """Writes a checkpoint if the table's checkpoint interval is due at this version; returns whether it did."""
         if snapshot.version <= 0 or snapshot.version % snapshot.properties.checkpoint_interval:
             return False
         if self.store.head(names.checkpoint_key(snapshot.version)) is not None:
@@ -242,10 +246,10 @@ class TableLog:
 
 
 def _cleaned_up(previous: Snapshot, found: Snapshot) -> bool:
-    """Whether a log that no longer holds the commit of `previous` is the one that `previous` was read from."""
+    """Whether a log that lost the commit of `previous` was merely cleaned up, rather than replaced by another log."""
     return found.metadata.id == previous.metadata.id and found.version - found.commits_since_checkpoint >= previous.version
 
 
 def _size_in_memory(commit: Commit) -> int:
-    """About what a parsed commit takes, in bytes."""
+    """The approximate size of a parsed commit in memory, in bytes."""
     return 2_048 + 4 * commit.size_bytes

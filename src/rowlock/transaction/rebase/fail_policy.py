@@ -19,7 +19,7 @@ from rowlock.boundary.lost_matches import LostMatches, survivors
 from rowlock.conflict import rules
 from rowlock.conflict.delta import Delta, Slice
 from rowlock.conflict.value import Conflict, conflict_with
-from rowlock.log.pruning import Judge
+from rowlock.log.pruning import FilePruner
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.properties import Isolation
@@ -40,7 +40,7 @@ def table_state(base: Snapshot) -> rules.TableState:
 
 def may_match(base: Snapshot, predicate: Predicate | None, file: AddFile) -> bool:
     """Whether a file may hold a row that a statement with this predicate reads."""
-    return predicate is None or Judge(predicate, base.schema, base.partition_columns).may_match(file)
+    return predicate is None or FilePruner(predicate, base.schema, base.partition_columns).may_match(file)
 
 
 def check_files(txn: Pending, winners: list[Commit]) -> None:
