@@ -26,11 +26,11 @@ def _in_files(wanted: bool) -> Taken:
 
 
 PATHS: tuple[tuple[str, str, str, Taken], ...] = (
-    ("statement on the driver", "rowlock.engines.spark.evaluator", "Evaluator.evaluate", _always),
-    ("statement by a scan", "rowlock.engines.spark.evaluator", "Evaluator.scan", lambda r, _: r.num_rows > 0),
-    ("scan again without dead rows", "rowlock.engines.spark.evaluator", "Evaluator.live_frame", _always),
-    ("rows found by a mask or key", "rowlock.engines.spark.evaluator", "Evaluator.matching", lambda r, _: bool(r[0])),
-    ("columns read beside a scan", "rowlock.engines.spark.evaluator", "Evaluator.completed", lambda r, _: r is not None),
+    ("statement on the driver", "rowlock.engines.spark.driver_rows", "evaluate", _always),
+    ("statement by a scan", "rowlock.engines.spark.scan_job", "scan", lambda r, _: r.num_rows > 0),
+    ("scan again without dead rows", "rowlock.engines.spark.evaluator", "Evaluator.live_plan", _always),
+    ("rows found by a mask or key", "rowlock.engines.spark.driver_rows", "read_matching", lambda r, _: bool(r[0])),
+    ("columns read beside a scan", "rowlock.engines.spark.driver_rows", "add_columns", lambda r, _: r is not None),
     ("mask of a condition", "rowlock.engines.spark.statements.row_statements", "row_mask", lambda r, _: r is not None),
     ("DELETE by a bitmap job", "rowlock.engines.spark.statements.row_statements", "_matching_positions", _always),
     ("UPDATE written by Spark", "rowlock.engines.spark.statements.row_statements", "_write_changed", _always),

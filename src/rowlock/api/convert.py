@@ -25,7 +25,7 @@ def convert(spark: SparkSession, identifier: str, partition_schema: Any, storage
         return handle
     files = files_in(spark, handle.state.store, partitions)
     footers = footers_of(handle.state.store, files)
-    schema = schema_in(handle.evaluator.reading, handle.evaluator.root, files, partitions)
+    schema = schema_in(handle.evaluator.reading_session, handle.evaluator.root, files, partitions)
     metadata = creation.new_metadata(schema.json(), partitions.names, {}, table=handle.path)
     creation.check_new_table(metadata, handle.path)
     adds = with_statistics(files, footers, creation.draft_snapshot(metadata, handle.path))

@@ -17,6 +17,7 @@ from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities, columns_of, identities, preserved_identities
 from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Slice
+from rowlock.engines.spark import driver_rows
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import with_identities, without_empty
 from rowlock.engines.spark.statements.cell_merge import differing, merged
@@ -149,7 +150,7 @@ class SparkEngine:
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
         for piece in slices:
-            out += plain_rows(self.evaluator.rows_of(piece, snapshot).slice(0, None if limit is None else limit - len(out)))
+            out += plain_rows(driver_rows.read_slice(self.evaluator, piece, snapshot).slice(0, None if limit is None else limit - len(out)))
             if limit is not None and len(out) >= limit:
                 break
         return out
@@ -163,7 +164,7 @@ class SparkEngine:
         files, parts, numbers = snapshot.files.get(origin.paths), [], []
         for path, rows in origin.by_path():
             order = np.argsort(origin.position[rows], kind="stable")
-            parts.append(self.evaluator.rows_of(Slice(files[path], only=BitMap64(origin.position[rows].tolist())), snapshot))
+            parts.append(driver_rows.read_slice(self.evaluator, Slice(files[path], only=BitMap64(origin.position[rows].tolist())), snapshot))
             numbers.append(rows[order])
         table = pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(numbers))))
         return driver_block("derived", 0, table, origin)

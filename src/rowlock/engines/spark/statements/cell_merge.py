@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from rowlock.boundary.effects import Mask, RowBlock
 from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.driver_rows import read_slice
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements.generated_columns import recomputed_rows
 from rowlock.log.snapshot import Snapshot
@@ -21,7 +22,7 @@ def table_of(evaluator: Evaluator, block: RowBlock, snapshot: Snapshot) -> pa.Ta
     if isinstance(block.payload, DriverRows):
         return logical(block.payload.table, snapshot)
     files, dead = block.payload.files, block.payload.dead
-    return pa.concat_tables([logical(evaluator.rows_of(Slice(f, without=dead.get(f.path)), snapshot), snapshot) for f in files])
+    return pa.concat_tables([logical(read_slice(evaluator, Slice(f, without=dead.get(f.path)), snapshot), snapshot) for f in files])
 
 
 def merged(evaluator: Evaluator, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], snapshot: Snapshot) -> RowBlock:

@@ -17,6 +17,7 @@ from rowlock.boundary.effects import RowBlock
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, analyzed
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
+from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.generation_rules import of_the_moment
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
@@ -98,7 +99,7 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
             what="CHECK constraint",
             table=evaluator.store.root,
         )
-    check_files(evaluator, [s.file for s in slices], snapshot, {s.path: evaluator.dead(s) for s in slices}, generated=False)
+    check_files(evaluator, [s.file for s in slices], snapshot, {s.path: evaluator.dead_positions(s) for s in slices}, generated=False)
 
 
 def _unasked(evaluator: Evaluator, snapshot: Snapshot) -> Check:
@@ -119,10 +120,11 @@ def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, generated: bool = Tru
         checks = tuple(c for c in checks if c.feature != GENERATED)
     if not checks:
         return None
-    made: _Checks = evaluator.kept_as_set(("checks", snapshot.metadata.schema_string, checks), lambda: _resolve(evaluator, snapshot, checks))
+    made: _Checks = evaluator.cached_for_settings(("checks", snapshot.metadata.schema_string, checks), lambda: _resolve(evaluator, snapshot, checks))
     return made
 
 
+@public_errors()
 def _resolve(evaluator: Evaluator, snapshot: Snapshot, checks: tuple[Check, ...]) -> _Checks:
     target = evaluator.target(snapshot)
     held = [F.coalesce(F.expr(c.expression), F.lit(False)) for c in checks]

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolver, Target, analyzed
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
+from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote
 from rowlock.log.snapshot import Snapshot
@@ -69,7 +70,7 @@ def recomputed_rows(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -
     """Rows on the driver with all their generated columns computed from the others.  No job."""
     if not table.num_rows or not generated_columns(snapshot.schema):
         return table
-    found: _Values = evaluator.kept_as_set(("generated", snapshot.metadata.schema_string), lambda: _resolved(evaluator, snapshot))
+    found: _Values = evaluator.cached_for_settings(("generated", snapshot.metadata.schema_string), lambda: _resolved(evaluator, snapshot))
     session = evaluator.session()
     rows = logical(table, snapshot)
     local = evaluator.bridge.local(found.relation.seq, rows, found.relation.schema_json, session)
@@ -80,6 +81,7 @@ def recomputed_rows(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -
     return table
 
 
+@public_errors()
 def _resolved(evaluator: Evaluator, snapshot: Snapshot) -> _Values:
     target = evaluator.target(snapshot)
     computed = generated_values(target, ())

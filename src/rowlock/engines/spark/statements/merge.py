@@ -21,10 +21,11 @@ from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Assigned, Provenance, RowBlock, fresh_path, union_by_path
 from rowlock.conflict.delta import Slice, minus
+from rowlock.engines.spark import driver_rows, scan_job
+from rowlock.engines.spark.addressed_rows import Addressed, Found, addressed_by_index
 from rowlock.engines.spark.catalyst.analysis import Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
-from rowlock.engines.spark.evaluator import Addressed, Evaluator, Found, TooMany
-from rowlock.engines.spark.read.scan import PATH, POSITION
+from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, stored_origin, stored_source_rows
 from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
 from rowlock.engines.spark.statements.merge_plan import ACTION, Clause, MergePlan
@@ -65,13 +66,13 @@ class MergeRun:
         Raises MultipleMatches, ConstraintViolated.
         """
         self.out = Outcome()
-        local, scanned = self.evaluator.split(slices, self.snapshot)
+        local, scanned = driver_rows.read_small_slices(self.evaluator, slices, self.snapshot)
         few, scanned = self._by_keys(scanned)
         local += few
-        rows = self.evaluator.addressed(local)
+        rows = Addressed.of(local)
         if rows is not None and not self._few_pairs(rows):
             scanned, rows = [*scanned, *(s for s, _, _ in local)], None
-        images = self.evaluator.addressed(held)
+        images = Addressed.of(held)
         for part in (rows, images):
             if part is not None:
                 self._take_pairs(self._driver_pairs(part) if self._few_pairs(part) else self._joined_pairs(part))
@@ -100,39 +101,30 @@ class MergeRun:
             masks = [pc.is_in(_wide(columns.column(n)), value_set=v, skip_nulls=True) for n, v in zip(names, values, strict=True)]
             return functools.reduce(pc.and_, masks)
 
-        return self.evaluator.matching(slices, self.snapshot, may_match, list(dict.fromkeys(names)), limits().driver_rows)
+        return driver_rows.read_matching(self.evaluator, slices, self.snapshot, may_match, list(dict.fromkeys(names)), limits().driver_rows)
 
-    def _driver_pairs(self, rows: Addressed) -> tuple[Addressed, pa.Table]:
+    def _driver_pairs(self, rows: Addressed) -> Addressed:
         """(rows with the columns of `pairs`, the same table): ON evaluated by Spark over candidate pairs."""
         source = self.plan.source.table
         assert source is not None
         left, right = self._candidates(rows.table, source)
-        paired = Addressed(rows.table.take(pa.array(left)), Provenance(rows.origin.paths, rows.origin.file[left], rows.origin.position[left]))
+        paired = Addressed(rows.table.take(pa.array(left)), rows.origin.take(left))
         if not len(left):
-            return paired, pa.table({})
-        table = paired.table.append_column(PATH, pc.cast(pa.array(paired.origin.file), pa.string())).append_column(POSITION, pa.array(paired.origin.position))
-        other = self.plan.source.take(right)
-        columns = [*table.columns, *other.columns]
+            return paired
+        columns = [*paired.with_address_columns().columns, *self.plan.source.take(right).columns]
         flat = pa.Table.from_arrays(columns, names=[f"c{n}" for n in range(len(columns))])
         bridge = self.evaluator.bridge
         relation = bridge.local(self.plan.pair.seq, flat, self.plan.pair.schema_json, self.plan.session)
         plan = bridge.project(self.plan.pairs.outputs, bridge.filter(self.plan.on, relation))
         result = bridge.evaluate(plan, self.evaluator.spark, self.plan.session)
-        return self._paired(result, rows.origin.paths), result
+        return addressed_by_index(result, rows.origin.paths)
 
-    def _joined_pairs(self, rows: Addressed) -> tuple[Addressed, pa.Table]:
+    def _joined_pairs(self, rows: Addressed) -> Addressed:
         """The same by a join in Spark, for a source that is not on the driver."""
-        tokens = pc.cast(pa.array(rows.origin.file), pa.string())
-        table = rows.table.append_column(PATH, tokens).append_column(POSITION, pa.array(rows.origin.position))
         bridge, target = self.evaluator.bridge, self.plan.target
-        child = self._joined(bridge.local(target.seq, table, target.schema_json, self.plan.session))
+        child = self._joined(bridge.local(target.seq, rows.with_address_columns(), target.schema_json, self.plan.session))
         result = to_arrow(bridge.dataframe(bridge.project(self.plan.pairs.outputs, child), self.evaluator.spark, self.plan.session))
-        return self._paired(result, rows.origin.paths), result
-
-    def _paired(self, result: pa.Table, names: tuple[str, ...]) -> Addressed:
-        files = np.asarray(pc.cast(result.column(PATH), pa.int32()).to_numpy(zero_copy_only=False), dtype=np.int32)
-        origin = Provenance(names, files, np.asarray(result.column(POSITION).to_numpy(), dtype=np.int64))
-        return Addressed(result.drop_columns([PATH, POSITION]), origin)
+        return addressed_by_index(result, rows.origin.paths)
 
     def _candidates(self, target: pa.Table, source: pa.Table) -> tuple[Numbers, Numbers]:
         """Row numbers of pairs that agree on the keys; all pairs where ON has none."""
@@ -145,8 +137,7 @@ class MergeRun:
         joined = a.join(b, on=names, how="inner")
         return joined["i"].to_numpy().astype(np.int64), joined["j"].to_numpy().astype(np.int64)
 
-    def _take_pairs(self, found: tuple[Addressed, pa.Table]) -> None:
-        rows = found[0]
+    def _take_pairs(self, rows: Addressed) -> None:
         if rows.num_rows and ACTION in rows.table.column_names:
             self._take(rows, self.plan.clauses.matched, matched=True)
 
@@ -172,10 +163,10 @@ class MergeRun:
         joined = self._joined
         try:
             resolved = Resolved(self.plan.pairs.outputs, None)
-            rows = self.evaluator.scan(slices, self.plan.target, resolved, self.plan.session, self.snapshot, keys=joined, bounded=True)
+            rows = scan_job.scan(self.evaluator, slices, self.plan.target, resolved, self.plan.session, self.snapshot, join=joined, bounded=True)
             self._take(rows, self.plan.clauses.matched, matched=True)
-        except TooMany:
-            child = joined(self.evaluator.rewriting(self.snapshot, slices, self.plan.target.attributes))
+        except scan_job.TooManyRows:
+            child = joined(self.evaluator.rewrite_plan(self.snapshot, slices, self.plan.target.attributes))
             self._write(child, self.plan.pairs, self.plan.clauses.matched, matched=True)
 
     def _joined(self, target: JavaObject) -> JavaObject:
@@ -210,15 +201,17 @@ class MergeRun:
         clauses = self.plan.clauses.not_matched_by_source
         for rows in held:
             if (unmatched := _without(rows, matched)).num_rows:
-                self._take(self.evaluator.evaluate(unmatched, relation, alone, self.plan.session), clauses, matched=False)
+                self._take(driver_rows.evaluate(self.evaluator, unmatched, relation, alone, self.plan.session), clauses, matched=False)
         if not scanned:
             return
         rest = [minus(s, matched.get(s.path)) for s in scanned]
         applies = self.evaluator.bridge.at_least_zero(alone.outputs.apply(len(self.snapshot.schema.fields)))
         try:
-            self._take(self.evaluator.scan(rest, relation, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False)
-        except TooMany:
-            child = self.evaluator.bridge.filter(applies, self.evaluator.rewriting(self.snapshot, rest, relation.attributes))
+            self._take(
+                scan_job.scan(self.evaluator, rest, relation, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False
+            )
+        except scan_job.TooManyRows:
+            child = self.evaluator.bridge.filter(applies, self.evaluator.rewrite_plan(self.snapshot, rest, relation.attributes))
             self._write(child, alone, clauses, matched=False)
 
     def inserts(self, numbers: Numbers) -> list[RowBlock]:
@@ -252,7 +245,7 @@ class MergeRun:
 
     def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
         """Many rows: written by Spark, one folder for each clause; those of updates are data files already."""
-        frame = self.evaluator.bridge.dataframe(self.evaluator.rewritten(self.snapshot, resolved.outputs, child), self.evaluator.spark, self.plan.session)
+        frame = self.evaluator.bridge.dataframe(self.evaluator.rewrite_outputs(self.snapshot, resolved.outputs, child), self.evaluator.spark, self.plan.session)
         written = [(int(a or -1), f) for a, f in write_native(frame, self.evaluator.store, self.snapshot, group=ACTION) if f.num_records]
         scratch: list[AddFile] = []
         for action in sorted({a for a, _ in written}):

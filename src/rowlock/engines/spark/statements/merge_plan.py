@@ -32,6 +32,7 @@ from rowlock.engines.spark.catalyst.analysis import (
     target_path,
 )
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_name
+from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import key_columns, skipping_predicate, tree_of
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, POSITION, quote
@@ -102,6 +103,7 @@ class MergePlan:
         return not matched or (len(matched) == 1 and matched[0].kind == "delete" and matched[0].condition is None)
 
 
+@public_errors()
 def merge_statement(
     evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, held: Source | None = None
 ) -> Statement:

@@ -57,19 +57,19 @@ class Source:
             return evaluator.bridge.local(attributes, rows, self.numbered_schema.json(), session)
         frame = self._stored(evaluator)
         if numbers is not None:
-            wanted = local_frame(evaluator.reading, pa.table({"__n": pa.array(numbers)}), StructType([StructField("__n", LongType())]))
+            wanted = local_frame(evaluator.reading_session, pa.table({"__n": pa.array(numbers)}), StructType([StructField("__n", LongType())]))
             frame = frame.join(wanted, F.col(SOURCE_ROW) == F.col("__n"), "left_semi")
         return evaluator.bound(frame._jdf.queryExecution().analyzed(), evaluator.bridge.list(attributes))
 
     def _stored(self, evaluator: Evaluator) -> DataFrame:
         names = [n for n, _ in self.files]
         stored = StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(self.schema.fields)])
-        raw = read_parquet(evaluator.reading, stored, names)
+        raw = read_parquet(evaluator.reading_session, stored, names)
         starts = np.r_[0, np.cumsum([size for _, size in self.files])[:-1]]
         offsets = pa.table({"__p": [spark_uri(evaluator.spark, n) for n in names], "__o": pa.array(starts, pa.int64())})
         meta = raw.metadataColumn("_metadata")
         joined = raw.withColumn("__m", meta).join(
-            F.broadcast(local_frame(evaluator.reading, offsets, StructType([StructField("__p", StringType()), StructField("__o", LongType())]))),
+            F.broadcast(local_frame(evaluator.reading_session, offsets, StructType([StructField("__p", StringType()), StructField("__o", LongType())]))),
             F.col("__m.file_path") == F.col("__p"),
         )
         columns = [F.col(f"c{n}").alias(f.name) for n, f in enumerate(self.schema.fields)]

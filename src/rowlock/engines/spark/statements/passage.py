@@ -18,7 +18,8 @@ from rowlock.boundary.effects import Assigned, Counts, Effects, Kind, Provenance
 from rowlock.boundary.lost_matches import LostMatches
 from rowlock.boundary.statements import Program, Statement
 from rowlock.conflict.delta import Slice, minus
-from rowlock.engines.spark.evaluator import Evaluator, Found
+from rowlock.engines.spark.addressed_rows import Found
+from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements import compaction, row_statements
 from rowlock.engines.spark.statements.merge import MergeRun, Outcome
 from rowlock.log.snapshot import Snapshot

@@ -80,7 +80,7 @@ def _differing_here(old: pa.Table, new: pa.Table, limit: int) -> list[dict[str, 
 
 def _frame(evaluator: Evaluator, side: Side) -> DataFrame:
     slices, snapshot = side
-    dead = {s.path: evaluator.dead(s) for s in slices}
+    dead = {s.path: evaluator.dead_positions(s) for s in slices}
     return evaluator.scanner.frame(snapshot, [s.file for s in slices], lambda f: dead[f.path])
 
 

@@ -15,11 +15,14 @@ from pyspark.sql import functions as F
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
 from rowlock.conflict.delta import Slice
+from rowlock.engines.spark import driver_rows, scan_job
+from rowlock.engines.spark.addressed_rows import Addressed, Found
 from rowlock.engines.spark.catalyst.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
 from rowlock.engines.spark.catalyst.bridge import JavaObject
+from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import skipping_predicate, tree_of
 from rowlock.engines.spark.catalyst.row_masks import RowMask, row_mask
-from rowlock.engines.spark.evaluator import Addressed, Evaluator, Found, TooMany
+from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, stored_origin
 from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
@@ -58,6 +61,7 @@ class RowPlan:
     passed: tuple[str, ...] = ()
 
 
+@public_errors()
 def update_statement(
     evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, assignments: Mapping[Any, Expression], alias: str | None
 ) -> Statement:
@@ -84,6 +88,7 @@ def update_statement(
     )
 
 
+@public_errors()
 def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
     """Raises Spark's AnalysisException, StatementRefused; reads nothing."""
     _refuse_on_append_only(snapshot)
@@ -127,19 +132,19 @@ def run(
     """
     if plan.kind == "delete" and plan.everything:
         return {s.path: _all_positions(evaluator, s) for s in slices} | {s.path: BitMap64(at.tolist()) for s, _, at in held}, []
-    local, scanned = evaluator.split(slices, snapshot)
+    local, scanned = driver_rows.read_small_slices(evaluator, slices, snapshot)
     few, scanned = _pointed_at(evaluator, plan, scanned, snapshot)
     local += [*few, *held]
     found: list[Addressed] = []
-    rows = evaluator.addressed(local)
+    rows = Addressed.of(local)
     if rows is not None:
-        found.append(evaluator.evaluate(rows, plan.relation, plan.resolved, plan.session))
+        found.append(driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session))
     large: list[RowBlock] = []
     tombstones: dict[str, BitMap64] = {}
     if scanned:
         try:
             found.append(_scanned(evaluator, plan, scanned, snapshot))
-        except TooMany:
+        except scan_job.TooManyRows:
             if plan.kind == "delete":
                 tombstones.update(_matching_positions(evaluator, plan, scanned, snapshot))
             else:
@@ -162,11 +167,11 @@ def _pointed_at(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], sn
     wanted = point_of(plan.reads, snapshot)
     if wanted is not None:
         name, values = wanted
-        return evaluator.matching(slices, snapshot, lambda t: pc.is_in(t.column(name), value_set=values, skip_nulls=True), [name])
+        return driver_rows.read_matching(evaluator, slices, snapshot, lambda t: pc.is_in(t.column(name), value_set=values, skip_nulls=True), [name])
     mask = plan.mask
     if mask is None or sum(s.file.size_bytes for s in slices) > limits().masked_bytes:
         return [], list(slices)
-    return evaluator.matching(slices, snapshot, mask.of, mask.names, limits().masked_rows)
+    return driver_rows.read_matching(evaluator, slices, snapshot, mask.of, mask.names, limits().masked_rows)
 
 
 def point_of(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, pa.Array] | None:
@@ -187,12 +192,12 @@ def point_of(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, p
 def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
     """The outputs over files, in one job; the columns that an UPDATE leaves alone are read only for the rows that it changes."""
     if plan.narrow is None or not plan.passed:
-        return evaluator.scan(slices, plan.relation, plan.resolved, plan.session, snapshot)
-    rows = evaluator.scan(slices, plan.relation, plan.narrow, plan.session, snapshot, narrow=True)
+        return scan_job.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot)
+    rows = scan_job.scan(evaluator, slices, plan.relation, plan.narrow, plan.session, snapshot, narrow=True)
     if not rows.num_rows:
         return rows
-    whole = evaluator.completed(rows, plan.passed, slices, snapshot)
-    return whole if whole is not None else evaluator.scan(slices, plan.relation, plan.resolved, plan.session, snapshot)
+    whole = driver_rows.add_columns(evaluator, rows, plan.passed, slices, snapshot)
+    return whole if whole is not None else scan_job.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot)
 
 
 def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
@@ -201,7 +206,7 @@ def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
 
 def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, BitMap64]:
     """Many deleted rows: their positions as bitmaps, built by Spark."""
-    child = evaluator.live_frame(snapshot, slices, plan.relation.attributes)
+    child = evaluator.live_plan(snapshot, slices, plan.relation.attributes)
     frame = evaluator.bridge.dataframe(
         evaluator.bridge.project(plan.resolved.outputs, evaluator.bridge.filter(plan.resolved.condition, child)), evaluator.spark, plan.session
     )
@@ -223,8 +228,8 @@ def positions_by_bitmap(evaluator: Evaluator, frame: DataFrame) -> dict[str, Bit
 
 def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:
     """Many updated rows: written by Spark where they will live, each with its origin beside it."""
-    child = evaluator.bridge.filter(plan.resolved.condition, evaluator.rewriting(snapshot, slices, plan.relation.attributes))
-    frame = evaluator.bridge.dataframe(evaluator.rewritten(snapshot, plan.resolved.outputs, child), evaluator.spark, plan.session)
+    child = evaluator.bridge.filter(plan.resolved.condition, evaluator.rewrite_plan(snapshot, slices, plan.relation.attributes))
+    frame = evaluator.bridge.dataframe(evaluator.rewrite_outputs(snapshot, plan.resolved.outputs, child), evaluator.spark, plan.session)
     files = [f for _, f in write_native(frame, evaluator.store, snapshot)]
     files = [f for f in files if f.num_records]
     check_files(evaluator, files, snapshot)

@@ -56,7 +56,7 @@ def _typed(table: pa.Table, change: Change) -> pa.Table:
 def _frames(evaluator: Evaluator, change: Change, snapshot: Snapshot) -> list[DataFrame]:
     out: list[DataFrame] = []
     if change.slices:
-        dead = {s.path: evaluator.dead(s) for s in change.slices}
+        dead = {s.path: evaluator.dead_positions(s) for s in change.slices}
         out.append(evaluator.scanner.frame(snapshot, [s.file for s in change.slices], lambda f: dead[f.path]))
     for block in change.blocks:
         if isinstance(block.payload, DriverRows):

@@ -46,7 +46,7 @@ def _with_ids(evaluator: Evaluator, piece: Slice, table: pa.Table, positions: np
 
 
 def _copy_large(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
-    dead = {s.path: evaluator.dead(s) for s in slices}
+    dead = {s.path: evaluator.dead_positions(s) for s in slices}
     frame = moving_frame(evaluator.scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path])
     number = F.create_map(*[x for n, s in enumerate(slices) for x in (F.lit(evaluator.scanner.uri(s.file)), F.lit(n))])
     grouped = frame.withColumn(_GROUP, number[F.col(PATH)]).drop(PATH, POSITION)

@@ -1,0 +1,109 @@
+"""Reads the rows of small data files, and few rows of large ones, to the driver; evaluates expressions over them without a Spark job.
+
+Reads a file only where Arrow is certain to read it as Spark would; every other slice is handed back, for a scan (`scan_job`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowlock.boundary.effects import Provenance
+from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.addressed_rows import Addressed, Found, addressed_by_index, in_slice
+from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
+from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.scan import PATH, POSITION
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+
+
+def read_slice(evaluator: Evaluator, piece: Slice, snapshot: Snapshot) -> pa.Table:
+    """The rows of a slice, in the order of its file.  One Spark job where Arrow cannot read the file."""
+    found = evaluator.rows.read_slice(piece, snapshot)
+    if found is not None:
+        return found[0]
+    dead = evaluator.dead_positions(piece)
+    frame = evaluator.scanner.frame(snapshot, [piece.file], lambda _: dead, address=True)
+    return to_arrow(frame).sort_by(POSITION).drop_columns([PATH, POSITION])
+
+
+def read_small_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
+    """(rows that were read to the driver, slices left for a scan).  The smallest slices first, up to `limits().local_rows` rows in all.  No job."""
+    found: list[Found] = []
+    rest: list[Slice] = []
+    budget = limits().local_rows
+    for piece in sorted(slices, key=lambda s: (len(s.only) if s.only is not None else evaluator.num_rows(s.file), s.path)):
+        size = len(piece.only) if piece.only is not None else evaluator.num_rows(piece.file)
+        rows = evaluator.rows.read_slice(piece, snapshot) if size <= budget else None
+        if rows is None:
+            rest.append(piece)
+        else:
+            budget -= size
+            found.append((piece, rows[0], rows[1]))
+    return found, rest
+
+
+def read_matching(
+    evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot, mask_of: Callable[[pa.Table], Any], names: Sequence[str], limit: int | None = None
+) -> tuple[list[Found], list[Slice]]:
+    """(rows for which `mask_of` gives True over the columns `names`, slices left for a scan).  No job.
+
+    The mask must keep every row that the statement may change; it may keep others.  Leaves all slices to the scan where
+    they hold more than `limits().inspected_rows` rows or more than `limit` rows (default: `local_rows`) are found.
+    """
+    if sum(evaluator.num_rows(s.file) for s in slices) > limits().inspected_rows:
+        return [], list(slices)
+    room = limits().local_rows if limit is None else limit
+    found: list[Found] = []
+    rest: list[Slice] = []
+    for piece in slices:
+        columns = evaluator.rows.read_columns(piece.file, names, snapshot)
+        if columns is None:
+            rest.append(piece)
+            continue
+        found_here = mask_of(columns)
+        mask = found_here if isinstance(found_here, np.ndarray) else np.asarray(pc.fill_null(found_here, False).to_numpy(), dtype=np.bool_)
+        positions = np.flatnonzero(mask).astype(np.int64)
+        positions = positions[in_slice(piece, positions)]
+        room -= len(positions)
+        if room < 0:
+            return [], list(slices)
+        table = evaluator.rows.read_at(piece.file, positions, snapshot.schema.names, snapshot)
+        if table is None:
+            rest.append(piece)
+        else:
+            found.append((piece, table, positions))
+    return found, rest
+
+
+def add_columns(evaluator: Evaluator, rows: Addressed, missing: Sequence[str], slices: Sequence[Slice], snapshot: Snapshot) -> Addressed | None:
+    """Rows that lack the columns `missing`, with these read from the rows' files; None where Spark must read them.  No job."""
+    files = {s.path: s.file for s in slices}
+    order = np.argsort(rows.origin.file, kind="stable")
+    parts = []
+    for n, path in enumerate(rows.origin.paths):
+        at = rows.origin.position[rows.origin.file == n]
+        part = evaluator.rows.read_at(files[path], at, missing, snapshot) if len(at) else None
+        if part is None and len(at):
+            return None
+        if part is not None:
+            parts.append(part)
+    beside = pa.concat_tables(parts) if parts else None
+    if beside is None:
+        return None
+    table, origin = rows.table.take(pa.array(order)), Provenance(rows.origin.paths, rows.origin.file[order], rows.origin.position[order])
+    columns = [table.column(n) if n in table.column_names else beside.column(n) for n in snapshot.schema.names]
+    return Addressed(pa.table(columns, names=list(snapshot.schema.names)), origin)
+
+
+def evaluate(evaluator: Evaluator, rows: Addressed, relation: Relation, resolved: Resolved, session: JavaObject) -> Addressed:
+    """The outputs of `resolved` for the rows that meet its condition.  The last two outputs must be the address.  No job."""
+    plan = evaluator.bridge.local(relation.seq, rows.with_address_columns(), relation.schema_json, session)
+    plan = evaluator.bridge.project(resolved.outputs, evaluator.bridge.filter(resolved.condition, plan))
+    return addressed_by_index(evaluator.bridge.evaluate(plan, evaluator.spark, session), rows.origin.paths)

@@ -1,0 +1,68 @@
+"""Evaluates a resolved statement over data files in one Spark job and brings the resulting rows to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from rowlock.conflict.delta import Slice
+from rowlock.engines.spark.addressed_rows import Addressed, addressed_by_uri, rows_in_slices
+from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
+from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.limits import limits
+from rowlock.log.snapshot import Snapshot
+
+
+class TooManyRows(Exception):
+    """A scan gave more rows than may come to the driver (`limits().driver_rows`); the caller lets Spark write them."""
+
+
+def scan(
+    evaluator: Evaluator,
+    slices: Sequence[Slice],
+    relation: Relation,
+    resolved: Resolved,
+    session: JavaObject,
+    snapshot: Snapshot,
+    *,
+    join: Callable[[JavaObject], JavaObject] | None = None,
+    bounded: bool = False,
+    narrow: bool = False,
+) -> Addressed:
+    """The outputs of `resolved` for the rows of `slices` that meet its condition, in one job.  The last two outputs must be the address.
+
+    `join` wraps the plan of the files, before the condition.  `bounded` puts a LIMIT on the result, which scans of many
+    rows always have; `narrow` says that the outputs are few columns, so that more rows are scanned without one.
+    Dead rows are filtered on the driver.  Where an expression fails (under ANSI it may, on a dead row) the scan is
+    repeated with the dead rows taken off inside Spark.  Raises TooManyRows, Spark's errors.
+    """
+    files = [s.file for s in slices]
+    bounded = bounded or sum(evaluator.num_rows(f) for f in files) > (limits().unbounded_scan_rows if narrow else limits().driver_rows)
+    if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
+        session.conf().set("spark.sql.files.minPartitionNum", "1")
+    physical = evaluator.physical_plan(snapshot, files, relation)
+    try:
+        table = _collect(evaluator, physical, resolved, session, bounded, join)
+    except PySparkException:
+        if not any(s.without or s.only is not None for s in slices):
+            raise
+        table = _collect(evaluator, evaluator.live_plan(snapshot, slices, relation.attributes), resolved, session, bounded, join)
+    return rows_in_slices(addressed_by_uri(table, evaluator.root), slices)
+
+
+def _collect(
+    evaluator: Evaluator, child: JavaObject, resolved: Resolved, session: JavaObject, bounded: bool, join: Callable[[JavaObject], JavaObject] | None
+) -> pa.Table:
+    if join is not None:
+        child = join(child)
+    plan = evaluator.bridge.project(resolved.outputs, evaluator.bridge.filter(resolved.condition, child))
+    frame: DataFrame = evaluator.bridge.dataframe(plan, evaluator.spark, session)
+    most = limits().driver_rows
+    table = to_arrow(frame.limit(most + 1) if bounded else frame)
+    if table.num_rows > most:
+        raise TooManyRows
+    return table
