@@ -30,7 +30,7 @@ from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements import row_statements
 from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
 from rowlock.engines.spark.statements.generated_columns import with_generated_values
-from rowlock.engines.spark.statements.passage import Group, enter
+from rowlock.engines.spark.statements.passage import Group
 from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
@@ -168,7 +168,7 @@ def met(evaluator: Evaluator, delete: Statement, blocks: Sequence[RowBlock], sna
     """How many rows of staged blocks a DELETE would take."""
     group = Group("appended", 0)
     for number, block in enumerate(blocks):
-        enter(group, number, block, snapshot)
+        group.add(number, block, snapshot)
     found, _ = row_statements.run(evaluator, delete.payload, group.slices, snapshot, 0, group.local)
     return sum(len(positions) for positions in found.values())
 

@@ -1,4 +1,4 @@
-"""Rows on the driver, cell by cell: what a lockless commit merges, and where two images of the same rows differ."""
+"""Merges two images of the same rows cell by cell, for lockless commits, and finds the cells in which they differ.  Driver only."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rowlock.parquet.blocks import DriverRows, logical
 from rowlock.parquet.values import row_keys
 
 
-def table_of(evaluator: Evaluator, block: RowBlock, snapshot: Snapshot) -> pa.Table:
-    """The rows of a block, in its order, wherever they are held."""
+def rows_of(evaluator: Evaluator, block: RowBlock, snapshot: Snapshot) -> pa.Table:
+    """The rows of a block in its order, read to the driver where they lie in files."""
     if isinstance(block.payload, DriverRows):
         return logical(block.payload.table, snapshot)
     files, dead = block.payload.files, block.payload.dead
@@ -26,23 +26,23 @@ def table_of(evaluator: Evaluator, block: RowBlock, snapshot: Snapshot) -> pa.Ta
 
 
 def merged(evaluator: Evaluator, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], snapshot: Snapshot) -> RowBlock:
-    """See Engine."""
-    theirs, ours = table_of(evaluator, under, snapshot), table_of(evaluator, over, snapshot)
+    """See Engine.  Generated columns are computed anew."""
+    theirs, ours = rows_of(evaluator, under, snapshot), rows_of(evaluator, over, snapshot)
     columns = [_chosen(theirs.column(n), ours.column(n), cells[n]) if n in cells else theirs.column(n) for n in theirs.column_names]
-    table = recomputed_rows(evaluator, pa.Table.from_arrays(columns, schema=theirs.schema), snapshot)  # they follow from cells of both
+    table = recomputed_rows(evaluator, pa.Table.from_arrays(columns, schema=theirs.schema), snapshot)  # they depend on cells of both blocks
     return RowBlock("derived", over.statement, table.num_rows, table.nbytes, DriverRows(table), under.provenance)
 
 
 def _chosen(theirs: pa.ChunkedArray, ours: pa.ChunkedArray, mask: Mask) -> pa.ChunkedArray:
-    """By number out of one after the other: that works for values of any type."""
+    """The values of `ours` where the mask is True, else of `theirs`; `take` by row number works for values of any type."""
     both = pa.chunked_array([*theirs.chunks, *ours.chunks], theirs.type)
     size = len(mask)
     return both.take(pa.array(np.where(mask, np.arange(size) + size, np.arange(size))))
 
 
 def differing(evaluator: Evaluator, a: RowBlock, b: RowBlock, snapshot: Snapshot) -> dict[str, Mask]:
-    """See Engine.  Values are compared as they are written down, so that NaN is like NaN."""
-    one, other = table_of(evaluator, a, snapshot), table_of(evaluator, b, snapshot)
+    """See Engine.  Values are compared in serialized form, so that NaN equals NaN."""
+    one, other = rows_of(evaluator, a, snapshot), rows_of(evaluator, b, snapshot)
     out: dict[str, Mask] = {}
     for name in one.column_names:
         pairs = zip(row_keys(one.select([name])), row_keys(other.select([name])), strict=True)

@@ -1,7 +1,7 @@
-"""Compaction: small files, and files with many dead rows, into few, as they lie or in the order of some columns.
+"""Compaction: rewrites small files, and files with many dead rows, into few files, in their present order or in Z-order.
 
-As they lie, an output holds its inputs one after the other, each in its own order without the dead rows.  Rows
-that Spark writes bring their origin along, in the columns for it of their new files: that is what is believed.
+In present order an output holds its input files one after the other, each without its dead rows.  Where Spark writes the
+rows, their origin is read back from the new files (`stored_origin`), never concluded from the order in which Spark got them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import with_clustering
 from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
 
-_NUMBER = "__rowlock_n"
+_INPUT_NUMBER = "__rowlock_n"
 
 
 def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None) -> list[AddFile]:
-    """The live files of the partitions for which `condition` is true; no job.  Raises AnalysisException, StatementRefused."""
+    """The live files whose partition values meet `condition`; all live files where it is None.  No job.  Raises AnalysisException, StatementRefused."""
     files = list(snapshot.files.adds())
     if condition is None:
         return files
@@ -52,10 +52,10 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
     stored = [names_in_files(snapshot)[n] for n in wanted.names]
     held = sorted({tuple(f.partition_values.get(n) for n in stored) for f in files}, key=repr)
     texts = [pa.array([values[n] or None for values in held], pa.string()) for n in range(len(stored))]
-    table = pa.table([*texts, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _NUMBER])
-    frame = local_frame(session, table, StructType([*(StructField(n, StringType()) for n in wanted.names), StructField(_NUMBER, LongType())]))
-    typed = frame.select(*(F.col(quote(f.name)).cast(bare(f.dataType)).alias(f.name) for f in wanted.fields), _NUMBER)  # as a scan reads them
-    chosen = typed.where(condition).select(_NUMBER)
+    table = pa.table([*texts, pa.array(range(len(held)), pa.int64())], names=[*wanted.names, _INPUT_NUMBER])
+    frame = local_frame(session, table, StructType([*(StructField(n, StringType()) for n in wanted.names), StructField(_INPUT_NUMBER, LongType())]))
+    typed = frame.select(*(F.col(quote(f.name)).cast(bare(f.dataType)).alias(f.name) for f in wanted.fields), _INPUT_NUMBER)  # cast as a scan casts them
+    chosen = typed.where(condition).select(_INPUT_NUMBER)
     kept = {held[row[0]] for row in chosen.collect()}
     return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
 
@@ -82,13 +82,14 @@ def run(
 
 
 def _origin(evaluator: Evaluator, inputs: Sequence[Slice]) -> Provenance:
+    """The addresses of all live rows of the inputs, in the order of the files."""
     living = [bitmap_to_numpy(positions_except(evaluator.num_rows(piece.file), piece.without)) for piece in inputs]
     files = np.repeat(np.arange(len(inputs), dtype=np.int32), [len(p) for p in living])
     return Provenance(tuple(s.path for s in inputs), files, np.concatenate(living) if living else np.empty(0, np.int64))
 
 
 def _read(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) -> pa.Table | None:
-    """All rows of the inputs, where they are few and Arrow reads them as Spark would."""
+    """The live rows of the inputs; None where they are many or Arrow cannot read them as Spark would."""
     if sum(evaluator.num_rows(s.file) for s in inputs) > limits().local_rows:
         return None
     found = [evaluator.rows.read_slice(s, snapshot) for s in inputs]
@@ -96,7 +97,7 @@ def _read(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) -> 
 
 
 def _frame(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) -> tuple[DataFrame, Column]:
-    """The rows of the inputs, with all that they keep and their address, and the number of a row's input."""
+    """(the live rows of the inputs with their row ids and addresses, the Column that numbers the input file of a row)."""
     vectors = {s.path: s.without or BitMap64() for s in inputs}
     frame = moving_frame(evaluator.scanner, snapshot, [s.file for s in inputs], lambda f: vectors[f.path])
     place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(evaluator.scanner.uri(s.file)), F.lit(n))])
@@ -104,7 +105,7 @@ def _frame(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) ->
 
 
 def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], origin: Provenance, order: Order | None, snapshot: Snapshot) -> RowBlock:
-    """The block of rows that Spark has written, whose origin is what their files say it is.  Raises CorruptLog."""
+    """The block of the rows that Spark writes, with the origin that their files hold.  Raises CorruptLog where these are not exactly the rows of `origin`."""
     values = [dict(s.file.partition_values) for s in inputs]
     assert all(v == values[0] for v in values), "a bin lies within one partition"
     files = sorted((f for _, f in write_native(frame, evaluator.store, snapshot, values=values[0]) if f.num_records), key=lambda f: f.path)
@@ -118,16 +119,16 @@ def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], or
 
 
 def _moved(evaluator: Evaluator, inputs: Sequence[Slice], origin: Provenance, snapshot: Snapshot) -> RowBlock:
-    """One output, the inputs as they lie."""
+    """The rows of the inputs in their present order, as a block of one file."""
     if (table := _read(evaluator, inputs, snapshot)) is not None:
         return driver_block("derived", 0, table, origin)
     frame, number = _frame(evaluator, inputs, snapshot)
-    rows = frame.withColumn(_NUMBER, number).coalesce(1).sortWithinPartitions(_NUMBER, POSITION).drop(_NUMBER)
+    rows = frame.withColumn(_INPUT_NUMBER, number).coalesce(1).sortWithinPartitions(_INPUT_NUMBER, POSITION).drop(_INPUT_NUMBER)
     return _written(evaluator, rows, inputs, origin, None, snapshot)
 
 
 def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], origin: Provenance, order: Order, snapshot: Snapshot) -> RowBlock:
-    """Outputs of about the wanted size, in order of one another and each in itself."""
+    """The rows of the inputs sorted by `order`, in files of about `order.target_bytes`."""
     num_rows = len(origin.position)
     num_files = min(max(1, num_rows), -(-sum(map(_live_bytes, inputs)) // order.target_bytes))
     if num_files <= 1 and (table := _read(evaluator, inputs, snapshot)) is not None:

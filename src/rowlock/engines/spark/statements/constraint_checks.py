@@ -1,6 +1,6 @@
-"""CHECK constraints, the invariants of columns and what generated columns are, asked by Spark of every new row: on the driver without a job, of written files in one.
+"""Checks new rows against CHECK constraints, column invariants and generated columns: rows on the driver without a job, rows in files in one Spark job.
 
-A row is in order only where a condition is true; a null violates, as in delta-spark.
+A row passes a check only where the condition is true; null is a violation, as in delta-spark.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.constraints import Check, checks_of
 from rowlock.protocol.generated import FEATURE as GENERATED
 
-_HELD = "__rowlock_held"
-_WHAT = {"checkConstraints": "CHECK constraint", GENERATED: "generated column"}
+_PASSED = "__rowlock_passed"
+_NAME_OF_FEATURE = {"checkConstraints": "CHECK constraint", GENERATED: "generated column"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Checks:
-    """The table's checks over its columns: `violated` keeps rows that break one; its outputs are the row, then of each check whether it holds."""
+    """The table's checks, resolved over its columns.  `violated` selects rows that break a check; its outputs are the row and, for each check, whether the row passes."""
 
     checks: tuple[Check, ...]
     relation: Relation
@@ -43,7 +43,7 @@ class _Checks:
 
 
 def check_table(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> None:
-    """Everything that the table asks of rows, of rows on the driver.  Raises ConstraintViolated."""
+    """Checks rows on the driver against NOT NULL and all checks of the table.  No job.  Raises ConstraintViolated."""
     check_rows(table, snapshot, evaluator.store.root)
     if not table.num_rows or (found := _resolved(evaluator, snapshot)) is None:
         return
@@ -55,9 +55,9 @@ def check_table(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> No
 def check_files(
     evaluator: Evaluator, files: Sequence[AddFile], snapshot: Snapshot, dead: Mapping[str, BitMap64] | None = None, *, generated: bool = True
 ) -> None:
-    """The same of rows in files that have been written; `dead` are rows that do not count.  Raises ConstraintViolated.
+    """Checks the rows of written files like `check_table`, in one Spark job; rows at the positions in `dead` are left out.
 
-    Without `generated` what is in generated columns is not asked.
+    With `generated=False` the values of generated columns are not checked.  Raises ConstraintViolated.
     """
     gone = dead or {}
     check_not_null(files, snapshot, evaluator.store, gone)
@@ -70,7 +70,7 @@ def check_files(
 
 
 def check_blocks(evaluator: Evaluator, blocks: Sequence[RowBlock], snapshot: Snapshot) -> None:
-    """The same of rows that are staged.  Raises ConstraintViolated."""
+    """Checks the rows of staged blocks, on the driver or in files.  Raises ConstraintViolated."""
     for block in blocks:
         if isinstance(block.payload, DriverRows):
             check_table(evaluator, block.payload.table, snapshot)
@@ -79,17 +79,18 @@ def check_blocks(evaluator: Evaluator, blocks: Sequence[RowBlock], snapshot: Sna
 
 
 def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> None:
-    """The same of rows of the table under a definition that it does not have yet.  Raises StatementRefused for a condition that cannot be one.
+    """Checks rows of the table against the definition in `snapshot`, which need not be committed yet.  One Spark job.
 
-    What is in generated columns is not asked again: its writer may have computed it in a session with another time zone.
+    The values of generated columns are not checked again: their writer may have computed them in a session with another
+    time zone.  Raises ConstraintViolated, and StatementRefused for a condition that cannot be a constraint.
     """
     try:
         resolved = _resolved(evaluator, snapshot)
     except AnalysisException as e:
-        check = _unasked(evaluator, snapshot)
+        check = _first_unresolved(evaluator, snapshot)
         raise StatementRefused(
             f"{check.name} {check.expression} cannot be asked of this table's rows: {e.getMessage() or e}",
-            what=_WHAT[check.feature],
+            what=_NAME_OF_FEATURE[check.feature],
             table=evaluator.store.root,
         ) from e
     condition = None if resolved is None else resolved.violated.condition
@@ -102,8 +103,8 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
     check_files(evaluator, [s.file for s in slices], snapshot, {s.path: evaluator.dead_positions(s) for s in slices}, generated=False)
 
 
-def _unasked(evaluator: Evaluator, snapshot: Snapshot) -> Check:
-    """The first condition that cannot be resolved."""
+def _first_unresolved(evaluator: Evaluator, snapshot: Snapshot) -> Check:
+    """The first check that Spark cannot resolve."""
     checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
     for check in checks:
         try:
@@ -114,9 +115,10 @@ def _unasked(evaluator: Evaluator, snapshot: Snapshot) -> Check:
 
 
 def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, generated: bool = True) -> _Checks | None:
+    """The table's checks, resolved once for each schema and session setting; None where there are none."""
     checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
     if not generated and any(c.feature == GENERATED for c in checks):
-        _resolved(evaluator, snapshot)  # what cannot be computed is refused though it is not asked
+        _resolved(evaluator, snapshot)  # an expression that Spark cannot resolve is refused, although its values are not checked
         checks = tuple(c for c in checks if c.feature != GENERATED)
     if not checks:
         return None
@@ -127,12 +129,12 @@ def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, generated: bool = Tru
 @public_errors()
 def _resolve(evaluator: Evaluator, snapshot: Snapshot, checks: tuple[Check, ...]) -> _Checks:
     target = evaluator.target(snapshot)
-    held = [F.coalesce(F.expr(c.expression), F.lit(False)) for c in checks]
-    broken = ~held[0]
-    for one in held[1:]:
+    passed = [F.coalesce(F.expr(c.expression), F.lit(False)) for c in checks]
+    broken = ~passed[0]
+    for one in passed[1:]:
         broken = broken | ~one
     frame = evaluator.probe(target, None, evaluator.session()).where(broken)
-    plan = analyzed(frame.select(*target.columns_in_order(), *(h.alias(f"{_HELD}{n}") for n, h in enumerate(held))))
+    plan = analyzed(frame.select(*target.columns_in_order(), *(h.alias(f"{_PASSED}{n}") for n, h in enumerate(passed))))
     for check in checks:
         if (
             check.feature == GENERATED
@@ -146,7 +148,7 @@ def _resolve(evaluator: Evaluator, snapshot: Snapshot, checks: tuple[Check, ...]
 
 
 def _plan(evaluator: Evaluator, found: _Checks, child: JavaObject) -> JavaObject:
-    """With the current time fixed when rows are judged, and not before."""
+    """The plan of the rows of `child` that break a check.  The current time is fixed here, when rows are checked, not when the checks were resolved."""
     return evaluator.bridge.settled(evaluator.bridge.project(found.violated.outputs, evaluator.bridge.filter(found.violated.condition, child)))
 
 
@@ -154,8 +156,8 @@ def _raise_for(broken: pa.Table, found: _Checks, root: str) -> None:
     if not broken.num_rows:
         return
     (row,) = plain_rows(broken.slice(0, 1))
-    held = [row.pop(f"{_HELD}{n}") for n in range(len(found.checks))]
-    check = found.checks[held.index(False)]
+    passed = [row.pop(f"{_PASSED}{n}") for n in range(len(found.checks))]
+    check = found.checks[passed.index(False)]
     raise ConstraintViolated(
         f"CHECK constraint {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
         table=root,

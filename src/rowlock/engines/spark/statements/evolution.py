@@ -1,6 +1,6 @@
-"""The columns that a MERGE with schema evolution adds: those of its source that its clauses set and the table lacks.
+"""Schema evolution in MERGE: adds the source columns that the clauses set and the table lacks.
 
-Only whole columns are added, at the end and nullable; a field more in a struct, and a wider type, are none.
+Only whole columns are added, at the end and nullable; a new field of a struct and a wider type are not.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rowlock.engines.spark.statements.merge_plan import Clauses
 
 
 def evolving(clauses: Clauses) -> Clauses:
-    """The same clauses, in which the All forms take the columns that there are: what the source lacks stays as it is, or is null in a new row."""
+    """The clauses with All forms that set only columns of the source: others keep their value in an update and are null in an insert."""
     groups = {name: tuple(replace(c, evolving=True) for c in getattr(clauses, name)) for name in ("matched", "not_matched", "not_matched_by_source")}
     return Clauses(**groups)
 
 
 def evolved_schema(table: StructType, source: DataFrame, clauses: Clauses, alias: str | None) -> StructType:
-    """The table's schema with what the clauses add to it."""
+    """The table's schema with the columns that the clauses add."""
     every = [c for group in (clauses.matched, clauses.not_matched) for c in group]
     if any(c.all_columns for c in every):
         wanted = {n.lower() for n in source.columns}
@@ -32,7 +32,7 @@ def evolved_schema(table: StructType, source: DataFrame, clauses: Clauses, alias
 
 
 def _column(key: str, alias: str | None) -> str | None:
-    """The column that an assignment's key names as a whole."""
+    """The column that an assignment's key names; None where it names a field inside a column."""
     parts = split_name(key)
     if alias and len(parts) == 2 and parts[0].lower() == alias.lower():
         parts = parts[1:]

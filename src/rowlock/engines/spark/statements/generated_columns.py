@@ -1,7 +1,7 @@
-"""Generated columns: computed by Spark wherever a statement does not give them, and checked when they are defined (I3, I9).
+"""Computes generated columns in Spark wherever a statement does not set them (I3, I9).
 
-A value is always computed over the row as it will be written, after the statement's own values were cast to the
-table's types.  That a given value is the right one is asked with the table's other conditions (`constraint_checks`).
+The value is computed from the row as it will be written, after the statement's own values were cast to the table's types.
+Whether a value that a statement does set is right is checked together with the table's constraints (`constraint_checks`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowlock.protocol.generated import Generated, generated_columns
 
 
 def generated_values(target: Target, given: Collection[str]) -> dict[str, Column]:
-    """For each generated column of a table that is not `given`, what it is, over columns under the table's names."""
+    """The expression of each generated column that is not in `given`, over columns with the table's names."""
     return {g.name: _value(g, target.schema) for g in target.generated if g.name not in given}
 
 
@@ -34,7 +34,7 @@ def _value(column: Generated, schema: StructType) -> Column:
 
 
 def with_generated_values(frame: DataFrame, schema: StructType, columns: Collection[Generated]) -> DataFrame:
-    """A frame under the table's names, with these columns computed from the others."""
+    """A DataFrame with the table's column names, in which `columns` are computed from the others."""
     computed = {c.name: _value(c, schema) for c in columns}
     return _replaced(frame, computed) if computed else frame
 
@@ -44,9 +44,9 @@ def _replaced(frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
 
 
 def with_recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str, Column]) -> DataFrame:
-    """The outcome of a statement with columns that are computed from its others, as one projection of what the statement reads.
+    """The outputs of a statement with the columns `computed` calculated from the other outputs, as one projection of what the statement reads.
 
-    A frame that is more than a projection is given back as it is: `Resolver.resolved` refuses it by name.
+    A frame that is not a projection is returned unchanged: `Resolver.resolved` refuses it by name.
     """
     if not computed or class_name(analyzed(frame)) != "Project":
         return frame
@@ -59,18 +59,18 @@ def with_recomputed(resolver: Resolver, frame: DataFrame, computed: Mapping[str,
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
-    """The row with its generated columns, resolved over the table's columns."""
+class _ResolvedRow:
+    """The table's row with its generated columns computed, resolved over the table's columns."""
 
     relation: Relation
     outputs: JavaObject
 
 
 def recomputed_rows(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -> pa.Table:
-    """Rows on the driver with all their generated columns computed from the others.  No job."""
+    """Rows on the driver with all generated columns computed anew from the other columns.  No job."""
     if not table.num_rows or not generated_columns(snapshot.schema):
         return table
-    found: _Values = evaluator.cached_for_settings(("generated", snapshot.metadata.schema_string), lambda: _resolved(evaluator, snapshot))
+    found: _ResolvedRow = evaluator.cached_for_settings(("generated", snapshot.metadata.schema_string), lambda: _resolved(evaluator, snapshot))
     session = evaluator.session()
     rows = logical(table, snapshot)
     local = evaluator.bridge.local(found.relation.seq, rows, found.relation.schema_json, session)
@@ -82,9 +82,9 @@ def recomputed_rows(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -
 
 
 @public_errors()
-def _resolved(evaluator: Evaluator, snapshot: Snapshot) -> _Values:
+def _resolved(evaluator: Evaluator, snapshot: Snapshot) -> _ResolvedRow:
     target = evaluator.target(snapshot)
     computed = generated_values(target, ())
     frame = evaluator.probe(target, None, evaluator.session())
     plan = analyzed(frame.select(*(computed[n].alias(n) if n in computed else target.columns[n] for n in target.schema.names)))
-    return _Values(target.row(evaluator.bridge), plan.projectList())
+    return _ResolvedRow(target.row(evaluator.bridge), plan.projectList())

@@ -1,8 +1,8 @@
-"""MERGE over slices: pairs under ON, what each clause makes of them, which inserts live.
+"""Runs a MERGE over slices: pairs target and source rows under ON, applies the clauses, and makes the inserts.
 
-Driver rows are paired with the source by their keys (too many pairs at most, never too few) and the
-whole ON condition is then evaluated by Spark's optimizer, without a job; other files are joined by
-Spark.  Dead rows are taken off before a second match is judged.
+Target rows on the driver are paired with source rows by equal keys (a superset of the matches); Spark's optimizer then
+evaluates the whole ON condition over these pairs, without a job.  Other files are joined with the source in a Spark job.
+Dead rows are removed before a target row with two matches is refused.
 """
 
 from __future__ import annotations
@@ -42,32 +42,36 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Outcome:
-    """What a MERGE made of some slices."""
+    """What a MERGE did to the rows of some slices.
+
+    matches   for each group of target rows: their addresses, and the number of the source row that each matched
+    assigned  which columns the clauses set of which rows
+    """
 
     tombstones: dict[str, BitMap64] = field(default_factory=dict)
     blocks: list[RowBlock] = field(default_factory=list)
     matches: list[tuple[Provenance, Numbers]] = field(default_factory=list)
     assigned: list[Assigned] = field(default_factory=list)
 
-    def kill(self, more: dict[str, BitMap64]) -> None:
+    def add_tombstones(self, more: dict[str, BitMap64]) -> None:
         self.tombstones = union_by_path(self.tombstones, more)
 
 
 class MergeRun:
-    """One passage of a MERGE (statement `index`) over slices of `snapshot`."""
+    """Runs the MERGE that is statement `index` of a program over slices of `snapshot`."""
 
     def __init__(self, evaluator: Evaluator, plan: MergePlan, snapshot: Snapshot, index: int) -> None:
         self.evaluator, self.plan, self.snapshot, self.index = evaluator, plan, snapshot, index
-        self.out = Outcome()
+        self.outcome = Outcome()
 
     def over(self, slices: Sequence[Slice], held: Sequence[Found] = ()) -> Outcome:
-        """What the MERGE makes of the rows of slices and of those that are `held` on the driver, but for inserts.
+        """What the MERGE does to the rows of `slices` and to the rows `held` on the driver, without its inserts.
 
         Raises MultipleMatches, ConstraintViolated.
         """
-        self.out = Outcome()
+        self.outcome = Outcome()
         local, scanned = driver_rows.read_small_slices(self.evaluator, slices, self.snapshot)
-        few, scanned = self._by_keys(scanned)
+        few, scanned = self._read_by_keys(scanned)
         local += few
         rows = Addressed.of(local)
         if rows is not None and not self._few_pairs(rows):
@@ -81,17 +85,18 @@ class MergeRun:
         self._check_cardinality()
         if self.plan.alone is not None:
             self._not_matched_by_source([part for part in (rows, images) if part is not None], scanned)
-        return self.out
+        return self.outcome
 
     # ---- pairs -----------------------------------------------------------------------------
 
     def _few_pairs(self, rows: Addressed) -> bool:
+        """Whether these rows are paired on the driver: the source is there, and ON has equal keys or all pairs are few."""
         if self.plan.source.table is None:
             return False
         return bool(self.plan.keys) or rows.num_rows * self.plan.source.num_rows <= limits().cross_pairs
 
-    def _by_keys(self, slices: Sequence[Slice]) -> tuple[list[Found], list[Slice]]:
-        """The rows whose keys the source has, found without Spark where source and rows are few."""
+    def _read_by_keys(self, slices: Sequence[Slice]) -> tuple[list[Found], list[Slice]]:
+        """(target rows whose keys occur in the source, slices left for a join); reads single columns on the driver, where source and rows are few."""
         source, names = self.plan.source.table, [self.snapshot.schema.names[t] for t, _ in self.plan.keys]
         if source is None or not names or self.plan.alone is not None or not slices:
             return [], list(slices)
@@ -104,7 +109,7 @@ class MergeRun:
         return driver_rows.read_matching(self.evaluator, slices, self.snapshot, may_match, list(dict.fromkeys(names)), limits().driver_rows)
 
     def _driver_pairs(self, rows: Addressed) -> Addressed:
-        """(rows with the columns of `pairs`, the same table): ON evaluated by Spark over candidate pairs."""
+        """The outputs of `plan.pairs` for the pairs that meet ON, evaluated without a job over candidate pairs."""
         source = self.plan.source.table
         assert source is not None
         left, right = self._candidates(rows.table, source)
@@ -120,14 +125,14 @@ class MergeRun:
         return addressed_by_index(result, rows.origin.paths)
 
     def _joined_pairs(self, rows: Addressed) -> Addressed:
-        """The same by a join in Spark, for a source that is not on the driver."""
+        """The outputs of `plan.pairs` for rows on the driver and a source that is not there, by a join in a Spark job."""
         bridge, target = self.evaluator.bridge, self.plan.target
-        child = self._joined(bridge.local(target.seq, rows.with_address_columns(), target.schema_json, self.plan.session))
+        child = self._join_plan(bridge.local(target.seq, rows.with_address_columns(), target.schema_json, self.plan.session))
         result = to_arrow(bridge.dataframe(bridge.project(self.plan.pairs.outputs, child), self.evaluator.spark, self.plan.session))
         return addressed_by_index(result, rows.origin.paths)
 
     def _candidates(self, target: pa.Table, source: pa.Table) -> tuple[Numbers, Numbers]:
-        """Row numbers of pairs that agree on the keys; all pairs where ON has none."""
+        """(target row numbers, source row numbers) of the pairs that agree on the keys; of all pairs where ON has none."""
         if not self.plan.keys:
             n, m = target.num_rows, source.num_rows
             return np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
@@ -142,25 +147,26 @@ class MergeRun:
             self._take(rows, self.plan.clauses.matched, matched=True)
 
     def _take(self, rows: Addressed, clauses: Sequence[Clause], *, matched: bool) -> None:
-        """Files rows away by the clause that applies to them."""
+        """Adds rows to the outcome, each by the clause that applies to it.  Raises ConstraintViolated."""
         action = rows.table.column(ACTION).to_numpy()
         if matched:
-            self.out.matches.append((rows.origin, np.asarray(rows.table.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))
+            self.outcome.matches.append((rows.origin, np.asarray(rows.table.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))
         touched = rows.filter(action >= 0)
-        self.out.kill(touched.origin.bitmaps())
+        self.outcome.add_tombstones(touched.origin.bitmaps())
         updating = [n for n, c in enumerate(clauses) if c.kind == "update"]
-        self.out.assigned += [Assigned(clauses[n].sets, rows.origin.take(action == n)) for n in updating]
+        self.outcome.assigned += [Assigned(clauses[n].sets, rows.origin.take(action == n)) for n in updating]
         new = rows.filter(np.isin(action, updating))
         if new.num_rows:
             table = new.table.select(self._columns())
             check_table(self.evaluator, table, self.snapshot)
-            self.out.blocks.append(driver_block("derived", self.index, table, new.origin))
+            self.outcome.blocks.append(driver_block("derived", self.index, table, new.origin))
 
     def _columns(self) -> list[int]:
         return list(range(len(self.snapshot.schema.fields)))
 
     def _scan_pairs(self, slices: Sequence[Slice]) -> None:
-        joined = self._joined
+        """Joins the rows of files with the source in a Spark job; Spark also writes the results where they are many."""
+        joined = self._join_plan
         try:
             resolved = Resolved(self.plan.pairs.outputs, None)
             rows = scan_job.scan(self.evaluator, slices, self.plan.target, resolved, self.plan.session, self.snapshot, join=joined, bounded=True)
@@ -169,16 +175,18 @@ class MergeRun:
             child = joined(self.evaluator.rewrite_plan(self.snapshot, slices, self.plan.target.attributes))
             self._write(child, self.plan.pairs, self.plan.clauses.matched, matched=True)
 
-    def _joined(self, target: JavaObject) -> JavaObject:
+    def _join_plan(self, target: JavaObject) -> JavaObject:
+        """The plan of `target` JOIN source ON the condition."""
         bridge = self.evaluator.bridge
         right = self.plan.source.plan(self.evaluator, self.plan.source_side, self.plan.session)
         return bridge.inner_join(target, right, self.plan.on, broadcast=self.plan.source.table is not None)
 
     def _check_cardinality(self) -> None:
+        """Raises MultipleMatches where a target row has several matches and Delta does not allow that."""
         if self.plan.duplicates_allowed:
             return
         seen: dict[str, BitMap64] = {}
-        for origin, _ in self.out.matches:
+        for origin, _ in self.outcome.matches:
             for path, positions in origin.bitmaps().items():
                 before = len(seen.get(path, BitMap64()))
                 seen[path] = seen.get(path, BitMap64()) | positions
@@ -193,14 +201,15 @@ class MergeRun:
     # ---- rows without a match -------------------------------------------------------------
 
     def _not_matched_by_source(self, held: Sequence[Addressed], scanned: Sequence[Slice]) -> None:
+        """Applies the NOT MATCHED BY SOURCE clauses to the rows without a match; call it after all matches are known."""
         alone, relation = self.plan.alone, self.plan.alone_relation
         assert alone is not None and relation is not None
         matched: dict[str, BitMap64] = {}
-        for origin, _ in self.out.matches:
+        for origin, _ in self.outcome.matches:
             matched = union_by_path(matched, origin.bitmaps())
         clauses = self.plan.clauses.not_matched_by_source
         for rows in held:
-            if (unmatched := _without(rows, matched)).num_rows:
+            if (unmatched := _unmatched(rows, matched)).num_rows:
                 self._take(driver_rows.evaluate(self.evaluator, unmatched, relation, alone, self.plan.session), clauses, matched=False)
         if not scanned:
             return
@@ -215,7 +224,7 @@ class MergeRun:
             self._write(child, alone, clauses, matched=False)
 
     def inserts(self, numbers: Numbers) -> list[RowBlock]:
-        """The inserts of source rows that have no match.  Raises ConstraintViolated."""
+        """Blocks of the rows that the source rows with these numbers insert.  Raises ConstraintViolated."""
         if self.plan.inserts is None or not len(numbers):
             return []
         bridge, inserts, relation = self.evaluator.bridge, self.plan.inserts, self.plan.insert_relation
@@ -230,9 +239,10 @@ class MergeRun:
             return []
         table = result.select(self._columns())
         check_table(self.evaluator, table, self.snapshot)
-        return [driver_block("inserted", self.index, table, self._sources(np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))]
+        return [driver_block("inserted", self.index, table, self._insert_origin(np.asarray(result.column(SOURCE_ROW).to_numpy(), dtype=np.int64)))]
 
-    def _sources(self, numbers: Numbers) -> Provenance:
+    def _insert_origin(self, numbers: Numbers) -> Provenance:
+        """The provenance of inserted rows: this MERGE, and the numbers of their source rows."""
         return Provenance((fresh_path(self.index),), np.zeros(len(numbers), np.int32), numbers)
 
     # ---- large results ---------------------------------------------------------------------
@@ -241,10 +251,13 @@ class MergeRun:
         frame = self.evaluator.bridge.dataframe(plan, self.evaluator.spark, self.plan.session).drop(ACTION)
         files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot) if f.num_records]
         check_files(self.evaluator, files, self.snapshot)
-        return file_block("inserted", self.index, files, origin=self._sources(stored_source_rows(files, self.evaluator.store)))
+        return file_block("inserted", self.index, files, origin=self._insert_origin(stored_source_rows(files, self.evaluator.store)))
 
     def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
-        """Many rows: written by Spark, one folder for each clause; those of updates are data files already."""
+        """Lets Spark write the results of many rows, one folder for each clause.
+
+        The files of updates are data files of the table; the others are read for the rows' origin and deleted.
+        """
         frame = self.evaluator.bridge.dataframe(self.evaluator.rewrite_outputs(self.snapshot, resolved.outputs, child), self.evaluator.spark, self.plan.session)
         written = [(int(a or -1), f) for a, f in write_native(frame, self.evaluator.store, self.snapshot, group=ACTION) if f.num_records]
         scratch: list[AddFile] = []
@@ -252,22 +265,23 @@ class MergeRun:
             files = [f for a, f in written if a == action]
             origin = stored_origin(files, self.evaluator.store)
             if matched:
-                self.out.matches.append((origin, stored_source_rows(files, self.evaluator.store)))
+                self.outcome.matches.append((origin, stored_source_rows(files, self.evaluator.store)))
             if action < 0:
                 scratch += files
                 continue
-            self.out.kill(origin.bitmaps())
+            self.outcome.add_tombstones(origin.bitmaps())
             if clauses[action].kind == "update":
                 check_files(self.evaluator, files, self.snapshot)
-                self.out.assigned.append(Assigned(clauses[action].sets, origin))
-                self.out.blocks.append(file_block("derived", self.index, files, origin=origin))
+                self.outcome.assigned.append(Assigned(clauses[action].sets, origin))
+                self.outcome.blocks.append(file_block("derived", self.index, files, origin=origin))
             else:
                 scratch += files
         for file in scratch:
             self.evaluator.store.delete(file.path)
 
 
-def _without(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:
+def _unmatched(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:
+    """The rows whose addresses are not in `matched`."""
     mask = np.ones(rows.num_rows, dtype=np.bool_)
     for path, at in rows.origin.by_path():
         if matched.get(path):
@@ -280,5 +294,5 @@ def _key_series(column: pa.ChunkedArray) -> pl.Series:
 
 
 def _wide(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Integers of any width as the widest, so that equal keys are equal values."""
+    """Integers of any width as int64, so that equal keys are equal values."""
     return pc.cast(column, pa.int64()) if pa.types.is_integer(column.type) else column

@@ -1,8 +1,10 @@
-"""Resolving a MERGE: its clauses become expressions over fixed attributes, once.
+"""Resolves a MERGE once: its clauses become three sets of expressions over fixed attributes.
 
-pairs    (target row, source row) under ON: the new row, which clause applies, both addresses
-alone    target rows without a match (NOT MATCHED BY SOURCE)
-inserts  source rows without a match
+pairs    over pairs of a target row and a source row that meet ON
+alone    over target rows without a match (NOT MATCHED BY SOURCE)
+inserts  over source rows without a match
+
+The outputs of each are the new row, the index of the clause that applies, and the address or source row number.
 """
 
 from __future__ import annotations
@@ -49,9 +51,12 @@ ACTION = "__rowlock_action"
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One WHEN clause as the user gave it.  assignments None: the All form; kind delete has none.
+    """One WHEN clause as the user gave it.
 
-    `sets`: the columns that it sets, once it is resolved.  `evolving`: its All form takes the columns that the source has.
+    assignments  None for a DELETE and for the All forms
+    all_columns  UPDATE SET * or INSERT *
+    sets         the columns that the clause sets, known once it is resolved
+    evolving     the All form sets only columns that the source has
     """
 
     kind: str
@@ -62,6 +67,7 @@ class Clause:
     evolving: bool = False
 
     def resolved(self, tables: Target, alias: str | None, table: str, source: DataFrame) -> Clause:
+        """The clause with `sets` filled in.  Raises SchemaMismatch."""
         given, computed = {n.lower() for n in source.columns}, {g.name for g in tables.generated}
         names = (
             [n for n in tables.schema.names if n.lower() in given or not (self.evolving or n in computed)]
@@ -73,6 +79,8 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Clauses:
+    """The WHEN clauses of a MERGE by kind, in the user's order."""
+
     matched: tuple[Clause, ...] = ()
     not_matched: tuple[Clause, ...] = ()
     not_matched_by_source: tuple[Clause, ...] = ()
@@ -80,7 +88,12 @@ class Clauses:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """A resolved MERGE.  ACTION is the number of the clause that applies, -1 for none."""
+    """A resolved MERGE.  The output ACTION holds the index of the clause that applies to a row, -1 for none.
+
+    target, pair     the attributes of the target, and of the target and the source side by side
+    source_side      the source's attributes (a Scala Seq), the last of which is the number of the source row
+    keys             (target column, source column) by position, for each plain equality in ON
+    """
 
     clauses: Clauses
     session: JavaObject
@@ -98,7 +111,7 @@ class MergePlan:
 
     @property
     def duplicates_allowed(self) -> bool:
-        """Delta's rule: several source rows may match one target row where nothing but an unconditional DELETE follows, or nothing at all."""
+        """Whether several source rows may match one target row; by Delta's rule where nothing follows but an unconditional DELETE, or nothing at all."""
         matched = self.clauses.matched
         return not matched or (len(matched) == 1 and matched[0].kind == "delete" and matched[0].condition is None)
 
@@ -107,7 +120,7 @@ class MergePlan:
 def merge_statement(
     evaluator: Evaluator, snapshot: Snapshot, source: DataFrame, on: Expression, clauses: Clauses, alias: str | None, held: Source | None = None
 ) -> Statement:
-    """Resolves everything, then pins the source, if it is not `held` already from a first try of the same statement.
+    """Resolves a MERGE, then pins its source, unless an earlier try of the same statement left it in `held`.
 
     Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.
     """
@@ -160,7 +173,7 @@ def merge_statement(
 
 
 def _positional(fields: Sequence[StructField]) -> StructType:
-    """A pair's columns under unique names."""
+    """The fields renamed to c0, c1, ..., since target and source may share names."""
     return StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(fields)])
 
 
@@ -174,7 +187,7 @@ def _check_clauses(clauses: Clauses, root: str) -> None:
 
 @functools.cache
 def _zero() -> Column:
-    """What stands for the source row's number while clauses are resolved."""
+    """The placeholder of the source row's number while clauses are resolved."""
     return F.lit(0).cast("long").alias(SOURCE_ROW)
 
 
@@ -186,7 +199,7 @@ def _number() -> Column:
 def _outcome(
     resolver: Resolver, tables: Target, clauses: Sequence[Clause], alias: str | None, source: DataFrame, more: Sequence[Column], *, insert: bool = False
 ) -> DataFrame:
-    """The new row (each column by the clause that applies), ACTION, and `more`."""
+    """A frame of the new row (each column by the clause that applies), ACTION, and the columns `more`."""
     conditions = [None if c.condition is None else as_column(c.condition) for c in clauses]
     own = tables.nulls if insert else tables.columns
     rows: list[dict[str, Column] | None] = []
@@ -201,7 +214,7 @@ def _outcome(
 
 
 def _computed(tables: Target, rows: Sequence[dict[str, Column] | None]) -> dict[str, Column]:
-    """Generated columns that some clause does not give, each computed for the rows of those clauses."""
+    """The generated columns that some clause does not set, computed only for the rows of these clauses."""
     out = {}
     for name, value in generated_values(tables, ()).items():
         without = [n for n, r in enumerate(rows) if r is not None and name not in r]
@@ -220,6 +233,7 @@ def _new_value(name: str, conditions: Sequence[Column | None], rows: Sequence[di
 
 
 def _chain(conditions: Sequence[Column | None], values: Sequence[Column], default: Column) -> Column:
+    """CASE over the conditions: the value of the first one that holds (None always does), else `default`."""
     out: Column | None = None
     for condition, value in zip(conditions, values, strict=True):
         if condition is None:
@@ -236,9 +250,10 @@ def _new_row(resolver: Resolver, tables: Target, clause: Clause, alias: str | No
 
 
 def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, insert: bool, lenient: bool) -> dict[Any, Expression]:
-    """The All forms: every column of the target from the source's column of the same name; with `lenient` those that the source has.
+    """The assignments of UPDATE SET * or INSERT *: each target column from the source column of the same name.
 
-    A generated column that the source lacks is computed.
+    With `lenient` only columns that the source has.  A generated column that the source lacks is left out, and computed.
+    Raises SchemaMismatch.
     """
     plan = analyzed(resolver.frame)
     by_name: dict[str, JavaObject] = {}
@@ -258,7 +273,7 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
 
 
 def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | None:
-    """What the ON condition says of the target alone, and the range of the source's keys."""
+    """The predicate by which files are skipped: what ON demands of the target row alone, and the range of the source's keys."""
     parts: list[ir.Predicate] = []
     own, names = skipping_predicate(tree_of(bridge, plan.on), tables.ids), tables.schema.names
     if own is not None:
@@ -273,7 +288,7 @@ def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | 
             if pa.types.is_integer(column.type) or pa.types.is_date32(column.type):
                 try:
                     bounds = pc.min_max(column).as_py()
-                except OverflowError:  # a date that Python does not have: no bound, which keeps every file
+                except OverflowError:  # a date outside of Python's range: without a bound every file is kept
                     continue
                 if bounds["min"] is not None:
                     parts.append(ir.Compare(">=", (names[target_at],), bounds["min"]))
@@ -282,6 +297,8 @@ def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | 
 
 
 def _parameters(condition: JavaObject, clauses: Clauses) -> dict[str, Any]:
+    """operationParameters of the commit, as delta-spark writes them."""
+
     def listed(group: Sequence[Clause]) -> str:
         return orjson.dumps([{"actionType": c.kind, **({"predicate": str(c.condition)} if c.condition is not None else {})} for c in group]).decode()
 

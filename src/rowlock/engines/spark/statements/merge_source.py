@@ -1,8 +1,8 @@
-"""A MERGE's source: read once and kept, so that every round meets the same rows (whatever rand() or a
-lost executor would make of a second reading).
+"""Pins the source of a MERGE: it is read once, so that every rebase sees the same rows, even where a second reading
+would give others (rand(), a lost executor).
 
-A small source lies on the driver; a large one in Parquet files below `_rowlock/` in the table's
-folder, which other engines and vacuum leave alone, until the statement is over.
+A small source is held on the driver, a large one in Parquet files below `_rowlock/` in the table's folder, which other
+engines and VACUUM leave alone, until the statement is over.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rowlock.protocol import paths
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The pinned rows: `table` on the driver, or files under `folder`.  Row n of the source has number n."""
+    """A pinned source: `table` on the driver, or `files` (path, rows) under `folder`.  Rows are numbered from 0 in their order."""
 
     schema: StructType
     num_rows: int
@@ -38,11 +38,12 @@ class Source:
     files: tuple[tuple[str, int], ...] = ()
 
     def numbered(self) -> pa.Table:
-        """The driver's rows with their numbers as last column."""
+        """The rows on the driver with their numbers as last column."""
         assert self.table is not None
         return self.table.append_column(SOURCE_ROW, pa.array(np.arange(self.num_rows, dtype=np.int64)))
 
     def take(self, numbers: npt.NDArray[np.int64]) -> pa.Table:
+        """The rows on the driver with these numbers, the number as last column."""
         assert self.table is not None
         return self.table.take(pa.array(numbers)).append_column(SOURCE_ROW, pa.array(numbers))
 
@@ -51,7 +52,7 @@ class Source:
         return StructType([*nullable(self.schema).fields, StructField(SOURCE_ROW, LongType())])
 
     def plan(self, evaluator: Evaluator, attributes: JavaObject, session: JavaObject, numbers: npt.NDArray[np.int64] | None = None) -> JavaObject:
-        """The rows (only those with `numbers`, if given) under `attributes` (a Scala Seq), the last of which is the number."""
+        """The plan of the rows (only those with `numbers`, if given) under `attributes` (a Scala Seq), the last of which is the row number."""
         if self.table is not None:
             rows = self.numbered() if numbers is None else self.take(numbers)
             return evaluator.bridge.local(attributes, rows, self.numbered_schema.json(), session)
@@ -76,16 +77,18 @@ class Source:
         return joined.select(*columns, (F.col("__o") + F.col("__m.row_index")).alias(SOURCE_ROW))
 
     def release(self, evaluator: Evaluator) -> None:
-        """Deletes what was pinned on disk."""
+        """Deletes the pinned files."""
         if self.folder:
             for meta in list(evaluator.store.list(self.folder, recursive=True)):
                 evaluator.store.delete(meta.key)
             if not evaluator.store.is_remote:
-                shutil.rmtree(paths.join(evaluator.store.root, self.folder), ignore_errors=True)  # Hadoop's checksums, which are no objects, and the folder
+                shutil.rmtree(
+                    paths.join(evaluator.store.root, self.folder), ignore_errors=True
+                )  # the folder with Hadoop's checksum files, which the store does not list
 
 
 def pin(evaluator: Evaluator, source: DataFrame, bridge: Catalyst) -> Source:
-    """Reads the source once, in one job.  Its columns in order; names may repeat."""
+    """Reads the source once, in one Spark job, and holds its rows.  Column names may repeat."""
     names = [f"c{n}" for n in range(len(source.columns))]
     positional = source.toDF(*names)
     most = positional._jdf.queryExecution().optimizedPlan().maxRows()

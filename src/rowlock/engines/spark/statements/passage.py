@@ -1,8 +1,7 @@
-"""A delta on its way through a program, one statement after another (I3).
+"""Passes a delta through a program, one statement after another: staging and every rebase (I3).
 
-A statement meets two sorts of rows: rows of the table that no statement before it has changed, and
-images, which are what statements before it have made.  An image keeps the address of the row that it
-stands for, so each sort is run by itself and what comes out is told by whose image went in.
+A statement sees two kinds of rows: rows of the table that no earlier statement has changed, and images, which earlier
+statements made.  Each kind is evaluated separately; each output row inherits the origin of its input row.
 """
 
 from __future__ import annotations
@@ -30,18 +29,35 @@ from rowlock.protocol.deletion_vector import bitmap_to_numpy
 
 @dataclass(slots=True)
 class Group:
-    """Rows that a statement is run over together: `kind` None are rows of the table, else images of one kind and statement."""
+    """Rows that a statement is evaluated over together: rows of the table (`kind` None), or images of one kind and statement."""
 
     kind: Kind | None
     statement: int
     slices: list[Slice] = field(default_factory=list)
     local: list[Found] = field(default_factory=list)
     places: dict[str, tuple[int, npt.NDArray[np.int64], int]] = field(default_factory=dict)
-    """For each path (or what stands for one) of an image: its block, its living positions there, the ordinal of the first."""
+    """For each path of an image (or the token in place of one): the number of its block, its live positions, and the row number in the block of the first."""
+
+    def add(self, number: int, block: RowBlock, snapshot: Snapshot) -> None:
+        """Adds the rows of block `number`; rows on the driver get a token in place of a path."""
+        if isinstance(block.payload, DriverRows):
+            token = f"\0image {number}"
+            every = np.arange(block.num_rows, dtype=np.int64)
+            self.local.append((Slice(AddFile(token, {}, 0, 0, True, None)), logical(block.payload.table, snapshot), every))
+            self.places[token] = (number, every, 0)
+            return
+        payload: FileRows = block.payload
+        start = 0
+        for file in payload.files:
+            living = living_positions(file, payload.dead)
+            if len(living):
+                self.slices.append(Slice(file, without=payload.dead.get(file.path)))
+                self.places[file.path] = (number, living, start)
+            start += len(living)
 
 
 class Passage:
-    """One delta through one program.  `first`: staging of the statements from that number on; None: a rebase."""
+    """Passes one delta through one program.  `first`: the number of the first statement that is staged; None for a rebase."""
 
     def __init__(self, evaluator: Evaluator, program: Program, staged: Effects, snapshot: Snapshot, lost_matches: LostMatches, first: int | None) -> None:
         self.evaluator, self.program, self.snapshot = evaluator, program, snapshot
@@ -55,7 +71,7 @@ class Passage:
         self._born: list[Slice] = []
 
     def run(self, born: Sequence[Slice]) -> None:
-        """Raises MultipleMatches, ConstraintViolated."""
+        """Runs the statements over the rows of `born`; the results are in the attributes.  Raises MultipleMatches, ConstraintViolated."""
         self._born = list(born)
         for index, statement in enumerate(self.program):
             if index < (self._first or 0):
@@ -72,14 +88,14 @@ class Passage:
     def _move(self, index: int, statement: Statement) -> None:
         if self._first is not None:
             tombstones, blocks = compaction.run(self.evaluator, statement.only, statement.payload, self._born, self.snapshot, index)
-            self._settle(index, [(Group(None, index), Outcome(tombstones, blocks))])
+            self._apply(index, [(Group(None, index), Outcome(tombstones, blocks))])
 
     def _change(self, index: int, statement: Statement) -> None:
         done = []
         for group in self._groups():
             tombstones, blocks = row_statements.run(self.evaluator, statement.payload, group.slices, self.snapshot, index, group.local)
             done.append((group, Outcome(tombstones, blocks, assigned=[Assigned(statement.sets, b.provenance) for b in blocks if b.provenance is not None])))
-        self._settle(index, done)
+        self._apply(index, done)
 
     def _merge(self, index: int, statement: Statement) -> None:
         run = MergeRun(self.evaluator, statement.payload, self.snapshot, index)
@@ -92,7 +108,7 @@ class Passage:
             for _, numbers in outcome.matches:
                 counts += np.bincount(numbers, minlength=len(counts))
         self.counts[index] = counts
-        self._settle(index, done)
+        self._apply(index, done)
         inserted = run.inserts(np.flatnonzero(counts == 0) if before is None else np.flatnonzero((before > 0) & (counts == 0)))
         self.rows["inserted"] += sum(b.num_rows for b in inserted)
         self.images += inserted
@@ -100,24 +116,24 @@ class Passage:
     # ---- rows and images -------------------------------------------------------------------
 
     def _groups(self) -> list[Group]:
-        """Rows of the table first, then the images by kind and statement."""
+        """The rows that the next statement sees: rows of the table first, then images by kind and statement."""
         table = Group(None, -1, list(self._born))
         groups: dict[tuple[str, int], Group] = {}
         for number, block in enumerate(self.images):
             group = groups.setdefault((block.kind, block.statement if block.kind != "derived" else -1), Group(block.kind, block.statement))
-            enter(group, number, block, self.snapshot)
+            group.add(number, block, self.snapshot)
         return [*([table] if self._born else []), *groups.values()]
 
-    def _settle(self, index: int, done: Sequence[tuple[Group, Outcome]]) -> None:
-        """Takes out what the statement removed and in what it made."""
+    def _apply(self, index: int, done: Sequence[tuple[Group, Outcome]]) -> None:
+        """Applies what a statement did to each group: removes rows that it deleted or replaced, adds the images that it made."""
         new: list[RowBlock] = []
         removed: dict[int, npt.NDArray[np.bool_]] = {}
         for group, outcome in done:
             if group.kind is None:
-                self._bury(outcome.tombstones)
+                self._add_tombstones(outcome.tombstones)
             else:
                 self._unstage(group, outcome.tombstones, removed)
-            new += [self._told(b, group) for b in outcome.blocks]
+            new += [self._as_images(b, group) for b in outcome.blocks]
             updated = sum(b.num_rows for b in outcome.blocks)
             self.rows["updated"] += updated
             self.rows["deleted"] += sum(len(t) for t in outcome.tombstones.values()) - updated
@@ -133,25 +149,27 @@ class Passage:
                 kept.append(keep_rows(block, ~removed[number], addresses(block)))
         self.images = kept + new
 
-    def _bury(self, tombstones: Mapping[str, BitMap64]) -> None:
+    def _add_tombstones(self, tombstones: Mapping[str, BitMap64]) -> None:
+        """Adds tombstones for rows of the table; later statements do not see these rows."""
         self.tombstones = union_by_path(self.tombstones, tombstones)
         self._born = [minus(s, tombstones.get(s.path)) for s in self._born] if len(self.program) > 1 else self._born
 
     def _unstage(self, group: Group, tombstones: Mapping[str, BitMap64], removed: dict[int, npt.NDArray[np.bool_]]) -> None:
+        """Marks images that a statement deleted or replaced in `removed`, by the number of their block."""
         for path, positions in tombstones.items():
             number, living, start = group.places[path]
             mask = removed.setdefault(number, np.zeros(self.images[number].num_rows, dtype=np.bool_))
             mask[start + np.searchsorted(living, bitmap_to_numpy(positions))] = True
 
-    def _told(self, block: RowBlock, group: Group) -> RowBlock:
-        """A block that a statement made, as what it is an image of."""
+    def _as_images(self, block: RowBlock, group: Group) -> RowBlock:
+        """A block that a statement made, with the kind, statement and origin of the images it was made from."""
         if group.kind is None:
             return block
         assert block.provenance is not None
         return replace(block, kind=group.kind, statement=group.statement, provenance=self._origin(block.provenance, group))
 
     def _origin(self, found: Provenance, group: Group) -> Provenance:
-        """The addresses that images stand for, from those that they had while the statement ran."""
+        """The addresses that images stand for, from the addresses that they had while the statement ran."""
         if group.kind is None:
             return found
         names: list[str] = []
@@ -163,36 +181,18 @@ class Passage:
             files[at] = before.file[ordinals] + len(names)
             positions[at] = before.position[ordinals]
             names += before.paths
-        return _merged(Provenance(tuple(names), files, positions))
-
-
-def enter(group: Group, number: int, block: RowBlock, snapshot: Snapshot) -> None:
-    """The rows of an image into the group: those on the driver under a name that stands for a path."""
-    if isinstance(block.payload, DriverRows):
-        token = f"\0image {number}"
-        every = np.arange(block.num_rows, dtype=np.int64)
-        group.local.append((Slice(AddFile(token, {}, 0, 0, True, None)), logical(block.payload.table, snapshot), every))
-        group.places[token] = (number, every, 0)
-        return
-    payload: FileRows = block.payload
-    start = 0
-    for file in payload.files:
-        living = living_positions(file, payload.dead)
-        if len(living):
-            group.slices.append(Slice(file, without=payload.dead.get(file.path)))
-            group.places[file.path] = (number, living, start)
-        start += len(living)
+        return _with_unique_paths(Provenance(tuple(names), files, positions))
 
 
 def addresses(block: RowBlock) -> Provenance:
-    """What the rows of a block stand for; appended rows for themselves."""
+    """The addresses that the rows of a block stand for; an appended row stands for itself."""
     if block.provenance is not None:
         return block.provenance
     return Provenance((fresh_path(block.statement),), np.zeros(block.num_rows, np.int32), np.arange(block.num_rows, dtype=np.int64))
 
 
-def _merged(origin: Provenance) -> Provenance:
-    """The same with each path once."""
+def _with_unique_paths(origin: Provenance) -> Provenance:
+    """The origin with each path listed once."""
     index: dict[str, int] = {}
     codes = np.array([index.setdefault(p, len(index)) for p in origin.paths], dtype=np.int32)
     return Provenance(tuple(index), codes[origin.file] if len(origin.file) else origin.file, origin.position)

@@ -1,7 +1,7 @@
-"""Whether two sets of slices hold the same rows: what tells a move from a change.
+"""Compares the rows of two sets of slices, which tells rows that only moved from rows that changed.
 
-Rows are the same where every value is, exactly: NaN is like NaN, -0.0 unlike 0.0, a map's entries have an order.  The
-driver and Spark say the same (`parquet.values.row_keys`, `_key`).
+Rows are equal where all values are exactly equal: NaN equals NaN, -0.0 differs from 0.0, the order of a map's entries counts.
+The keys of the driver (`parquet.values.row_keys`) and of Spark (`_key`) must agree on this.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _ROW, _KEY, _SIGN, _COUNT = "__rowlock_row", "__rowlock_key", "__rowlock_sign", 
 
 
 def differing_rows(evaluator: Evaluator, old: Side, new: Side, limit: int) -> list[dict[str, Any]]:
-    """Up to `limit` rows that one side has more often than the other, each once."""
-    if (held := _held(evaluator, old)) is not None and (other := _held(evaluator, new)) is not None:
-        return _differing_here(held, other, limit)
+    """Up to `limit` rows of which one side has more copies than the other, each row once.  One Spark job where the rows are many."""
+    if (held := _on_driver(evaluator, old)) is not None and (other := _on_driver(evaluator, new)) is not None:
+        return _differing_on_driver(held, other, limit)
     sides = [(side, sign) for side, sign in ((old, 1), (new, -1)) if side[0]]
     frames = [_frame(evaluator, side) for side, _ in sides]
     if len(frames) == 2 and frames[0].columns != frames[1].columns:
-        frames, sides = frames[:1], sides[:1]  # not one row can be the same
+        frames, sides = frames[:1], sides[:1]  # the columns differ, so that no row of one side equals a row of the other
     names = frames[0].columns
     signed = [_signed(frame, sign) for frame, (_, sign) in zip(frames, sides, strict=True)]
     both = signed[0].unionAll(signed[1]) if len(signed) == 2 else signed[0]
@@ -54,8 +54,8 @@ def differing_rows(evaluator: Evaluator, old: Side, new: Side, limit: int) -> li
     return plain_rows(to_arrow(found.select(*(F.col(f"{_ROW}.c{n}") for n in range(len(names))))).rename_columns(names))
 
 
-def _held(evaluator: Evaluator, side: Side) -> pa.Table | None:
-    """The rows on the driver, where they are few."""
+def _on_driver(evaluator: Evaluator, side: Side) -> pa.Table | None:
+    """The rows of a side, read to the driver; None where they are many or Arrow cannot read them as Spark would."""
     slices, snapshot = side
     if sum(len(s.only) if s.only is not None else evaluator.num_rows(s.file) for s in slices) > limits().local_rows:
         return None
@@ -66,7 +66,7 @@ def _held(evaluator: Evaluator, side: Side) -> pa.Table | None:
     return pa.concat_tables(tables) if tables else pa.table({})
 
 
-def _differing_here(old: pa.Table, new: pa.Table, limit: int) -> list[dict[str, Any]]:
+def _differing_on_driver(old: pa.Table, new: pa.Table, limit: int) -> list[dict[str, Any]]:
     if old.num_rows and new.num_rows and old.column_names != new.column_names:
         return plain_rows(old.slice(0, limit))
     keys = row_keys(old), row_keys(new)
@@ -85,7 +85,7 @@ def _frame(evaluator: Evaluator, side: Side) -> DataFrame:
 
 
 def _signed(frame: DataFrame, sign: int) -> DataFrame:
-    """Each row with a text that is the same for the same rows alone, and +1 or -1."""
+    """Each row with its key, a text that only equal rows share, and `sign`."""
     types = [f.dataType for f in frame.schema.fields]
     rows = frame.toDF(*(f"c{n}" for n in range(len(types))))
     key = F.to_json(F.struct(*(_key(F.col(f"c{n}"), t).alias(f"c{n}") for n, t in enumerate(types))), {"ignoreNullFields": "false"})
@@ -93,7 +93,7 @@ def _signed(frame: DataFrame, sign: int) -> DataFrame:
 
 
 def _key(value: Column, t: DataType) -> Column:
-    """A value as JSON can hold it with nothing lost: JSON cuts times to milliseconds and has no bytes."""
+    """A value in a form that JSON holds without loss: JSON cuts timestamps to milliseconds and has no bytes."""
     if isinstance(t, TimestampType):
         return F.unix_micros(value)
     if isinstance(t, DateType):

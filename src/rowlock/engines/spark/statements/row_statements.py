@@ -1,4 +1,4 @@
-"""UPDATE and DELETE: resolved once, evaluated over any slices, at staging and in every rebase alike."""
+"""UPDATE and DELETE: each is resolved once and then run over slices, at staging and in every rebase alike."""
 
 from __future__ import annotations
 
@@ -48,7 +48,12 @@ _POINT_TYPES = {"long", "integer", "short", "byte", "string", "date"}
 class RowPlan:
     """A resolved UPDATE (outputs: the new row, then its address) or DELETE (outputs: the address).
 
-    `narrow` gives only the columns that an UPDATE sets or that follow from them, and the address; `passed` are the others."""
+    everything  there is no condition that a row could fail
+    reads       the predicate by which files are skipped
+    mask        an estimate of the condition in numpy, which keeps too many rows at most
+    narrow      outputs only the columns that an UPDATE sets or that are computed from these, and the address
+    unchanged   the other columns
+    """
 
     kind: str
     relation: Relation
@@ -58,14 +63,14 @@ class RowPlan:
     reads: ir.Predicate | None = None
     mask: RowMask | None = None
     narrow: Resolved | None = None
-    passed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
 
 
 @public_errors()
 def update_statement(
     evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, assignments: Mapping[Any, Expression], alias: str | None
 ) -> Statement:
-    """Raises Spark's AnalysisException, SchemaMismatch, StatementRefused; reads nothing."""
+    """A resolved UPDATE.  Reads nothing.  Raises Spark's AnalysisException, SchemaMismatch, StatementRefused."""
     _refuse_on_append_only(snapshot)
     session, target = evaluator.session(), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "UPDATE", evaluator.store.root)
@@ -82,15 +87,15 @@ def update_statement(
     chosen = [n for n, name in enumerate(target.schema.names) if name in changed]
     size = len(target.schema.names)
     narrow = Resolved(evaluator.bridge.seq(resolved.outputs.apply(n) for n in (*chosen, size, size + 1)), resolved.condition)
-    passed = tuple(n for n in target.schema.names if n not in changed)
+    unchanged = tuple(n for n in target.schema.names if n not in changed)
     return _statement(
-        "update", evaluator, target, resolved, session, condition, tuple(n for n in target.schema.names if n in keys), narrow=narrow, passed=passed
+        "update", evaluator, target, resolved, session, condition, tuple(n for n in target.schema.names if n in keys), narrow=narrow, unchanged=unchanged
     )
 
 
 @public_errors()
 def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
-    """Raises Spark's AnalysisException, StatementRefused; reads nothing."""
+    """A resolved DELETE.  Reads nothing.  Raises Spark's AnalysisException, StatementRefused."""
     _refuse_on_append_only(snapshot)
     session, target = evaluator.session(), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "DELETE", evaluator.store.root)
@@ -99,7 +104,7 @@ def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expres
 
 
 def _refuse_on_append_only(snapshot: Snapshot) -> None:
-    """Before anything is read or written, and whether or not a row would go, as delta-spark does (a MERGE is judged by what it did, at its commit)."""
+    """Raises StatementRefused on an append-only table, even if no row would change, as delta-spark does; a MERGE is judged by what it did, at its commit."""
     if snapshot.properties.append_only:
         raise StatementRefused(
             "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=snapshot.table
@@ -126,14 +131,14 @@ def _statement(
 def run(
     evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int, held: Sequence[Found] = ()
 ) -> tuple[dict[str, BitMap64], list[RowBlock]]:
-    """Tombstones and new images of the rows of `slices`, and of those that are `held` on the driver, that the statement changes.
+    """(tombstones, new images) of the rows that the statement changes, among the rows of `slices` and those `held` on the driver.
 
     Raises ConstraintViolated.
     """
     if plan.kind == "delete" and plan.everything:
         return {s.path: _all_positions(evaluator, s) for s in slices} | {s.path: BitMap64(at.tolist()) for s, _, at in held}, []
     local, scanned = driver_rows.read_small_slices(evaluator, slices, snapshot)
-    few, scanned = _pointed_at(evaluator, plan, scanned, snapshot)
+    few, scanned = _read_candidates(evaluator, plan, scanned, snapshot)
     local += [*few, *held]
     found: list[Addressed] = []
     rows = Addressed.of(local)
@@ -160,11 +165,11 @@ def run(
     return tombstones, [*small, *large]
 
 
-def _pointed_at(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
-    """The rows that may meet an equality in the condition, found without Spark where they are few."""
+def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
+    """(rows that may meet the condition, slices left for a scan), found by an equality or a mask without Spark, where they are few."""
     if not slices:
         return [], []
-    wanted = point_of(plan.reads, snapshot)
+    wanted = equality_in(plan.reads, snapshot)
     if wanted is not None:
         name, values = wanted
         return driver_rows.read_matching(evaluator, slices, snapshot, lambda t: pc.is_in(t.column(name), value_set=values, skip_nulls=True), [name])
@@ -174,12 +179,12 @@ def _pointed_at(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], sn
     return driver_rows.read_matching(evaluator, slices, snapshot, mask.of, mask.names, limits().masked_rows)
 
 
-def point_of(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, pa.Array] | None:
-    """A column and the values that it must equal for the predicate to hold; only of types whose equality Arrow shares with Spark."""
+def equality_in(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, pa.Array] | None:
+    """A column and the values one of which it must equal for the predicate to hold; only for types whose equality is the same in Arrow and Spark."""
     parts = predicate.parts if isinstance(predicate, ir.And) else (predicate,)
     for part in parts:
         if isinstance(part, ir.And):
-            if (inner := point_of(part, snapshot)) is not None:
+            if (inner := equality_in(part, snapshot)) is not None:
                 return inner
         elif isinstance(part, ir.In) or (isinstance(part, ir.Compare) and part.op == "="):
             values = part.values if isinstance(part, ir.In) else (part.value,)
@@ -190,13 +195,13 @@ def point_of(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, p
 
 
 def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
-    """The outputs over files, in one job; the columns that an UPDATE leaves alone are read only for the rows that it changes."""
-    if plan.narrow is None or not plan.passed:
+    """The outputs over files, in one Spark job; columns that an UPDATE does not set are read only for the rows that it changes."""
+    if plan.narrow is None or not plan.unchanged:
         return scan_job.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot)
     rows = scan_job.scan(evaluator, slices, plan.relation, plan.narrow, plan.session, snapshot, narrow=True)
     if not rows.num_rows:
         return rows
-    whole = driver_rows.add_columns(evaluator, rows, plan.passed, slices, snapshot)
+    whole = driver_rows.add_columns(evaluator, rows, plan.unchanged, slices, snapshot)
     return whole if whole is not None else scan_job.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot)
 
 
@@ -205,7 +210,7 @@ def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
 
 
 def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, BitMap64]:
-    """Many deleted rows: their positions as bitmaps, built by Spark."""
+    """The positions of many deleted rows, as bitmaps that Spark builds."""
     child = evaluator.live_plan(snapshot, slices, plan.relation.attributes)
     frame = evaluator.bridge.dataframe(
         evaluator.bridge.project(plan.resolved.outputs, evaluator.bridge.filter(plan.resolved.condition, child)), evaluator.spark, plan.session
@@ -214,7 +219,7 @@ def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Sl
 
 
 def positions_by_bitmap(evaluator: Evaluator, frame: DataFrame) -> dict[str, BitMap64]:
-    """The addresses of a frame's rows, aggregated to bitmaps inside Spark."""
+    """The addresses of a frame's rows as a bitmap for each file, aggregated inside Spark."""
     import numpy as np
 
     grouped = frame.groupBy(PATH, F.shiftright(POSITION, 15).alias("b")).agg(F.expr(f"bitmap_construct_agg({POSITION} & 32767)").alias("m"))
@@ -227,7 +232,7 @@ def positions_by_bitmap(evaluator: Evaluator, frame: DataFrame) -> dict[str, Bit
 
 
 def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:
-    """Many updated rows: written by Spark where they will live, each with its origin beside it."""
+    """A block of many updated rows, which Spark writes as data files of the table, each row with its origin beside it."""
     child = evaluator.bridge.filter(plan.resolved.condition, evaluator.rewrite_plan(snapshot, slices, plan.relation.attributes))
     frame = evaluator.bridge.dataframe(evaluator.rewrite_outputs(snapshot, plan.resolved.outputs, child), evaluator.spark, plan.session)
     files = [f for _, f in write_native(frame, evaluator.store, snapshot)]

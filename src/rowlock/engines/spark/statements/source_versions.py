@@ -1,4 +1,4 @@
-"""What a DataFrame reads of a table, found in its plan: a source that reads the target is validated, any other is pinned."""
+"""Finds in the plan of a DataFrame which versions of the target table it reads: such a source is validated at commit, any other is pinned."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rowlock.engines.spark.read.scan import VERSION_OPTION
 from rowlock.protocol import paths
 
 _FILE = re.compile(r"path: (.*?), range: ")
-"""A file of a FileScanRDD, as text: its URI, encoded."""
+"""One file in the text form of a FileScanRDD's partition, with its URI percent-encoded."""
 
 
 def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[int, ...]:
-    """The versions of the evaluator's table that a frame's rows come from; empty where they come from elsewhere.
+    """The versions of the evaluator's table that a DataFrame reads; empty where it does not read the table.
 
-    `newest` stands for the version of a scan of the table's files that does not say which one it reads.  delta-spark's
-    frames read the version that is the newest when they run: ask before and after.
+    `newest` is given for a scan of the table's files that does not say which version it reads.  delta-spark's DataFrames
+    read the version that is newest when they run: call this before and after.
     """
     is_below = _below(evaluator)
     found: set[int] = set()
@@ -41,12 +41,13 @@ def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[
 
 
 def _leaves(evaluator: Evaluator, plan: JavaObject) -> Iterator[JavaObject]:
+    """The leaf nodes of a plan and of its subqueries."""
     for part in [plan, *evaluator.bridge.list(plan.subqueriesAll())]:
         yield from evaluator.bridge.list(part.collectLeaves())
 
 
 def _files_of(evaluator: Evaluator, rdd: JavaObject) -> Iterator[str]:
-    """The places of the data files that an RDD comes from, through whatever was done to it; a checkpoint has cut that off."""
+    """The paths of the data files that an RDD reads, through all its dependencies; a checkpoint cuts these off."""
     waiting, seen = [rdd], set[int]()
     jvm: Any = evaluator.spark._jvm
     while waiting:
@@ -61,12 +62,12 @@ def _files_of(evaluator: Evaluator, rdd: JavaObject) -> Iterator[str]:
 
 
 def _is_of_files(evaluator: Evaluator, relation: JavaObject) -> bool:
-    """Whether it is a HadoopFsRelation, or a nameless kind of one, as delta-spark's is."""
+    """Whether a relation reads files: a HadoopFsRelation, or an anonymous subclass of it, as delta-spark's is."""
     return evaluator.bridge.is_a(relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation")
 
 
 def _below(evaluator: Evaluator) -> Callable[[str], bool]:
-    """Tells whether a place is in the table's folder, however it is spelled and through whatever symbolic links."""
+    """A function that tells whether a path lies in the table's folder, whatever its spelling and through symbolic links."""
     real = functools.cache(os.path.realpath)
 
     def one(place: str) -> str:
@@ -74,13 +75,13 @@ def _below(evaluator: Evaluator) -> Callable[[str], bool]:
         if not place.startswith("/"):
             return place
         folder, _, name = place.rpartition("/")
-        return f"{real(folder or '/')}/{name}"  # files of a table are no links, and many of them share a folder
+        return f"{real(folder or '/')}/{name}"  # data files are no links, and many share a folder, which is resolved once
 
     roots = {one(paths.canonical(evaluator.root)), paths.canonical(evaluator.root) if evaluator.store.is_remote else os.path.realpath(evaluator.root)}
 
     def is_below(place: str) -> bool:
         spelled = one(place)
-        if spelled.startswith("/") and Path(spelled).is_symlink():  # a folder that is read as a whole
+        if spelled.startswith("/") and Path(spelled).is_symlink():  # a link to a folder that is read as a whole
             spelled = real(spelled)
         return any(spelled == root or spelled.startswith(f"{root}/") for root in roots)
 
@@ -88,9 +89,10 @@ def _below(evaluator: Evaluator) -> Callable[[str], bool]:
 
 
 def _version(relation: JavaObject, newest: int) -> int:
-    said: Any = relation.options().get(VERSION_OPTION)
-    if said.isDefined():
-        return int(said.get())
+    """The version that a scan of the table's files reads; `newest` where it does not say."""
+    option: Any = relation.options().get(VERSION_OPTION)
+    if option.isDefined():
+        return int(option.get())
     try:
         return int(relation.location().version())  # delta-spark's file index
     except Exception:  # noqa: BLE001 - a folder that is read as plain files has no version

@@ -1,8 +1,8 @@
-"""Rows along a Z-order curve: near in every one of some columns, near in the file.
+"""Z-order: sorts rows so that rows that are close in any of several columns lie close in the files.
 
-A column counts by the rank of its values, cut to a few bits, so that skew and types do not matter; the
-bits of all columns are interleaved.  Nulls come first.  What is computed here decides where rows lie
-and never which rows there are: a rank that is only about right costs some skipping and nothing else.
+A column counts by the rank of its values, cut to a few bits, so that skew and types do not matter; the bits of all columns
+are interleaved.  Nulls come first.  This decides where rows lie, never which rows there are: an inexact rank costs some
+file skipping and nothing else.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from rowlock.limits import limits
 from rowlock.protocol.schema import ColumnPath
 
 _BITS = 10
-"""At most so many bits of a column's rank: a thousand places are more than a bin has files."""
+"""At most so many bits of a column's rank: 1,024 places are more than the files of a bin."""
 _ALL_BITS = 62
 _SEPARATOR = "\x01"
-"""A value that holds it moves some bounds, no more."""
+"""Between bounds in their text form; a value that contains it moves some bounds and does no other harm."""
 _Z, _RANK = "__rowlock_z", "__rowlock_rank_{}"
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The payload of a move whose rows are put in order.
+    """The payload of a move that sorts rows.
 
-    columns       by the table's own names, the first one first among equals
-    target_bytes  how large an output file may become
-    clustered_by  what the outputs are marked with, by the names in data files; empty: with nothing
+    columns       by the table's names; rows of equal Z-value are sorted by the first column, then by the next
+    target_bytes  the size of an output file, about
+    clustered_by  the clustering columns that output files are tagged with, by their names in data files; empty: no tag
     """
 
     columns: tuple[ColumnPath, ...]
@@ -46,7 +46,7 @@ class Order:
 
 
 def bits_of(columns: Sequence[Any], num_rows: int) -> int:
-    """How many bits each column gets: no more than there are rows to tell apart."""
+    """The bits that each column gets: no more than it takes to number the rows."""
     return max(1, min(_BITS, _ALL_BITS // len(columns), num_rows.bit_length()))
 
 
@@ -54,7 +54,7 @@ def bits_of(columns: Sequence[Any], num_rows: int) -> int:
 
 
 def local_order(table: pa.Table, columns: Sequence[ColumnPath]) -> npt.NDArray[np.int64]:
-    """The numbers of the rows along the curve; rows that are alike keep their order."""
+    """The numbers of the rows in Z-order; equal rows keep their present order."""
     bits = bits_of(columns, table.num_rows)
     ranks = [_ranks(table, c) for c in columns]
     places = [(r * (1 << bits)) // max(1, table.num_rows) for r in ranks]
@@ -62,7 +62,7 @@ def local_order(table: pa.Table, columns: Sequence[ColumnPath]) -> npt.NDArray[n
 
 
 def interleaved(places: Sequence[npt.NDArray[np.int64]], bits: int) -> npt.NDArray[np.int64]:
-    """The bits of each row's places, the highest of every column first."""
+    """The Z-value of each row: the bits of its places, the highest of every column first."""
     z = np.zeros(len(places[0]), np.int64)
     for bit in range(bits - 1, -1, -1):
         for place in places:
@@ -71,7 +71,7 @@ def interleaved(places: Sequence[npt.NDArray[np.int64]], bits: int) -> npt.NDArr
 
 
 def _ranks(table: pa.Table, path: ColumnPath) -> npt.NDArray[np.int64]:
-    """How many rows are smaller; 0 for nulls."""
+    """For each row the number of rows with a smaller value; 0 for nulls."""
     column = table.column(path[0])
     for name in path[1:]:
         column = pc.struct_field(column, name)
@@ -101,9 +101,9 @@ def _ranks_by_sorting(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
 
 
 def ordered_frame(frame: DataFrame, columns: Sequence[ColumnPath], num_files: int, num_rows: int, ties: Sequence[Column]) -> DataFrame:
-    """The rows along the curve, in so many partitions; rows that are alike by `ties`.
+    """The rows in Z-order, in `num_files` partitions; rows with equal values are sorted by `ties`.
 
-    One job over a sample of the columns; the rest is native expressions.
+    One Spark job over a sample of the columns; everything else is native expressions.
     """
     bits, values = bits_of(columns, num_rows), [F.col(".".join(quote(part) for part in c)) for c in columns]
     bounds = _bounds(frame, values, bits, num_rows)
@@ -122,9 +122,9 @@ def ordered_frame(frame: DataFrame, columns: Sequence[ColumnPath], num_files: in
 
 
 def _bounds(frame: DataFrame, values: Sequence[Column], bits: int, num_rows: int) -> list[Column]:
-    """For each column 2^bits - 1 values between which about equally many rows lie, in their order; the last one fills up.
+    """For each column an array of 2^bits - 1 ascending values between which about equally many rows lie.
 
-    They go by way of text: what text cannot hold of a value only moves a bound a little.
+    The values pass through text: what text loses of a value only moves a bound a little.
     """
     fraction = min(1.0, limits().sampled_rows / max(1, num_rows))
     sample = frame.select(*(v.alias(f"c{n}") for n, v in enumerate(values)))
@@ -138,13 +138,13 @@ def _bounds(frame: DataFrame, values: Sequence[Column], bits: int, num_rows: int
 
 
 def _picked(name: str, wanted: int) -> Column:
-    """So many values out of a sorted array, at even distances, as text; null where it is empty."""
+    """`wanted` values at even distances out of a sorted array, as text; null where the array is empty."""
     size = F.size(name)
     at = F.sequence(F.lit(0), F.lit(wanted - 1))
     return F.when(size > 0, F.transform(at, lambda i: F.element_at(name, (F.floor(i * size / wanted) + 1).cast("int")).cast("string")))
 
 
 def _step(name: str, value: Column, bound: Column, step: int, *, first: bool) -> Column:
-    """The place after one more step: how many bounds are not above the value, as far as it is known."""
+    """The row's place after one more step of a binary search: the number of bounds not above the value, as far as it is known."""
     at = F.lit(0) if first else F.col(name)
     return at + F.when(F.get(bound, at + F.lit(step - 1)) <= value, F.lit(step)).otherwise(F.lit(0))
