@@ -1,7 +1,7 @@
-"""From what a user wrote (strings, Columns) to resolved expressions over fixed attributes.
+"""Resolves the expressions of users (strings, Columns) with Spark's analyzer, once for each statement.
 
-Spark's analyzer resolves everything, once.  What Delta does not allow in a statement is refused here
-by name, before anything is read.  The current time is fixed here too, once for all rounds.
+What Delta does not allow in a statement is refused here by name, before anything is read.  The current time is fixed here
+too, so that every rebase computes with the same one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def as_column(expression: Expression) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Fixed attributes that expressions are resolved against, and their Spark schema."""
+    """The attributes that expressions are resolved against, as a tuple and as a Scala Seq, and their Spark schema."""
 
     attributes: tuple[JavaObject, ...]
     schema: StructType
@@ -50,8 +50,11 @@ class Relation:
 class Target:
     """What every statement on a table is resolved against; made once for each schema of the table.
 
-    `columns` has a Column for each of the table's columns and the two of the address, `nulls` a typed
-    null under each column's name, `ids` the table's column of each attribute id, `generated` the columns that others give.
+    plan       an empty relation with the table's columns and the two columns of the address
+    columns    a Column for each of these
+    nulls      a typed null under the name of each
+    ids        from attribute id to the name of the table's column
+    generated  the table's generated columns
     """
 
     plan: JavaObject
@@ -63,12 +66,12 @@ class Target:
     generated: tuple[Generated, ...] = ()
 
     def row(self, bridge: Catalyst) -> Relation:
-        """The relation of the table's own columns, without the address."""
+        """The relation of the table's columns, without the address."""
         size = len(self.schema.fields)
         return Relation.of(bridge, self.relation.attributes[:size], StructType(self.relation.schema.fields[:size]))
 
     def columns_in_order(self) -> list[Column]:
-        """The table's own columns."""
+        """The table's columns as Columns, without the address."""
         return [self.columns[f.name] for f in self.schema.fields]
 
 
@@ -81,28 +84,29 @@ class Resolved:
 
 
 class Resolver:
-    """Resolves expressions over one relation of one statement."""
+    """Resolves the expressions of one statement over one frame; `statement` is its name for errors."""
 
     def __init__(self, spark: SparkSession, frame: DataFrame, statement: str, table: str) -> None:
         self.spark, self.frame, self.statement, self.table = spark, frame, statement, table
         self.bridge: Catalyst = catalyst(spark)
 
     def relation(self) -> Relation:
+        """The attributes of the frame."""
         output = self.frame._jdf.queryExecution().analyzed().output()
         schema = self.frame.schema
         return Relation(tuple(self.bridge.list(output)), schema, schema.json(), output)
 
     def fixed(self, selected: DataFrame, condition: Expression | None) -> Resolved:
-        """The expressions of a frame that `selected` gave, with the current time fixed.  Raises StatementRefused."""
-        return self.resolved(self.bridge.settled(analyzed(selected)), condition)
+        """The resolved expressions of a frame from `selected`, with the current time fixed.  Raises StatementRefused."""
+        return self.resolved(self.bridge.with_fixed_time(analyzed(selected)), condition)
 
     def selected(self, outputs: Sequence[Column], condition: Expression | None = None) -> DataFrame:
-        """One analysis of condition and outputs together.  Raises Spark's AnalysisException."""
+        """The frame of `outputs` where `condition` holds, in one analysis.  Raises Spark's AnalysisException."""
         frame = self.frame if condition is None else self.frame.where(as_column(condition))
         return frame.select(*outputs)
 
     def resolved(self, plan: JavaObject, condition: Expression | None = None) -> Resolved:
-        """The expressions of an analyzed plan of `selected`, once it is sure that they are computed from one row."""
+        """The expressions of an analyzed plan from `selected`.  Raises StatementRefused where they are not computed from one row alone."""
         if class_name(plan) != "Project" or (condition is not None and class_name(plan.child()) != "Filter"):
             raise self._refused(f"{class_name(plan)} (an expression that is not computed from one row alone: an aggregate, a window or a generator)")
         resolved_condition = plan.child().condition() if condition is not None else None
@@ -113,7 +117,7 @@ class Resolver:
         ):
             raise self._refused(_wider_than_a_row(below))
         outputs = plan.projectList()
-        if not (plan.deterministic() and plan.subqueriesAll().isEmpty()):  # of the source of a MERGE, or of the statement itself?
+        if not (plan.deterministic() and plan.subqueriesAll().isEmpty()):  # the source of a MERGE may be so, the statement may not
             for e in [*self.bridge.list(outputs), *([resolved_condition] if resolved_condition is not None else [])]:
                 self.check(e)
         return Resolved(outputs, resolved_condition)
@@ -139,12 +143,13 @@ def analyzed(frame: DataFrame) -> JavaObject:
 
 
 def at_one_time(bridge: Catalyst, plans: Sequence[JavaObject]) -> list[JavaObject]:
-    """The plans with the current time fixed, the same in all of them."""
+    """The analyzed plans with the current time fixed, to the same value in all of them."""
     union = bridge.union_node(bridge.seq(plans), False, False)
-    return bridge.list(bridge.settled(union).children())
+    return bridge.list(bridge.with_fixed_time(union).children())
 
 
 def _culprit(expression: JavaObject) -> str:
+    """The name of the non-deterministic function in an expression; the whole expression where it is not a known one."""
     names = {
         "Rand": "rand()",
         "Randn": "randn()",
@@ -164,7 +169,7 @@ _WIDER = {"Window": "a window function", "Generate": "a generator", "Aggregate":
 
 
 def _wider_than_a_row(plan: JavaObject) -> str:
-    """What the analyzer has put below an expression that is not computed from one row alone."""
+    """The reason why an expression is not computed from one row alone, by the node that the analyzer put below it."""
     node = plan
     while class_name(node) not in _WIDER and node.children().size() == 1:
         node = node.children().apply(0)
@@ -175,12 +180,12 @@ _PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^.`]*?))\s*(\.|$)")
 
 
 def split_name(name: str) -> list[str]:
-    """The parts of a dotted column name: what is in back quotes as it stands, the rest without space around it."""
+    """The parts of a dotted column name; parts in backquotes are kept as they are, others are stripped of spaces."""
     parts: list[str] = []
     at, dot = 0, "."
     while dot:
         if (found := _PART.match(name, at)) is None:
-            return [name]  # no name at all; it is looked up as it stands, and not found
+            return [name]  # not a name: it is looked up as it stands, and not found
         quoted, plain, dot = found.groups()
         parts.append(plain if quoted is None else quoted.replace("``", "`"))
         at = found.end()
@@ -188,7 +193,7 @@ def split_name(name: str) -> list[str]:
 
 
 def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> tuple[str, ...]:
-    """The column that an assignment's key means, as exact names from the top.  Raises SchemaMismatch."""
+    """The exact names, from the top, of the column or field that an assignment's key names.  Raises SchemaMismatch, InvalidInput."""
     if isinstance(key, Column):
         key = _column_name(key)
     if not isinstance(key, str):
@@ -208,6 +213,7 @@ def _column_name(column: Column) -> str:
 
 
 def _walk(parts: Sequence[str], schema: StructType) -> tuple[str, ...] | None:
+    """The exact names of a path in the schema, an exact match before one that differs by case; None where there is none."""
     out: list[str] = []
     current: DataType = schema
     for part in parts:
@@ -226,7 +232,7 @@ def outcome_frame(
 ) -> DataFrame:
     """The frame of `outputs(cast)`, whose first columns are the table's.
 
-    With `try_plain` the values are taken as they are, and cast only where a type turns out to be another.
+    With `try_plain` the outputs are tried without casts first, and cast only where a type differs from the table's.
     """
     if try_plain:
         frame = resolver.selected(outputs(False), condition)
@@ -238,9 +244,9 @@ def outcome_frame(
 def assigned_columns(
     resolver: Resolver, target: Target, assignments: Mapping[Any, Expression], alias: str | None, *, insert: bool, cast: bool = True
 ) -> dict[str, Column]:
-    """For each column that is set, its value, with `cast` in the column's type as Delta casts on assignment.
+    """The value of each column that is set; with `cast`, cast to the column's type as Delta casts on assignment.
 
-    With `insert` nested keys are refused.  Raises SchemaMismatch.
+    With `insert` keys of nested fields are refused.  Raises SchemaMismatch, InvalidInput.
     """
     schema = target.schema
     paths = [(target_path(k, schema, alias, resolver.table), as_column(v)) for k, v in assignments.items()]
@@ -253,7 +259,7 @@ def assigned_columns(
     out: dict[str, Column] = {}
     nested: dict[str, dict[tuple[str, ...], Column]] = {}
     for (path, value), actual in zip(paths, types.fields, strict=True):
-        wanted = nullable_type(_type_at(schema, path))  # whether a null is there is seen in the rows
+        wanted = nullable_type(_type_at(schema, path))  # nulls are checked in the rows, later
         fitted = _assigned(resolver, value, actual.dataType, wanted, ".".join(path))
         if len(path) == 1:
             out[path[0]] = fitted.alias(path[0])
@@ -267,7 +273,7 @@ def assigned_columns(
 
 
 def _with_fields(base: Column, kind: DataType, fields: Mapping[tuple[str, ...], Column]) -> Column:
-    """A struct with some of its fields, at any depth, set anew.
+    """A struct with some of its fields, at any depth, replaced.
 
     A null struct becomes one whose other fields are null, as in Delta (`Column.withField` leaves it null).
     """
@@ -296,6 +302,7 @@ def _assigned(resolver: Resolver, value: Column, actual: DataType, wanted: DataT
 
 
 def _struct_by_name(resolver: Resolver, value: Column, actual: StructType, wanted: StructType, name: str) -> Column:
+    """A struct value with the fields of the column's struct, matched by name.  Raises SchemaMismatch."""
     have = {f.name.lower(): f for f in actual.fields}
     if {f.name.lower() for f in wanted.fields} != set(have):
         raise SchemaMismatch(
@@ -321,6 +328,7 @@ def _type_at(schema: StructType, path: Sequence[str]) -> DataType:
 
 
 def _refuse_overlaps(paths: Sequence[tuple[str, ...]], table: str) -> None:
+    """Raises InvalidInput where a statement sets a column twice, or a field and the struct around it."""
     for n, a in enumerate(paths):
         for b in paths[n + 1 :]:
             if a[: len(b)] == b or b[: len(a)] == a:

@@ -1,9 +1,8 @@
-"""The bridge to Catalyst: resolved expressions, plans over Arrow tables, results as Arrow.
+"""The bridge to Catalyst, Spark's optimizer: builds plans over Arrow tables and data files, and returns results as Arrow tables.
 
-A statement is resolved once by Spark's own analyzer; after that its expressions are put over other
-relations (a scan, or rows on the driver) by their attributes' ids, so every round of a rebase means
-exactly what the first one meant.  A plan over driver rows is evaluated by Spark's optimizer and runs
-no job.  Classic sessions only (py4j); driver only.
+A statement is resolved once by Spark's analyzer.  Its expressions are then placed over other relations (a scan, or rows on
+the driver) by the ids of their attributes, so every rebase computes exactly what staging computed.  A plan over rows on
+the driver is evaluated by Spark's optimizer, without a job.  Classic sessions only (py4j); driver only.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ from rowlock.exceptions import InvalidInput
 
 JavaObject = Any
 
-_OFTEN_ASKED = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.sql.api.python.PythonSQLUtils", "org.apache.spark.sql.functions")
-"""Classes that PySpark asks for by their last names whenever a column or a DataFrame is made: unless they are imported one by one, the JVM
-searches all its JARs for them in each imported package first."""
+_LOOKED_UP_OFTEN = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.sql.api.python.PythonSQLUtils", "org.apache.spark.sql.functions")
+"""Classes that PySpark looks up by their short names for every column and DataFrame: unless each is imported by its full name, the JVM
+searches all its JARs for them in every imported package first."""
 
 
 class Catalyst:
-    """Catalyst's constructors for one JVM."""
+    """Constructors and rules of Catalyst in one JVM."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm = getattr(spark, "_jvm", None)
         if jvm is None:
             raise InvalidInput("Rowlock needs a classic SparkSession; this one is a Spark Connect session. Make one with rowlock.spark()")
         self.jvm = jvm
-        for name in _OFTEN_ASKED:
+        for name in _LOOKED_UP_OFTEN:
             java_import(jvm, name)
         self._properties: dict[str, JavaObject] = {}
         sql = jvm.org.apache.spark.sql
         expressions, logical = sql.catalyst.expressions, sql.catalyst.plans.logical
-        # every attribute of a JVM package costs a round trip: looked up once
+        # each lookup of a name in a JVM package costs a round trip, so all are made once, here
         self.alias, self.cast, self.subquery = expressions.Alias, expressions.Cast, expressions.SubqueryExpression
         self.not_null, self.logical_relation = expressions.KnownNotNull, _module(sql.execution.datasources, "LogicalRelation")
         self.at_least, self.literal = expressions.GreaterThanOrEqual, _module(expressions, "Literal")
@@ -92,14 +91,15 @@ class Catalyst:
         return self.alias(child, attribute.name(), attribute.exprId(), self.nil, self.none, self.nil)
 
     def filter(self, condition: JavaObject | None, child: JavaObject) -> JavaObject:
+        """The plan of the rows of `child` that meet the condition; `child` itself without one."""
         return child if condition is None else self.filter_node(condition, child)
 
     def project(self, outputs: JavaObject, child: JavaObject) -> JavaObject:
-        """`outputs` is a Scala Seq of named expressions."""
+        """The plan of `outputs` (a Scala Seq of named expressions) over `child`."""
         return self.project_node(outputs, child)
 
     def properties(self, name: str, values: Mapping[str, str]) -> JavaObject:
-        """Settings as one Java object, made once under `name`, so that they are set in one call."""
+        """Settings as one Java Properties object, which is set in one call; made once for each `name`."""
         if name not in self._properties:
             made = self.jvm.java.util.Properties()
             for key, value in values.items():
@@ -107,12 +107,12 @@ class Catalyst:
             self._properties[name] = made
         return self._properties[name]
 
-    def settled(self, plan: JavaObject) -> JavaObject:
-        """An analyzed plan with the current time fixed and with expressions that stand for others replaced."""
+    def with_fixed_time(self, plan: JavaObject) -> JavaObject:
+        """An analyzed plan with the current time fixed and with runtime-replaceable expressions replaced."""
         return self.replace_expressions.apply(self.compute_current_time.apply(plan))
 
     def column(self, attribute: JavaObject) -> Column:
-        """An attribute as a Column, whatever it is called around it."""
+        """An attribute as a Column that is resolved by its id, not by name."""
         return ClassicColumn(self.column_of.column(attribute))
 
     def known_not_null(self, column: Column) -> Column:
@@ -120,9 +120,9 @@ class Catalyst:
         return ClassicColumn(self.column_of.column(self.not_null(self.column_of.expression(column._jc))))
 
     def with_schema(self, frame: DataFrame, schema: StructType, spark: SparkSession) -> DataFrame:
-        """A frame of files whose columns are what `schema` says of nulls; Spark's own reader takes all columns of files as nullable."""
+        """A frame of files with columns as nullable as in `schema`; Spark's reader makes all columns of files nullable."""
         scan = frame._jdf.queryExecution().analyzed()
-        if class_name(scan) != "LogicalRelation":  # Spark has put something over it, such as the padding of CHAR columns
+        if class_name(scan) != "LogicalRelation":  # Spark added a node of its own, such as the padding of CHAR columns
             return frame
         files = scan.relation()
         typed = files.copy(
@@ -156,7 +156,7 @@ class Catalyst:
         return self.local_node(attributes, analyzed.data(), False, self.none)
 
     def frame_of(self, table: pa.Table, schema_json: str, session: JavaObject) -> JavaObject:
-        """Driver rows as a JVM Dataset, without pyspark's conversions."""
+        """Rows on the driver as a JVM Dataset, without pyspark's conversions."""
         batches = self.array_list()
         for batch in table.combine_chunks().to_batches(max_chunksize=64_000):
             batches.add(batch.serialize().to_pybytes())
@@ -167,7 +167,7 @@ class Catalyst:
         return DataFrame(self.dataset.ofRows(session or spark._jsparkSession, plan), spark)
 
     def evaluate(self, plan: JavaObject, spark: SparkSession, session: JavaObject) -> pa.Table:
-        """The rows of a plan over driver rows.  No job, unless the plan holds what only an executor can run (a Python UDF)."""
+        """The rows of a plan over rows on the driver.  No job, unless the plan holds what only executors can run (a Python UDF)."""
         schema = plan.schema()
         optimized = self._computed(plan, session)
         if not is_local(optimized):
@@ -181,8 +181,10 @@ class Catalyst:
         return arrow_schema(StructType.fromJson(_json(schema.json()))).empty_table()
 
     def _computed(self, plan: JavaObject, session: JavaObject) -> JavaObject:
-        """The plan with what can be computed by the one rule that computes over driver rows; interpreted, for
-        compiling an expression takes longer than some thousand rows of it.  What fails here is left to the whole optimizer."""
+        """The plan, evaluated by the one optimizer rule that computes over local relations; unchanged where this fails, for the whole optimizer.
+
+        Expressions are interpreted: to compile one takes longer than to interpret it over some thousand rows.
+        """
         sessions = self.session_class
         before = sessions.getActiveSession()
         sessions.setActiveSession(session)
@@ -201,7 +203,7 @@ class Catalyst:
 
 
 def _module(package: JavaObject, name: str) -> JavaObject:
-    """A Scala object."""
+    """The Scala object (singleton) of this name."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
@@ -212,35 +214,37 @@ def _json(text: str) -> Any:
 
 
 def class_name(node: JavaObject) -> str:
+    """The short name of a JVM object's class."""
     return str(node.getClass().getSimpleName())
 
 
 def is_local(plan: JavaObject) -> bool:
+    """Whether a plan is nothing but rows on the driver."""
     return class_name(plan) == "LocalRelation"
 
 
 def to_arrow(df: DataFrame) -> pa.Table:
     """The rows of a DataFrame on the driver, timestamps in UTC. One job."""
     fields = df.schema.fields
-    if all(_is_loose(f.dataType) for f in fields):
+    if all(_is_nullable_inside(f.dataType) for f in fields):
         return normalized(df.toArrow())
     names = [f"c{n}" for n in range(len(fields))]
     loose = df.toDF(*names).select(*[F.col(n).cast(nullable_type(f.dataType)).alias(n) for n, f in zip(names, fields, strict=True)])
     return normalized(loose.toArrow()).rename_columns([f.name for f in fields])
 
 
-def _is_loose(t: DataType) -> bool:
-    """Whether a type holds no struct with fields that may not be null: Arrow cannot cast a null struct of that kind."""
+def _is_nullable_inside(t: DataType) -> bool:
+    """Whether no struct inside a type has a NOT NULL field: Arrow cannot cast a null struct of that kind."""
     return not isinstance(t, (StructType, ArrayType, MapType)) or t == nullable_type(t)
 
 
 def nullable(schema: StructType, *, metadata: bool = False) -> StructType:
-    """The same with every column and field nullable, and without metadata if they are not wanted."""
+    """The schema with every column and field nullable; the metadata of fields is dropped unless `metadata`."""
     return StructType([StructField(f.name, nullable_type(f.dataType, metadata=metadata), True, f.metadata if metadata else None) for f in schema.fields])
 
 
 def nullable_type(t: DataType, *, metadata: bool = False) -> DataType:
-    """The same with everything in it nullable."""
+    """The type with everything inside it nullable."""
     if isinstance(t, StructType):
         return nullable(t, metadata=metadata)
     if isinstance(t, ArrayType):
@@ -251,7 +255,7 @@ def nullable_type(t: DataType, *, metadata: bool = False) -> DataType:
 
 
 def bare(t: DataType) -> DataType:
-    """The same without the metadata of fields."""
+    """The type without the metadata of its fields."""
     if isinstance(t, StructType):
         return StructType([StructField(f.name, bare(f.dataType), f.nullable) for f in t.fields])
     if isinstance(t, ArrayType):
@@ -296,7 +300,7 @@ _lock = threading.Lock()
 
 
 def catalyst(spark: SparkSession) -> Catalyst:
-    """The bridge of a session's JVM.  Raises InvalidInput for a Connect session."""
+    """The bridge to the JVM of a session.  Raises InvalidInput for a Spark Connect session."""
     key = id(getattr(spark, "_jvm", None))
     with _lock:
         if key not in _instances:

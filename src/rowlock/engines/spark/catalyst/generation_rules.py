@@ -1,6 +1,6 @@
-"""What may generate a column: a deterministic expression over the row's plain columns, of the column's own type (I9).
+"""Checks the expressions of generated columns: deterministic, over the row's other columns that are not generated, of the column's type (I9).
 
-Judged when a table is defined, before anything is written.
+Runs when a table is defined, before anything is written.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rowlock.engines.spark.catalyst.errors import BadGeneration
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 
 _USER_DEFINED = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"
-_OF_THE_MOMENT = frozenset({
+_DEPENDS_ON_SESSION = frozenset({
     "CurrentDate", "CurrentTimestamp", "CurrentTime", "CurrentTimeZone", "Now", "LocalTimestamp", "CurrentUser", "CurrentDatabase", "CurrentCatalog",
     "CurDateExpressionBuilder", "InputFileName", "InputFileBlockStart", "InputFileBlockLength", "SparkVersion", "VariableReference",
 })  # fmt: skip
-"""Expressions that Spark calls deterministic, and whose value is another one in another session."""
+"""Expressions that Spark calls deterministic although their value depends on the session, the time or the file."""
 
 
 def check_generated(spark: SparkSession, schema: StructType, table: str) -> None:
@@ -57,7 +57,7 @@ def _check(bridge: Catalyst, inputs: DataFrame, field: StructField, table: str) 
             raise bad(f"{node.sql()} is a user-defined function", "DELTA_UDF_IN_GENERATED_COLUMN")
         if name == "AggregateExpression":
             raise bad(f"{node.sql()} is an aggregate function", "DELTA_AGGREGATE_IN_GENERATED_COLUMN")
-        if name in _OF_THE_MOMENT:
+        if name in _DEPENDS_ON_SESSION:
             raise bad(f"{node.sql()} has another value at another time or for another user", "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN")
         if not node.deterministic() and not bridge.list(node.children()):
             raise bad(f"{node.sql()} is not deterministic", "DELTA_NON_DETERMINISTIC_EXPRESSION_IN_GENERATED_COLUMN")
@@ -72,9 +72,9 @@ def _check(bridge: Catalyst, inputs: DataFrame, field: StructField, table: str) 
         raise bad(f"its type is {actual.simpleString()}, and the column's is {wanted.simpleString()}; cast it", "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH")
 
 
-def of_the_moment(bridge: Catalyst, plan: JavaObject) -> str | None:
-    """What in a plan has another value in another session, as SQL."""
-    return next((str(node.sql()) for node in _expressions(bridge, plan) if class_name(node) in _OF_THE_MOMENT), None)
+def session_dependent(bridge: Catalyst, plan: JavaObject) -> str | None:
+    """The SQL of the first expression in a plan whose value depends on the session, the time or the file; None where there is none."""
+    return next((str(node.sql()) for node in _expressions(bridge, plan) if class_name(node) in _DEPENDS_ON_SESSION), None)
 
 
 def _expressions(bridge: Catalyst, plan: JavaObject) -> Iterator[JavaObject]:

@@ -1,7 +1,7 @@
-"""From a resolved Catalyst condition to a predicate for skipping, in Rowlock's own terms.
+"""Translates a resolved Catalyst condition into the predicate by which files are skipped (`protocol.skipping`).
 
-Only shapes whose meaning is certain are taken over; everything else becomes Unknown, which keeps the
-file.  So what is decided here may keep too much and never too little.
+Only expressions whose meaning is certain are translated; any other becomes Unknown, which keeps the file.  So a predicate
+may keep too many files, never too few (I3).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ INTEGERS = {"byte", "short", "integer", "long"}
 
 
 def skipping_predicate(tree: Node | None, columns: Mapping[int, str]) -> ir.Predicate | None:
-    """The predicate of a condition; `columns` maps attribute ids to the table's column names.  None keeps every file."""
+    """The skipping predicate of a condition, None where every file is kept.  `columns` maps attribute ids to the table's column names."""
     predicate = ir.Unknown() if tree is None else _convert(tree, columns)
     return None if isinstance(predicate, ir.Unknown) else predicate
 
 
 def tree_of(bridge: Catalyst, condition: JavaObject | None) -> Node | None:
-    """A condition as Catalyst's optimizer simplifies it: constants folded, casts of columns undone where they can be."""
+    """The expression tree of a condition after Catalyst folded constants and unwrapped casts of columns; None for no condition."""
     if condition is None:
         return None
     relation = bridge.filter_node(condition, bridge.one_row())
@@ -55,17 +55,17 @@ def tree_of(bridge: Catalyst, condition: JavaObject | None) -> Node | None:
 
 
 def column_name(node: Node, columns: Mapping[int, str]) -> str | None:
-    """The table's column that an attribute is."""
+    """The table's column that an attribute refers to; None for another attribute."""
     return columns.get(int(node.fields["exprId"]["id"]))
 
 
 def attribute_ids(attributes: Sequence[JavaObject], names: Sequence[str]) -> dict[int, str]:
-    """Attribute id to column name."""
+    """From attribute id to column name."""
     return {int(a.exprId().id()): n for a, n in zip(attributes, names, strict=False)}
 
 
 class Node:
-    """An expression out of Catalyst's JSON."""
+    """An expression of Catalyst, read from its JSON."""
 
     def __init__(self, fields: dict[str, Any], children: list[Node]) -> None:
         self.fields, self.children = fields, children
@@ -129,7 +129,7 @@ def _column(node: Node, columns: Mapping[int, str]) -> tuple[str, ...] | None:
 
 
 def literal(node: Node) -> Any:
-    """A literal as a Python value; None for what is not a literal, is null, or cannot be taken over for certain."""
+    """A literal as a Python value; None for what is no literal, is null, or has no certain meaning in Python."""
     if node.name != "Literal" or node.fields.get("value") is None:
         return None
     kind, text = node.fields["dataType"], node.fields["value"]
@@ -141,7 +141,7 @@ def literal(node: Node) -> Any:
         number = float(text)
         return number if kind == "double" and math.isfinite(number) else None
     if kind == "string":
-        return None if REPLACEMENT_CHARACTER in text else str(text)  # which stands for bytes that are no UTF-8, too
+        return None if REPLACEMENT_CHARACTER in text else str(text)  # it also stands for bytes that are not UTF-8
     if kind == "boolean":
         return str(text) == "true"
     if kind == "date":
@@ -164,7 +164,7 @@ _KEY_TYPES = INTEGERS | {"string", "date", "boolean", "timestamp"}
 def key_columns(condition: JavaObject, left: list[JavaObject], right: list[JavaObject]) -> tuple[tuple[int, int], ...]:
     """(target column, source column) by position for each plain equality in the conjunction `condition`.
 
-    Only of types whose equality is the same to Arrow and to Spark; integers of different widths count as the same.
+    Only for types whose equality is the same in Arrow and Spark; integers of different widths count as one type.
     """
     targets = {int(a.exprId().id()): n for n, a in enumerate(left[:-2])}
     sources = {int(a.exprId().id()): n for n, a in enumerate(right[:-1])}
@@ -186,7 +186,7 @@ def _conjuncts(node: Node) -> list[Node]:
 
 
 def _key(node: Node) -> tuple[int, str] | None:
-    """(attribute id, kind) of a side of an equality that is a column, or an integer column made wider."""
+    """(attribute id, type) of one side of an equality that is a column, or an integer column cast to a wider integer; else None."""
     if (
         node.name == "Cast"
         and node.children[0].name == "AttributeReference"

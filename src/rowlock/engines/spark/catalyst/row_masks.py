@@ -1,7 +1,7 @@
-"""Which rows of a file may meet a condition, found with numpy where the condition compares integers.
+"""Finds the rows that may meet a condition with numpy, where the condition compares integer columns with numbers.
 
-Only comparisons whose meaning is certain restrict anything; what is not understood keeps every row, so
-that the rows found are too many at most.  Spark evaluates the whole condition over them afterwards.
+Comparisons that are not understood keep every row, so a mask may keep too many rows, never too few (I3).  Spark evaluates
+the whole condition over the rows that it keeps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WIDTH = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 @dataclass(frozen=True, slots=True)
 class RowMask:
-    """`of` gives, for a table of the columns `names`, which rows may meet the condition."""
+    """`of` returns, for a table of the columns `names`, a mask of the rows that may meet the condition."""
 
     names: tuple[str, ...]
     of: Callable[[pa.Table], Mask]
@@ -37,21 +37,21 @@ class RowMask:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An integer column, or its remainder by a positive number."""
+    """An integer column, or its remainder modulo a positive number."""
 
     name: str
     divisor: int | None = None
 
     def values(self, table: pa.Table) -> tuple[npt.NDArray[np.int64], Mask | None]:
-        """(the values, which of them are there; None: all)."""
+        """(the values, a mask of those that are not null; None where none is null)."""
         column = table.column(self.name)
-        there = np.asarray(column.is_valid().to_numpy(), dtype=np.bool_) if column.null_count else None
+        valid = np.asarray(column.is_valid().to_numpy(), dtype=np.bool_) if column.null_count else None
         numbers = np.asarray(pc.fill_null(column, 0).to_numpy(), dtype=np.int64)
-        return (np.fmod(numbers, self.divisor) if self.divisor else numbers), there
+        return (np.fmod(numbers, self.divisor) if self.divisor else numbers), valid
 
 
 def row_mask(tree: Node | None, columns: Mapping[int, str]) -> RowMask | None:
-    """The mask of a resolved condition; None where it restricts nothing that is understood here."""
+    """The mask of a resolved condition; None where it has no comparison that is understood."""
     names: set[str] = set()
     of = None if tree is None else _mask(tree, columns, names)
     return None if of is None else RowMask(tuple(sorted(names)), of)
@@ -69,7 +69,7 @@ def _mask(node: Node, columns: Mapping[int, str], names: set[str]) -> Callable[[
         if among is None or len(numbers) < len(node.children) - 1:
             return None
         names.add(among.name)
-        return lambda t: _held(among, t, lambda values: np.isin(values, np.array(numbers, np.int64)))
+        return lambda t: _compared(among, t, lambda values: np.isin(values, np.array(numbers, np.int64)))
     if node.name not in _COMPARE:
         return None
     left, right, name = *node.children, node.name
@@ -80,14 +80,14 @@ def _mask(node: Node, columns: Mapping[int, str], names: set[str]) -> Callable[[
         return None
     names.add(operand.name)
     chosen, compare, bound = operand, _COMPARE[name], number
-    return lambda t: _held(chosen, t, lambda values: compare(values, bound))
+    return lambda t: _compared(chosen, t, lambda values: compare(values, bound))
 
 
-def _held(operand: _Operand, table: pa.Table, test: Callable[[npt.NDArray[np.int64]], Mask]) -> Mask:
-    """A comparison with null is not true."""
-    values, there = operand.values(table)
+def _compared(operand: _Operand, table: pa.Table, test: Callable[[npt.NDArray[np.int64]], Mask]) -> Mask:
+    """The mask of the values for which `test` is True; a comparison with null is not."""
+    values, valid = operand.values(table)
     found = test(values)
-    return found if there is None else np.logical_and(found, there)
+    return found if valid is None else np.logical_and(found, valid)
 
 
 def _operand(node: Node, columns: Mapping[int, str]) -> _Operand | None:
@@ -95,7 +95,7 @@ def _operand(node: Node, columns: Mapping[int, str]) -> _Operand | None:
         inner, divisor = _operand(node.children[0], columns), _number(node.children[1])
         return _Operand(inner.name, divisor) if inner is not None and inner.divisor is None and divisor is not None and divisor > 0 else None
     if node.name == "Cast" and _WIDTH.get(str(node.children[0].fields.get("dataType")), 9) <= _WIDTH.get(str(node.fields.get("dataType")), 0):
-        node = node.children[0]  # made wider: no value changes
+        node = node.children[0]  # a cast to a wider integer changes no value
     if node.name != "AttributeReference" or node.fields.get("dataType") not in INTEGERS:
         return None
     name = column_name(node, columns)

@@ -1,4 +1,4 @@
-"""pyspark's types under this package's name, for layers that may not import pyspark."""
+"""Re-exports types of pyspark for folders that may not import pyspark themselves."""
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType

@@ -1,4 +1,4 @@
-"""A column's type as a user writes it: a DataType, or text such as 'BIGINT' or 'struct<a:int>'."""
+"""Parses the type of a column as users give it: a DataType, or text such as 'BIGINT' or 'struct<a:int>'."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rowlock.exceptions import WrongType
 
 
 def parse_type(given: str | DataType) -> DataType:
-    """Raises BadType for text that Spark's parser does not know."""
+    """The DataType that was given, as it is or parsed from text.  Raises BadType for text that Spark's parser does not know."""
     if isinstance(given, DataType):
         return given
     if not isinstance(given, str):

@@ -74,7 +74,7 @@ def recomputed_rows(evaluator: Evaluator, table: pa.Table, snapshot: Snapshot) -
     session = evaluator.session()
     rows = logical(table, snapshot)
     local = evaluator.bridge.local(found.relation.seq, rows, found.relation.schema_json, session)
-    result = evaluator.bridge.evaluate(evaluator.bridge.settled(evaluator.bridge.project(found.outputs, local)), evaluator.spark, session)
+    result = evaluator.bridge.evaluate(evaluator.bridge.with_fixed_time(evaluator.bridge.project(found.outputs, local)), evaluator.spark, session)
     for column in generated_columns(snapshot.schema):
         at = table.column_names.index(column.name)
         table = table.set_column(at, table.schema.field(at), result.column(column.name).cast(table.schema.field(at).type))
