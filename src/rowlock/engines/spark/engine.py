@@ -1,4 +1,4 @@
-"""SparkEngine: the data plane of real tables (see `boundary.engine.Engine`)."""
+"""SparkEngine, the data plane of real tables: implements `boundary.engine.Engine` with rows in Parquet files and Spark."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from rowlock.transaction.state.shared import SharedState
 
 
 class SparkEngine:
-    """Rows in Parquet files, evaluated by Spark.  Driver only; safe from several threads."""
+    """The engine of one table on one Spark session.  Driver only; thread-safe."""
 
     def __init__(self, spark: SparkSession, state: SharedState) -> None:
         rows = state.shared("rows", lambda: Rows(state.store))
         self.evaluator = Evaluator(spark, state.store, rows, state.vectors)
 
     def forget(self) -> None:
-        """See `SharedState.shared`."""
+        """Empties all caches (see `SharedState.shared`)."""
         self.evaluator.forget()
 
     def propagate(
@@ -59,7 +59,7 @@ class SparkEngine:
         lost_matches: LostMatches,
         first: int | None = None,
     ) -> Propagated:
-        """See Engine.  Gone rows are never read: every match of a MERGE is noted."""
+        """See Engine.  Never reads gone rows: a block of kind `matched` holds every match of a MERGE."""
         passage = Passage(self.evaluator, program, staged, snapshot, lost_matches, first)
         passage.run(born)
         blocks = (*passage.images, *passage.matched)
@@ -85,7 +85,7 @@ class SparkEngine:
         return keep_rows(block, mask, self.provenance(block))
 
     def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
-        """See Engine.  Rows on the driver become one file for each partition and bin."""
+        """See Engine.  Rows on the driver become one file for each partition and bin of a compaction."""
         out: list[StagedFile] = []
         tables: dict[int, list[pa.Table]] = {}
         order: dict[int, tuple[ColumnPath, ...]] = {}
@@ -106,7 +106,7 @@ class SparkEngine:
         return out
 
     def _as_written(self, block: RowBlock, snapshot: Snapshot) -> pa.Table:
-        """The rows of a block on the driver as they go into a file: with the ids that they keep, where the table tracks them."""
+        """The rows of a block on the driver in the form of a data file: with the ids that they keep, where the table tracks rows."""
         table = logical(block.payload.table, snapshot)
         if (columns := columns_of(snapshot)) is None:
             return table
@@ -123,7 +123,7 @@ class SparkEngine:
         return out
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
-        """See Engine.  Data files know their columns by the names that stay, so only rows on the driver are changed."""
+        """See Engine.  Data files hold physical column names, which do not change, so only rows on the driver are adapted."""
         if not isinstance(block.payload, DriverRows):
             return block
         return replace(block, payload=replace(block.payload, table=recast(logical(block.payload.table, before), before.schema, after.schema)))
@@ -144,7 +144,7 @@ class SparkEngine:
         return self.evaluator.rows.num_rows(file)
 
     def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
-        """See Engine.  One job where the rows are many."""
+        """See Engine.  One Spark job where the rows are many."""
         return differing_rows(self.evaluator, (old, before), (new, after), limit)
 
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:

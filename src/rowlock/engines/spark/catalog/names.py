@@ -1,8 +1,8 @@
-"""Names of tables in the session's catalog: from a name to the folder of its table, and a new table's name into the catalog.
+"""Names of tables in the session's catalog: finds the folder of a table by its name, and registers new tables.
 
-Owns what the catalog is told of a table: that it is a Delta table, where it is, and whether the catalog owns its folder; all
-else is in the table's log.  Works on Spark's own session catalog, so that it does not matter whether delta-spark's is
-configured over it.  Never writes into a table's folder, and never changes an entry that is there.
+A catalog entry says that the table is a Delta table, where it is, and whether the catalog owns its folder; everything else
+is in the table's log.  Works on Spark's session catalog, whether or not delta-spark's catalog is configured over it.
+Never writes into a table's folder and never changes an existing entry.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _PLAIN = re.compile(r"\w+\Z", re.ASCII)
 
 
 def path_in_name(name: str) -> str | None:
-    """The path of a name such as delta.`/tables/sales`; None for a name in the catalog."""
+    """The path in a name such as delta.`/tables/sales`; None for a name in the catalog."""
     found = _PATH_NAME.match(name)
     return found[1] if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the catalog holds under a name.  `folder` is None where that is no Delta table; then `kind` says what it is."""
+    """The catalog's entry of a name.  `folder` is None where it is not a Delta table; `kind` says what it is then, else 'managed' or 'external'."""
 
     folder: str | None
     kind: str
 
 
 class Name:
-    """A table's name on one session.  Classic sessions only; driver only, no job."""
+    """A table's name in the catalog of one session.  Classic sessions only; driver only, no job."""
 
     def __init__(self, spark: SparkSession, text: str) -> None:
-        """Raises Spark's ParseException for what is no name, and BadName for one in another catalog."""
+        """Raises Spark's ParseException for text that is not a name, BadName for a name in another catalog."""
         self._bridge, self._spark = catalyst(spark), spark
         state = spark._jsparkSession.sessionState()
         self._catalog, parser = state.catalog(), state.sqlParser()
@@ -57,7 +57,7 @@ class Name:
         return f"{SESSION_CATALOG}.{self.database}.{self.table}"
 
     def entry(self) -> Entry | None:
-        """What the catalog holds now; None where it holds nothing under the name."""
+        """The catalog's entry of the name at this moment; None where it has none."""
         if not self._catalog.tableExists(self._identifier):
             return None
         held = self._catalog.getTableMetadata(self._identifier)
@@ -67,10 +67,10 @@ class Name:
             return Entry(None, "a view")
         if provider.lower() != "delta":
             return Entry(None, f"a table of format {provider or 'hive'}")
-        return Entry(_local(str(held.location().toString())), "managed" if kind == "MANAGED" else "external")
+        return Entry(_path_of_uri(str(held.location().toString())), "managed" if kind == "MANAGED" else "external")
 
     def folder(self) -> str:
-        """The folder of the Delta table of this name.  Raises NameNotFound."""
+        """The folder of the Delta table with this name.  Raises NameNotFound."""
         if self.alone and self._catalog.isTempView(self._bridge.seq([self.table])):
             raise NameNotFound(f"{self.table} is a temporary view, not a Delta table")
         entry = self.entry()
@@ -81,39 +81,41 @@ class Name:
         return entry.folder
 
     def default_folder(self) -> str:
-        """Where the catalog puts a table of this name.  Raises BadName for a name that it would refuse, Spark's AnalysisException where there is no such schema."""
+        """The folder that the catalog gives a new table of this name.  Raises BadName for a name that it would refuse, Spark's AnalysisException for an unknown schema."""
         self.check()
-        return _local(str(self._catalog.defaultTablePath(self._identifier).toString()))
+        return _path_of_uri(str(self._catalog.defaultTablePath(self._identifier).toString()))
 
     def check(self) -> None:
-        """Raises what the catalog would raise for a new table of this name, so that nothing is written for one that it does not take."""
+        """Raises what the catalog would raise for a new table of this name, before anything is written."""
         if not _PLAIN.match(self.table):
             raise BadName(f"{self.table!r} is no name for a table: letters of ASCII, digits and _ may be in it")
         self._catalog.getDatabaseMetadata(self.database)
 
     def register(self, folder: str, *, managed: bool) -> None:
-        """Enters the table in `folder`, whose log is there.  Raises NameTaken where the name leads elsewhere by now."""
+        """Registers the table in `folder`, whose log exists.  Raises NameTaken where the name was given to something else meanwhile."""
         self._catalog.createTable(self._new_entry(folder, managed), True, False)
         entry = self.entry()
-        if entry is None or entry.folder is None or _plain(entry.folder) != _plain(folder):
+        if entry is None or entry.folder is None or _without_slash(entry.folder) != _without_slash(folder):
             raise NameTaken(
                 f"The table was made, but its name {self} was given to {entry.folder or entry.kind if entry else 'another table'} meanwhile: it is at its path only",
                 table=folder,
             )
 
     def _new_entry(self, folder: str, managed: bool) -> Any:
+        """A CatalogTable without a schema, which readers take from the table's log."""
         held = self._bridge.jvm.org.apache.spark.sql.catalyst.catalog
         kinds, storage = getattr(held, "CatalogTableType$"), getattr(held, "CatalogStorageFormat$")
         place = self._bridge.hadoop_path(f"file:{folder}").toUri()
         stored = getattr(storage, "MODULE$").empty()
         stored = stored.copy(self._bridge.some(place), *(getattr(stored, f"copy$default${n}")() for n in range(2, _arity(stored, "copy") + 1)))
         kind = getattr(kinds, "MODULE$").MANAGED() if managed else getattr(kinds, "MODULE$").EXTERNAL()
-        maker = getattr(getattr(held, "CatalogTable$"), "MODULE$")  # how many arguments it takes is another number in each Spark
+        maker = getattr(getattr(held, "CatalogTable$"), "MODULE$")  # the number of its arguments differs between versions of Spark
         rest = [getattr(maker, f"apply$default${n}")() for n in range(6, _arity(maker, "apply") + 1)]
         return maker.apply(self._identifier, kind, stored, self._bridge.data_type.fromJson('{"type":"struct","fields":[]}'), self._bridge.some("delta"), *rest)
 
 
 def _arity(instance: Any, method: str) -> int:
+    """The largest number of arguments that a JVM object's method takes."""
     return max(int(m.getParameterCount()) for m in instance.getClass().getMethods() if m.getName() == method)
 
 
@@ -121,10 +123,10 @@ def _quoted(part: str) -> str:
     return "`" + part.replace("`", "``") + "`"
 
 
-def _local(uri: str) -> str:
-    """A catalog's URI as `storage.open` takes it: a local place as a path, another as it is."""
+def _path_of_uri(uri: str) -> str:
+    """A URI of the catalog in the form that `storage.open` takes: file: URIs as local paths, others unchanged."""
     return "/" + decode(uri[5:]).lstrip("/") if uri.startswith("file:") else uri
 
 
-def _plain(path: str) -> str:
+def _without_slash(path: str) -> str:
     return path.rstrip("/")

@@ -1,4 +1,4 @@
-"""A table's history and detail as DataFrames, with the columns that delta-spark gives."""
+"""DataFrames that describe a table and what commands did: history, detail, the results of MERGE and RESTORE; the columns are delta-spark's."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _strings(values: Any) -> dict[str, str | None] | None:
 
 
 def history_frame(spark: SparkSession, commits: Sequence[Commit], times: Mapping[int, int]) -> DataFrame:
-    """One row for each commit, in the order given; `times` are the milliseconds by version that reading at a time goes by."""
+    """One row for each commit, in the order given.  `times`: from version to the milliseconds since 1970 (UTC) by which time travel finds it."""
     return spark.createDataFrame([_history_row(c, times.get(c.version)) for c in commits], _HISTORY)
 
 
@@ -107,7 +107,7 @@ def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
 
 
 def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = None) -> DataFrame:
-    """One row about the table as it is at the snapshot; `name` is that in the catalog."""
+    """One row that describes the table at the snapshot; `name` is its name in the catalog."""
     m = snapshot.metadata
     clustering = [".".join(c) for c in logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
     features = sorted(reader_features(snapshot.protocol) | writer_features(snapshot.protocol))
@@ -119,13 +119,13 @@ def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = Non
 
 
 def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
-    """What MERGE answers: affected, updated, deleted and inserted rows."""
+    """The result of MERGE: the numbers of affected, updated, deleted and inserted rows."""
     updated, deleted, inserted = (metrics.get(f"numTargetRows{k}", 0) for k in ("Updated", "Deleted", "Inserted"))
     values = (updated + deleted + inserted, updated, deleted, inserted)
     return local_frame(spark, pa.table({f.name: pa.array([v], pa.int64()) for f, v in zip(_MERGE.fields, values, strict=True)}), _MERGE)
 
 
 def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
-    """What RESTORE answers: files and bytes, in the table now, removed and restored."""
+    """The result of RESTORE: files and bytes in the table now, removed, and restored."""
     schema = StructType([StructField(n, LongType()) for n in _RESTORE])
     return local_frame(spark, pa.table({n: pa.array([metrics[m]], pa.int64()) for n, m in _RESTORE.items()}), schema)

@@ -1,4 +1,4 @@
-"""Points in time as a session reads them."""
+"""Reads a timestamp from text as the user's session does, in its time zone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rowlock.exceptions import InvalidInput
 
 
 def milliseconds(spark: SparkSession, text: str, table: str) -> int:
-    """What the session makes of text that is cast to a timestamp, in milliseconds since the epoch (UTC).
+    """The milliseconds since 1970 (UTC) of the text, cast to a timestamp by the session.
 
-    Raises InvalidInput for what it makes nothing of.
+    Raises InvalidInput for text that the session cannot cast.
     """
     held = local_frame(spark, pa.table({"text": [text]}), StructType([StructField("text", StringType())]))
     row = held.select(F.unix_millis(F.col("text").try_cast("timestamp_ltz"))).first()

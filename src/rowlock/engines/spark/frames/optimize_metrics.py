@@ -1,8 +1,7 @@
-"""What OPTIMIZE answers: the table's path and delta-spark's OptimizeMetrics, field by field and type by type.
+"""The result of OPTIMIZE as a DataFrame: the table's path and delta-spark's OptimizeMetrics, with the same fields and types.
 
-Files are counted from what was committed, so bins that were given up to another compaction are files that
-were skipped.  Two fields keep to what they are documented as where delta-spark does not fill them so: the
-end's time is set, and a table that has statistics for all columns (-1) does not have them for -1.
+Files are counted from what was committed: bins that another compaction took first count as skipped.  Two fields follow their
+documentation where delta-spark does not: endTimeMs is set, and numTableColumnsWithStats is never -1.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rowlock.transaction.state.receipt import Rewritten
 
 
 def _struct(fields: dict[str, DataType], nullable: Sequence[str] = ()) -> StructType:
-    """Numbers are always there; structs and text may be null, as a JVM encoder has it."""
+    """A struct type in which structs, text and the fields `nullable` may be null, other fields may not, as JVM encoders have it."""
     return StructType([StructField(n, t, isinstance(t, (StructType, StringType)) or n in nullable) for n, t in fields.items()])
 
 
@@ -64,13 +63,13 @@ _ANSWER = _struct({"path": StringType(), "metrics": _METRICS})
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """An OPTIMIZE that is over.
+    """What is known of a finished OPTIMIZE.
 
-    snapshot      that it was planned against
+    snapshot      the snapshot that it was planned against
     considered    the live files of the partitions that it was asked for
     rewritten     what it committed
-    clustered_by  the table's clustering columns, by the table's own names with dots; empty for a table without
-    span_ms       when it began and when it ended
+    clustered_by  the table's clustering columns, by the table's names with dots; empty without clustering
+    span_ms       start and end, in milliseconds since 1970 (UTC)
     """
 
     snapshot: Snapshot
@@ -128,7 +127,7 @@ def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def _z_order(out: Rewritten) -> dict[str, Any]:
-    """Every file is put in order anew, also those that lie in one: no input counts as ordered before."""
+    """zOrderStats: every file is sorted anew, so that no input file counts as part of a cube."""
     files = {"num": len(out.removed), "size": sum(out.removed)}
     return {
         "strategyName": "all", "inputCubeFiles": {"num": 0, "size": 0}, "inputOtherFiles": files, "inputNumCubes": 0,
@@ -137,7 +136,7 @@ def _z_order(out: Rewritten) -> dict[str, Any]:
 
 
 def _clustering(done: Optimized) -> dict[str, Any]:
-    """Cubes as delta-spark knows them, by its tags; files that Rowlock clustered carry none, and are other files there too."""
+    """clusteringStats: files are in a cube by delta-spark's tags; files that Rowlock clustered have none and count as other files."""
     cubes = {f.path: cube for f in done.considered if (cube := cube_of(f, done.clustered_by)) is not None}
     inside, other = [f.size_bytes for f in done.considered if f.path in cubes], [f.size_bytes for f in done.considered if f.path not in cubes]
     return {

@@ -1,4 +1,4 @@
-"""A snapshot, or what a transaction has made of one so far, as a DataFrame on the user's own session."""
+"""Reads a snapshot, with or without the staged work of a transaction, as a DataFrame on the user's session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROW_ID, ROW_COMMIT_VERSION = "_row_id", "_row_commit_version"
 
 
 def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot) -> DataFrame:
-    """The live rows of a snapshot under its logical columns, then their ids and the versions that last changed them.
+    """The live rows of a snapshot with two more columns: `_row_id`, and `_row_commit_version`, the version that last changed the row.
 
     Raises InvalidInput where the table does not track rows, or has columns of these names itself.
     """
@@ -41,7 +41,7 @@ def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot) -> DataFrame:
 
 
 def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None = None) -> DataFrame:
-    """The live rows of a snapshot under its logical columns, with their comments and as nullable as the table says; with `staged`, as these effects leave them."""
+    """The live rows of a snapshot, with the table's column names, comments and nullability; with `staged`, as these effects would leave them."""
     dead: dict[str, BitMap64] = dict(staged.tombstones) if staged else {}
     files = sorted(snapshot.files.adds(), key=lambda f: f.path)
     frames: list[DataFrame] = []
@@ -62,7 +62,7 @@ def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None 
     frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True)
     for more in frames:
         frame = frame.unionAll(more)
-    told = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}
-    if any(told.values()):
-        frame = frame.select(*[F.col(quote(n)).alias(n, metadata=m) if m else F.col(quote(n)) for n, m in told.items()])
+    column_metadata = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}
+    if any(column_metadata.values()):
+        frame = frame.select(*[F.col(quote(n)).alias(n, metadata=m) if m else F.col(quote(n)) for n, m in column_metadata.items()])
     return evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark)

@@ -1,4 +1,4 @@
-"""A column of a frame as data files hold it, where column mapping names it differently (see `parquet.physical`)."""
+"""Renames columns of DataFrames to their names in data files, which differ under column mapping (see `parquet.physical`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlock.log.snapshot import Snapshot
 
 
 def file_column(snapshot: Snapshot, name: str) -> Column:
-    """A column of a frame under the name, the names inside and the ids that data files have for it."""
+    """A column of a DataFrame with the physical name, the physical names of its nested fields and the field ids of data files."""
     made = _spark_field(snapshot, name)
     value = F.col(quote(name))
     nested = isinstance(made.dataType, (SparkStruct,)) or made.dataType.typeName() in ("array", "map")

@@ -1,7 +1,7 @@
-"""Row ids and commit versions of rows in Parquet files: read where a file holds them, carried where Spark moves rows (I6).
+"""Row ids and commit versions (row tracking) of rows in Parquet files: reads those that a file holds, and keeps them where Spark rewrites rows (I6).
 
-On the driver a row's id follows from its address.  In Spark it goes along as one column more, under the
-name that it will have in the new file.  Tables without row tracking come through here unchanged.
+On the driver the id of a row is found by its address.  In Spark it travels as one more column, under its name in data
+files.  Tables without row tracking are read unchanged.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ Stored = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]
 
 
 class MaterializedIds:
-    """The ids and commit versions that data files hold, under the names of columns that a table gave itself; files never change.  Thread-safe; driver only."""
+    """Reads and caches the row ids and commit versions that data files hold in materialized columns.  Thread-safe; driver only."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._kept: Cache[Stored] = Cache(ROW_IDS, _size)
 
     def forget(self) -> None:
-        """Lets go of the ids of a table that is another now."""
+        """Empties the cache; needed where another table was created at the same place."""
         self._kept.clear()
 
     def at(self, columns: MaterializedColumns) -> Any:
-        """The reader of what files hold under these names (see `row_ids.Materialized`)."""
+        """A function that reads the ids and commit versions of rows from these columns (see `row_identity.Materialized`)."""
 
         def found(file: AddFile, positions: Numbers) -> tuple[Numbers, Numbers]:
             nothing = np.full(len(positions), NONE, np.int64)
@@ -75,19 +75,19 @@ def _size(stored: Stored) -> int:
 
 
 def with_identities(table: pa.Table, found: Identities, columns: MaterializedColumns) -> pa.Table:
-    """Rows with what they keep, in the columns of data files; a column of nulls alone is for the caller to drop."""
+    """The rows with two more columns, the ids and commit versions that they keep; null where a row keeps none (see `without_empty`)."""
     for name, numbers in zip(columns.names, (found.ids, found.commit_versions), strict=True):
         table = table.append_column(name, pa.array(numbers, pa.int64(), mask=numbers == NONE))
     return table
 
 
 def without_empty(table: pa.Table, columns: MaterializedColumns) -> pa.Table:
-    """A column in which no row keeps anything need not be in the file."""
+    """The rows without those of the two columns that are null in every row: such a column need not be in the file."""
     return table.drop_columns([n for n in columns.names if table.column(n).null_count == table.num_rows])
 
 
-def of_slice(piece: Slice, positions: Numbers, materialized: MaterializedIds, columns: MaterializedColumns) -> Identities:
-    """Who the rows of one file at these positions are."""
+def identities_in(piece: Slice, positions: Numbers, materialized: MaterializedIds, columns: MaterializedColumns) -> Identities:
+    """The ids and commit versions of the rows of one file at these positions."""
     origin = Provenance((piece.path,), np.zeros(len(positions), np.int32), positions)
     return identities(origin, {piece.path: piece.file}, materialized.at(columns))
 
@@ -98,9 +98,9 @@ def of_slice(piece: Slice, positions: Numbers, materialized: MaterializedIds, co
 def tracked_frame(
     scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, columns: MaterializedColumns, *, strict: bool = False
 ) -> DataFrame:
-    """The rows of files with their address, and their ids and commit versions under the names that these have in data files.
+    """The rows of files with their addresses, and with their ids and commit versions under the names of these columns in data files.
 
-    Null for a row of a file that is staged and not committed, unless the file holds them.
+    Both are null for a row of a file that is not committed yet, unless the file holds them.
     """
     frame = scanner.frame(snapshot, files, vector_of, address=True, strict=strict, carried=columns.names)
     if not files:
@@ -119,21 +119,21 @@ def tracked_frame(
 
 
 def moving_frame(scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf) -> DataFrame:
-    """Rows with their address, as they are to be written elsewhere unchanged: with all that they keep."""
+    """Rows with their addresses, to be written unchanged into new files: with ids and commit versions where the table tracks rows."""
     if (columns := columns_of(snapshot)) is None:
         return scanner.frame(snapshot, files, vector_of, address=True)
     return tracked_frame(scanner, snapshot, files, vector_of, columns)
 
 
 def changing_frame(scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf) -> DataFrame:
-    """Rows with their address, as they are to be written elsewhere with new values: with their ids, as last column."""
+    """Rows with their addresses, to be written with new values into new files: with ids as last column where the table tracks rows."""
     if (columns := columns_of(snapshot)) is None:
         return scanner.frame(snapshot, files, vector_of, address=True)
     return tracked_frame(scanner, snapshot, files, vector_of, columns).drop(columns.commit_version)
 
 
 def outputs_with_ids(bridge: Any, snapshot: Snapshot, outputs: Any, child: Any) -> Any:
-    """A statement's outputs (a Scala Seq) over rows of `changing_frame`, with the rows' ids."""
+    """The outputs of a statement (a Scala Seq) over a plan of `changing_frame`, followed by the rows' ids where the table tracks rows."""
     if (columns := columns_of(snapshot)) is None:
         return outputs
     found = [a for a in bridge.list(child.output()) if a.name() == columns.row_id]

@@ -1,8 +1,8 @@
-"""Reading data files in Spark: a DataFrame of the rows of some files, with addresses where asked.
+"""Reads data files in Spark: a DataFrame of the rows of given files, with the address of each row where asked.
 
-Files without deletion vectors are scanned plainly; rows of the others are taken off by a broadcast
-anti join on bitmaps, one row for each bucket of 32,768 positions that holds a dead one.  Partition
-values come from the log, never from folder names; column mapping is undone here.
+Files without deletion vectors are scanned plainly.  From the others dead rows are removed by a broadcast anti join on
+bitmaps: one row for each bucket of 32,768 positions that holds a dead one.  Partition values come from the log, never from
+folder names; columns get their logical names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PATH, POSITION = "__rowlock_path", "__rowlock_pos"
 ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
 
 VERSION_OPTION = "rowlockversion"
-"""An option of a scan that says which version of the table it reads."""
+"""An option of Rowlock's scans: the version of the table that is read (see `statements.source_versions`)."""
 
 _ADDRESS = (PATH, POSITION)
 _KEY, _WORDS, _FILE, _VALUE = "__rowlock_key", "__rowlock_words", "__rowlock_file", "__rowlock_value"
@@ -51,7 +51,7 @@ VectorOf = Callable[[AddFile], BitMap64]
 
 
 def table_schema(snapshot: Snapshot) -> StructType:
-    """The table's schema as Spark's type, under logical names; without fields of structs that no file can hold (void)."""
+    """The table's schema as Spark's type, with logical names; without void fields inside structs, which no file can hold."""
     import orjson
 
     schema = StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
@@ -66,14 +66,14 @@ def _without_void(schema: StructType) -> StructType:
 
 
 def physical_schema(schema: StructType, mode: str) -> StructType:
-    """The schema as it stands in data files: physical names, and field ids in id mode."""
+    """The schema of data files: physical names, and field ids in column mapping mode `id`."""
     return StructType([_physical_field(f, mode) for f in schema.fields])
 
 
 def _physical_field(f: StructField, mode: str) -> StructField:
     name = f.metadata.get("delta.columnMapping.physicalName", f.name) if mode != "none" else f.name
     metadata = {"parquet.field.id": f.metadata["delta.columnMapping.id"]} if mode == "id" and "delta.columnMapping.id" in f.metadata else {}
-    if _CHAR in f.metadata:  # Spark pads such columns when it reads them
+    if _CHAR in f.metadata:  # the mark of CHAR columns, which Spark pads on reading
         metadata[_CHAR] = f.metadata[_CHAR]
     return StructField(name, _physical_type(f.dataType, mode), f.nullable, metadata)
 
@@ -89,12 +89,12 @@ def _physical_type(t: DataType, mode: str) -> DataType:
 
 
 def wrap_session(spark: SparkSession, session: Any) -> SparkSession:
-    """A Python face for a JVM session."""
+    """A Python SparkSession for a JVM session."""
     return SparkSession(spark.sparkContext, jsparkSession=session)
 
 
 class Scanner:
-    """Makes DataFrames of a table's files on one session.  Driver only; opens files lazily, in Spark."""
+    """Makes DataFrames of a table's files on one session.  Driver only; executors open the files when the DataFrame runs."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark, self.root = spark, root
@@ -109,11 +109,11 @@ class Scanner:
         strict: bool = False,
         carried: Sequence[str] = (),
     ) -> DataFrame:
-        """The rows of `files` under the table's logical columns, plus PATH and POSITION with `address`.
+        """The rows of `files` with the table's logical columns, and PATH and POSITION with `address`.
 
-        With `vector_of` the rows that it marks are left out; None gives the physical rows.  With `strict`
-        columns are as nullable as the table says, which Spark's optimizer then trusts; else all are.
-        `carried` are columns of type bigint that data files may hold beside the table's, null where they do not.
+        Positions that `vector_of` marks are left out; None gives all physical rows.  With `strict` columns are as nullable
+        as in the table, which Spark's optimizer then relies on; else all are nullable.  `carried` names further bigint
+        columns that data files may hold; null where a file does not.
         """
         own = table_schema(snapshot)
         _refuse_reserved(own, self.root)
@@ -130,8 +130,8 @@ class Scanner:
                 ),
             )
         groups = self._groups(snapshot, files, vector_of)
-        hurt = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
-        dead = self._buckets(hurt) if hurt else None  # one for all groups, so that Spark broadcasts it once
+        vectors = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
+        dead = self._buckets(vectors) if vectors else None  # one frame for all groups, which Spark then broadcasts once
         if len(groups) <= limits().scan_groups:
             frames = [
                 self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address, carried) for (values, marked), g in groups.items()
@@ -180,7 +180,7 @@ class Scanner:
     def _joined_frame(
         self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], dead: DataFrame | None, address: bool, carried: Sequence[str]
     ) -> DataFrame:
-        """For many partitions: the values come from a broadcast table of paths."""
+        """Files of many partitions in one scan: the partition values come from a broadcast join by path."""
         raw = _located(self._read(snapshot, schema, files, carried), dead)
         names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
         rows = pa.table(
@@ -212,19 +212,19 @@ class Scanner:
         return F.broadcast(jdf)
 
     def uri(self, file: AddFile) -> str:
-        """A file's path as Spark's `_metadata.file_path` spells it."""
+        """A file's URI as Spark's `_metadata.file_path` spells it."""
         return spark_uri(self.spark, paths.join(self.root, file.path))
 
 
 def read_parquet(
     spark: SparkSession, schema: StructType | None, names: Sequence[str], version: int | None = None, options: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """The rows of exactly these files, whatever characters are in their names; columns as nullable as `schema` says, or as the files have them."""
+    """The rows of exactly these files, whatever characters their names hold; columns as in `schema`, or as in the files where it is None."""
     reader = spark.read.options(**(options or {}))
     reader = reader if schema is None else reader.schema(schema)
     if version is not None:
         reader = reader.option(VERSION_OPTION, str(version))
-    if any(_GLOB.search(n) for n in names):  # with __globPaths__ off each of them would give all files again
+    if any(_GLOB.search(n) for n in names):  # without globbing Spark would read all files once for each name that looks like a pattern
         frame = reader.parquet(*(_GLOB.sub(r"\\\g<0>", n) for n in names))
     else:
         frame = reader.option("__globPaths__", "false").parquet(*names)
@@ -232,39 +232,39 @@ def read_parquet(
 
 
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
-    """Driver rows as a DataFrame, without pyspark's conversions, and without its making `spark` the thread's active session."""
+    """Rows on the driver as a DataFrame, without pyspark's conversions and without making `spark` the thread's active session."""
     return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """No rows of a schema."""
+    """A DataFrame of this schema without rows."""
     return local_frame(spark, arrow_schema(schema).empty_table(), schema)
 
 
 def _located(raw: DataFrame, dead: DataFrame | None) -> DataFrame:
-    """The files' own columns with PATH and POSITION, without the rows that `dead` (of `bucket_table`) marks.
+    """The columns of files with PATH and POSITION, without the rows that `dead` (see `bucket_table`) marks.
 
-    Partition values are put above, so that conditions on them choose whole files all the same.
+    Partition values are added above this frame, so that conditions on them still skip whole files.
     """
     meta = raw.metadataColumn("_metadata")
     out = raw.select("*", meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
-    return out if dead is None else _held_above(without_dead(out, dead))
+    return out if dead is None else _pushdown_barrier(without_dead(out, dead))
 
 
 def without_dead(frame: DataFrame, buckets: DataFrame) -> DataFrame:
-    """The rows of an addressed frame whose bit is not set in `buckets`."""
+    """The rows of a frame with addresses whose bit is not set in `buckets`."""
     key = F.expr(f"shiftleft(xxhash64({PATH}), {_KEY_SHIFT}) | shiftright({POSITION}, {_BUCKET_BITS})")
     bit = F.expr(f"getbit({_WORDS}[cast(shiftright({POSITION}, 6) & 511 as int)], cast({POSITION} & 63 as int)) = 1")
     return frame.join(buckets, (key == F.col(_KEY)) & bit, "left_anti")
 
 
-def _held_above(living: DataFrame) -> DataFrame:
-    """The same rows, below which the optimizer pushes no condition: under ANSI one may raise on a dead row."""
+def _pushdown_barrier(living: DataFrame) -> DataFrame:
+    """The same rows, through which the optimizer pushes no condition down: under ANSI a condition may raise on a dead row."""
     return living.withColumn(_TASK, F.spark_partition_id()).where(F.col(_TASK) >= 0).drop(_TASK)
 
 
 def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
-    """(key, 512 words) for every bucket that holds a dead position.  Raises UnsupportedFeature where two keys collide."""
+    """One row (key, bitmap of 512 words) for each bucket of positions that holds a dead one.  Raises UnsupportedFeature where two files share a key."""
     keys: list[int] = []
     words: list[np.ndarray[Any, Any]] = []
     prefixes: dict[int, str] = {}
@@ -291,13 +291,13 @@ def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
 
 
 def _prefix(uri: str) -> int:
-    """The high bits of a file's keys, as `shiftleft(xxhash64(uri), _KEY_SHIFT)` gives them in Spark (a signed 64-bit number; Spark's seed is 42)."""
+    """The high bits of a file's keys, equal to Spark's `shiftleft(xxhash64(uri), _KEY_SHIFT)` (a signed 64-bit number; Spark's seed is 42)."""
     high = (xxhash.xxh64_intdigest(uri.encode(), seed=42) << _KEY_SHIFT) & (2**64 - 1)
     return high - 2**64 if high >= 2**63 else high
 
 
 class UriCache:
-    """Spark's spelling of paths; plain ones need no call into the JVM."""
+    """From a full path to the URI that Spark makes of it; paths of plain characters need no call into the JVM.  Thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, str] = OrderedDict()
@@ -323,15 +323,18 @@ spark_uri = UriCache()
 
 
 def _partition_key(snapshot: Snapshot, name: str) -> str:
+    """The key of a partition column in the partitionValues of the log: its physical name under column mapping."""
     field = snapshot.schema.find(name)
     return field.physical_name if field is not None and column_mapping_mode(snapshot.metadata.configuration) != "none" else name
 
 
 def quote(name: str) -> str:
+    """A column name in backquotes, for SQL and `F.col`."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _refuse_reserved(schema: StructType, root: str) -> None:
+    """Raises UnsupportedFeature for a column that would hide Spark's row numbers."""
     if any(f.name == "_tmp_metadata_row_index" for f in schema.fields):
         raise UnsupportedFeature(
             "A column named _tmp_metadata_row_index would hide Spark's row numbers; rename it", feature="_tmp_metadata_row_index", access="read", table=root

@@ -1,9 +1,8 @@
-"""Where the rows of large results came from, out of the files that Spark has written.
+"""Reads the origin of rows from files that Spark has written for large results.
 
-Rows of changed or moved large results lie in data files that carry, beside the table's columns, where each row
-came from (`__rowlock_path`, and `__rowlock_pos` in two parts); readers of the table pay no heed to them and the next
-compaction leaves them out.  Where a row lies in a new file is read from there and never concluded from the
-order in which the rows were given to Spark: what writes them may put them in another, or into several files.
+Such data files hold, beside the table's columns, where each row came from (`__rowlock_path`, and `__rowlock_pos` in two
+parts).  Readers of the table ignore these columns and the next compaction drops them.  The origin is never concluded from the
+order in which Spark got the rows: its writer may change that order or split the rows into several files.
 """
 
 from __future__ import annotations
@@ -30,13 +29,16 @@ _LOW_BITS = 10
 
 
 def stored_position() -> list[Column]:
-    """POSITION as data files carry it: of rows in the order of their old file the one part hardly changes and the other
-    repeats, which Parquet keeps in a bit or two for each row instead of eight bytes."""
+    """POSITION as data files hold it, in a high and a low part.
+
+    For rows in the order of their old file the high part hardly changes and the low part repeats, which Parquet encodes
+    in a bit or two for each row instead of eight bytes.
+    """
     return [F.shiftright(POSITION, _LOW_BITS).cast("int").alias(_HIGH), F.col(POSITION).bitwiseAND(F.lit((1 << _LOW_BITS) - 1)).cast("int").alias(_LOW)]
 
 
 def stored_origin(files: Sequence[AddFile], store: ObjectStore) -> Provenance:
-    """The provenance of derived rows, out of the columns that their files carry."""
+    """The provenance of the rows of `files`, read from the columns for it."""
     names: list[str] = []
     index: dict[str, int] = {}
     codes: list[np.ndarray] = []
@@ -56,17 +58,17 @@ def stored_origin(files: Sequence[AddFile], store: ObjectStore) -> Provenance:
         codes.append(lookup[encoded.indices.to_numpy()])
         high, low = (table.column(n).to_numpy().astype(np.int64) for n in (_HIGH, _LOW))
         positions.append((high << _LOW_BITS) | low)
-    return Provenance(tuple(names), _joined(codes, np.int32), _joined(positions, np.int64))
+    return Provenance(tuple(names), _concatenated(codes, np.int32), _concatenated(positions, np.int64))
 
 
 def stored_source_rows(files: Sequence[AddFile], store: ObjectStore) -> np.ndarray:
-    """The numbers of the source rows of a MERGE that files carry."""
+    """The number of the source row of each row that a MERGE wrote, read from the files."""
     parts = []
     for file in files:
         with open_parquet(store, file.path, file.size_bytes) as source:
             parts.append(source.read(columns=[SOURCE_ROW]).column(0).to_numpy().astype(np.int64))
-    return _joined(parts, np.int64)
+    return _concatenated(parts, np.int64)
 
 
-def _joined(parts: list[np.ndarray], dtype: type) -> np.ndarray:
+def _concatenated(parts: list[np.ndarray], dtype: type) -> np.ndarray:
     return np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype=dtype)

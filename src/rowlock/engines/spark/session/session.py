@@ -1,6 +1,6 @@
-"""The Spark session: whoever made it, else a local one that is ready at once.
+"""Finds the Spark session of this process, or starts a local one.
 
-Owns the settings of the local session.  Must never stop a session, nor change one that it did not make.
+Must never stop a session, nor change one that it did not start.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def spark(*, cores: int | None = None, memory_mb: int | None = None, stores: Seq
 
 
 def _existing() -> SparkSession | None:
-    """The session of this thread, or the one that another thread or Spark Connect made."""
+    """The active session of this thread, or the one that another thread or Spark Connect started; None where there is none."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark.errors import PySparkException
@@ -52,7 +52,7 @@ def _start_local(*, cores: int, memory_mb: int, stores: Sequence[Literal["s3", "
         ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a machine whose own name does not resolve starts too
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark does not start where the machine's own name does not resolve
     from pyspark.sql import SparkSession
 
     if os.environ.get("SPARK_REMOTE"):
@@ -71,7 +71,7 @@ def _start_local(*, cores: int, memory_mb: int, stores: Sequence[Literal["s3", "
 
 
 def local_settings(*, cores: int, memory_mb: int) -> dict[str, str]:
-    """The settings of a local session, as Spark wants them."""
+    """The Spark settings of a local session."""
     return {
         "spark.master": f"local[{cores}]",
         "spark.app.name": "rowlock",

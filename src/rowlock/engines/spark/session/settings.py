@@ -1,7 +1,7 @@
-"""The settings that Rowlock's own reads and writes need, on a clone of the user's session.
+"""Clones the user's session and adds the settings that Rowlock's reads and writes need.
 
-A clone sees temp views, functions and the settings of the moment and keeps its own conf; the user's
-session is never changed.
+A clone has the user's temporary views, functions and settings of that moment and a conf of its own; the user's session is
+never changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _SETTINGS = {
 
 
 def cloned_session(spark: SparkSession, more: Mapping[str, str] | None = None, name: str = "") -> Any:
-    """A JVM session with the user's views and functions, Rowlock's settings and `more`, which always mean the same under one `name`.  About 2 ms; driver only."""
+    """A JVM session with the user's views and functions, Rowlock's settings and `more`, which must be the same for the same `name`.
+
+    About 2 ms; driver only.
+    """
     session = spark._jsparkSession.cloneSession()
     session.sessionState().conf().setConf(catalyst(spark).properties("rowlock settings", _SETTINGS))
     if more:

@@ -1,4 +1,4 @@
-"""Files of changes: rows on the driver where they are few, else written by Spark in one job."""
+"""Writes the files of the change data feed: on the driver where the changed rows are few, else in one Spark job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, cdc_action
 
 
 def write_changes(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapshot) -> list[AddCdcFile]:
-    """Writes the changed rows under `_change_data/`, each with its type of change."""
+    """Writes the changed rows, each with its `_change_type`, into files under `_change_data/`."""
     tables = _on_driver(evaluator, changes, snapshot)
     if tables is not None:
         return [cdc_action(s.add) for s in evaluator.rows.write(pa.concat_tables(tables), snapshot, folder=FOLDER)]
@@ -33,7 +33,7 @@ def write_changes(evaluator: Evaluator, changes: Sequence[Change], snapshot: Sna
 
 
 def _on_driver(evaluator: Evaluator, changes: Sequence[Change], snapshot: Snapshot) -> list[pa.Table] | None:
-    """The changed rows, where they are few and Arrow reads them as Spark would."""
+    """The changed rows with their types; None where they are many or Arrow cannot read them as Spark would."""
     blocks = [b for c in changes for b in c.blocks]
     slices = [s for c in changes for s in c.slices]
     if any(isinstance(b.payload, FileRows) for b in blocks) or sum(s.num_rows or 0 for s in slices) + sum(b.num_rows for b in blocks) > limits().driver_rows:

@@ -1,7 +1,7 @@
-"""A folder of Parquet files on its way to being a Delta table: which files there are, what columns they have, what their folders say.
+"""Reads a folder of Parquet files for CONVERT TO DELTA: its files, their columns, and the partition values in folder names.
 
-Owns the reading of a folder that no log describes.  Writes nothing.  Statistics are hints that must never be false (I5): bounds
-are taken only from footers whose writer is known to keep Spark's calendar.
+Writes nothing.  Statistics are hints that must never be false (I5): bounds are taken only from footers whose writer is known
+to use Spark's calendar.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _THREADS = 8
 
 
 def folder_in(spark: SparkSession, identifier: str) -> str:
-    """The path in parquet.`/path`.  Raises Spark's ParseException, and UnsupportedFeature for a table in the catalog."""
+    """The path in an identifier such as parquet.`/path`.  Raises Spark's ParseException, and UnsupportedFeature for a table in the catalog."""
     parts = catalyst(spark).list(spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(identifier))
     if len(parts) != 2 or str(parts[0]).lower() != "parquet":
         raise UnsupportedFeature(
@@ -47,7 +47,7 @@ def folder_in(spark: SparkSession, identifier: str) -> str:
 
 
 def partition_type(given: StructType | str | None) -> StructType:
-    """The partition columns as a caller says them.  Raises Spark's ParseException, WrongType."""
+    """The partition columns, given as a StructType, as DDL or not at all.  Raises Spark's ParseException, WrongType."""
     if given is None or isinstance(given, StructType):
         return given or StructType()
     if not isinstance(given, str):
@@ -58,21 +58,21 @@ def partition_type(given: StructType | str | None) -> StructType:
 
 
 def files_in(spark: SparkSession, store: ObjectStore, partitions: StructType) -> list[AddFile]:
-    """The folder's data files with the values that their folders say, without statistics.
+    """The data files in the store's folder with the partition values in their folder names, without statistics.
 
-    Raises InvalidInput where there is none or a value is not of its column's type, SchemaMismatch where the folders are of other columns.
+    Raises InvalidInput where there is no file or a value is not of its column's type, SchemaMismatch where folder names have other columns.
     """
     found = [m for m in store.list(recursive=True) if not any(map(_hidden, m.key.split("/")))]
     if not found:
         raise InvalidInput("There is no Parquet file in the folder [DELTA_EMPTY_DIRECTORY]", table=store.root)
-    said = [_said(m, partitions, store.root) for m in found]
+    said = [_texts_in_folders(m, partitions, store.root) for m in found]
     typed = parse_schema(partitions.json(), store.root).fields if partitions.names else ()
-    moments = _moments(spark, [s[f.name] for s in said for f in typed if f.type == PrimitiveType("timestamp")])
-    return [_file(m, s, typed, moments, store.root) for m, s in zip(found, said, strict=True)]
+    timestamps = _timestamps(spark, [s[f.name] for s in said for f in typed if f.type == PrimitiveType("timestamp")])
+    return [_file(m, s, typed, timestamps, store.root) for m, s in zip(found, said, strict=True)]
 
 
-def _moments(spark: SparkSession, texts: Sequence[str]) -> dict[str, int | None]:
-    """What the session makes of texts that are cast to a timestamp, in microseconds since 1970 (UTC); None where it makes nothing of it."""
+def _timestamps(spark: SparkSession, texts: Sequence[str]) -> dict[str, int | None]:
+    """The microseconds since 1970 (UTC) of each text, cast to a timestamp by the session; None for text that it cannot cast."""
     if not texts:
         return {}
     frame = local_frame(spark, pa.table({"text": sorted(set(texts))}), StructType([StructField("text", StringType())]))
@@ -83,8 +83,8 @@ def _hidden(part: str) -> bool:
     return part.startswith(".") or (part.startswith("_") and "=" not in part)
 
 
-def _said(meta: ObjectMeta, partitions: StructType, table: str) -> dict[str, str]:
-    """What a file's folders say, by the names of the partition columns as they were given."""
+def _texts_in_folders(meta: ObjectMeta, partitions: StructType, table: str) -> dict[str, str]:
+    """The partition values as text in the names of a file's folders, by the given names of the partition columns.  Raises SchemaMismatch."""
     said = [part.split("=", 1) for part in meta.key.split("/")[:-1] if "=" in part]
     names, wanted = [unquote(name) for name, _ in said], partitions.names
     if sorted(n.lower() for n in names) != sorted(n.lower() for n in wanted):
@@ -96,15 +96,15 @@ def _said(meta: ObjectMeta, partitions: StructType, table: str) -> dict[str, str
     return {n: texts[n.lower()] for n in wanted}
 
 
-def _file(meta: ObjectMeta, said: Mapping[str, str], partitions: Sequence[TableField], moments: Mapping[str, int | None], table: str) -> AddFile:
+def _file(meta: ObjectMeta, said: Mapping[str, str], partitions: Sequence[TableField], timestamps: Mapping[str, int | None], table: str) -> AddFile:
     values: dict[str, str | None] = {}
     for field in partitions:
         text = said[field.name]
         try:
             if text == paths.NULL_DIRECTORY:
                 values[field.name] = None
-            elif text in moments and field.type == PrimitiveType("timestamp"):
-                values[field.name] = serialize(_known(moments[text], text), field.type)
+            elif text in timestamps and field.type == PrimitiveType("timestamp"):
+                values[field.name] = serialize(_checked(timestamps[text], text), field.type)
             else:
                 values[field.name] = serialize(parse_stored(text, field.type), field.type)
         except CorruptLog as e:
@@ -114,14 +114,14 @@ def _file(meta: ObjectMeta, said: Mapping[str, str], partitions: Sequence[TableF
     return AddFile(meta.key, values, meta.size_bytes, meta.modified_ms, True, None)
 
 
-def _known(micros: int | None, text: str) -> int:
+def _checked(micros: int | None, text: str) -> int:
     if micros is None:
         raise CorruptLog(f"{text!r} is no timestamp")
     return micros
 
 
 def schema_in(spark: SparkSession, root: str, files: Sequence[AddFile], partitions: StructType) -> StructType:
-    """The columns of all files together, then the partition columns; all may be null.  One Spark job.  Raises SchemaMismatch where files contradict each other."""
+    """The merged columns of all files, then the partition columns, all nullable.  One Spark job.  Raises SchemaMismatch where files contradict each other."""
     reader_options = {"mergeSchema": "true", "recursiveFileLookup": "true"}
     try:
         data = read_parquet(spark, None, [paths.join(root, f.path) for f in files], options=reader_options).schema
@@ -135,12 +135,12 @@ def schema_in(spark: SparkSession, root: str, files: Sequence[AddFile], partitio
 
 
 def _plain(f: StructField) -> StructField:
-    """A nullable column without what another table's log said of it."""
+    """The column made nullable, without metadata that another table's log gave it."""
     return StructField(f.name, nullable_type(bare(f.dataType)), True, {k: v for k, v in f.metadata.items() if k in _KEPT})
 
 
 def footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMetaData]:
-    """The files' footers, in their order.  Raises InvalidInput for a file that is no Parquet file."""
+    """The footers of the files, in the same order.  Raises InvalidInput for a file that is not Parquet."""
 
     def read(file: AddFile) -> pq.FileMetaData:
         try:
@@ -153,16 +153,16 @@ def footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMeta
 
 
 def with_statistics(files: Sequence[AddFile], footers: Sequence[pq.FileMetaData], snapshot: Snapshot) -> list[AddFile]:
-    """The files with what their footers say, as it may be believed."""
+    """The files with statistics from their footers; bounds only where these can be trusted."""
     leaves = stats_leaves(snapshot)
     return [
-        replace(file, stats=statistics.from_parquet_metadata(footer, leaves if _keeps_the_calendar(footer) else []))
+        replace(file, stats=statistics.from_parquet_metadata(footer, leaves if _has_sparks_calendar(footer) else []))
         for file, footer in zip(files, footers, strict=True)
     ]
 
 
-def _keeps_the_calendar(footer: pq.FileMetaData) -> bool:
-    """Whether Spark 3 or newer wrote the file, and not in its mode for older readers: other writers may count days before 1582 otherwise."""
+def _has_sparks_calendar(footer: pq.FileMetaData) -> bool:
+    """Whether Spark 3 or newer wrote the file, and not in its legacy calendar mode: other writers may count days before 1582 differently."""
     said = footer.metadata or {}
     version = said.get(b"org.apache.spark.version", b"").split(b".")[0]
     return version.isdigit() and int(version) >= 3 and not any(k.startswith(b"org.apache.spark.legacy") for k in said)

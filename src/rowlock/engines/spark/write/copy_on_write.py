@@ -1,4 +1,4 @@
-"""Copy on write: the rows of a file that stay, written again without a change."""
+"""Copy on write: writes the rows of a file that stay into new files, unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlock.boundary.effects import StagedFile
 from rowlock.boundary.row_identity import columns_of
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.row_ids import moving_frame, of_slice, with_identities
+from rowlock.engines.spark.read.row_ids import identities_in, moving_frame, with_identities
 from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.limits import limits
@@ -24,7 +24,7 @@ _GROUP = "__rowlock_copy"
 
 
 def copy_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
-    """New files with the rows of each slice, by the slice's path.  Small ones on the driver, the others in one job."""
+    """Writes the rows of each slice into new files, which are returned by the slice's path.  Small files on the driver, the others in one Spark job."""
     out: dict[str, list[StagedFile]] = {}
     large: list[Slice] = []
     for piece in slices:
@@ -42,7 +42,7 @@ def _with_ids(evaluator: Evaluator, piece: Slice, table: pa.Table, positions: np
     """The rows of a slice with the ids and commit versions that they keep."""
     if (columns := columns_of(snapshot)) is None:
         return table
-    return with_identities(table, of_slice(piece, positions, evaluator.materialized_ids, columns), columns)
+    return with_identities(table, identities_in(piece, positions, evaluator.materialized_ids, columns), columns)
 
 
 def _copy_large(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:

@@ -1,7 +1,7 @@
-"""Large writes: Spark's own Parquet writer into a fresh folder of the table that is already the final place.
+"""Writes many rows with Spark's Parquet writer, into a new folder of the table, where the files stay.
 
-Only files that the finished job left in that folder are committed; what a lost task left behind is
-garbage that no commit names (I10).  Statistics come from the footers.
+Only files that the finished job left in that folder are committed; files of failed tasks are garbage that no commit
+names (I10).  Statistics come from the footers.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from rowlock.storage.store import ObjectStore
 
 _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
 _NO_TEXT = "\x01 no UTF-8: "
-"""Stands in the name of a folder before the bytes, in hexadecimal, of a string that begins with it, and with `!` before the first of one that no folder can have."""
+"""Prefix of a folder name that gives a string in hexadecimal.
+
+It is used for a string that itself begins with it; with `!` after it, for the first bytes of a string that is not UTF-8, which is refused."""
 
 
 def folder_text(name: str, type_: DataType) -> Column:
-    """A partition column as text for the names of folders: no zone and no setting of the session has a part in its meaning.
+    """A partition column as text for folder names, which does not depend on the time zone or any setting of the session.
 
-    A folder's name is only the way back to the driver; the log gets what `partition_value` makes of it.
+    Folder names only carry the values to the driver; the log gets what `partition_value` makes of them.
     """
     column = F.col(quote(name))
     if type_ == PrimitiveType("timestamp"):
@@ -57,14 +59,14 @@ def folder_text(name: str, type_: DataType) -> Column:
 
 
 def partition_value(text: str, type_: DataType) -> str | None:
-    """The log's text of the value that `folder_text` gave.  Raises InvalidInput for a value that the log cannot hold."""
+    """The partition value, as the log spells it, from the text that `folder_text` made.  Raises InvalidInput for a value that the log cannot hold."""
     if text == paths.NULL_DIRECTORY:
         return None
     if type_ == PrimitiveType("string") and text.startswith(_NO_TEXT):
-        told = text[len(_NO_TEXT) :]
-        if told.startswith("!"):
-            raise partition_values.not_utf8(bytes.fromhex(told[1:]), type_)
-        return partition_values.serialize(bytes.fromhex(told).decode(), type_)
+        hexadecimal = text[len(_NO_TEXT) :]
+        if hexadecimal.startswith("!"):
+            raise partition_values.not_utf8(bytes.fromhex(hexadecimal[1:]), type_)
+        return partition_values.serialize(bytes.fromhex(hexadecimal).decode(), type_)
     if type_ == PrimitiveType("timestamp"):
         return partition_values.serialize(int(text), type_)
     if type_ == PrimitiveType("string") and re.fullmatch(_LIKE_NULL, text):
@@ -77,18 +79,18 @@ def write_native(
     store: ObjectStore,
     snapshot: Snapshot,
     *,
-    extra: Sequence[str] = (),
     group: str | None = None,
     within: str | None = None,
     values: PartitionValues | None = None,
 ) -> list[tuple[str | None, AddFile]]:
-    """Writes a frame (logical columns, `extra` columns kept in the files) and returns its files.
+    """Writes a DataFrame with logical column names and returns (text of `group`, file) for each file.  One Spark job; runs on executors.
 
-    With `group` the files are split by that column as well, whose text comes back beside each file.  `within`: a
-    folder of the table for files that are no part of it.  `values`: the partition that all rows are of, by its text in
-    the log, where that is known: it is kept as it is spelled, and the rows of a task are written in the order in which
-    they come, which Spark changes where it splits them by partition (its own sort takes the place of ours).
-    POSITION is stored as `stored_position` has it.  One Spark job; runs on executors.
+    group   a column by which the files are split too, and which they do not hold
+    within  a folder of the table for files that are not data files, such as _change_data
+    values  the partition values of all rows, as the log spells them, where they are known.  They are kept in that spelling,
+            and the rows of a task keep their order, which Spark's own sort changes where it splits rows by partition
+
+    POSITION is stored in the form of `stored_position`.
     """
     stored = names_in_files(snapshot)
     known = dict(values or {})
@@ -131,7 +133,7 @@ def _file(store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequen
 
 
 def _sync(place: str) -> None:
-    """Durable before a commit names it."""
+    """Forces a file to disk, before a commit names it."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         os.fsync(descriptor)
