@@ -101,8 +101,7 @@ class OpenTransaction:
         moved = self._line.join(self.txn, statements, reads_table=reads_table)
         anew = moved and not self.txn.program and not self.txn.reads_table
         if anew:
-            before, self.txn = self.txn, self._handle.table.begin(self._options, app=self._app)
-            self.txn.reruns = before.reruns
+            self.txn = self._handle.table.begin(self._options, app=self._app, reruns=self.txn.reruns)
         self._line.account(self.txn)
         return anew
 
@@ -123,7 +122,7 @@ class OpenTransaction:
 
     def close(self) -> None:
         """Nothing is carried out any more; leases are given back, and what was pinned for a rebase is deleted."""
-        self.txn.done = True
+        self.txn.close()
         self._line.leave()
         for source in self._sources:
             source.release(self.evaluator)

@@ -45,9 +45,8 @@ def record(txn: Pending, error: BaseException, operation: str, parameters: Mappi
     An error that nobody else has part in (a statement that cannot be carried out) is none of the table's, and is not kept.
     """
     alone = outcome_of(error) == "refused" and "rebase" not in txn.watch.seconds
-    if txn.given_up or alone:
+    if alone or not txn.fails():
         return
-    txn.given_up = True
     with never_in_the_way(txn.table.path):
         account = attempt.receipt(txn, None, {}).record() if attempt is not None else {"seconds": dict(txn.watch.seconds)}
         does = {"appends": txn.is_blind, "moves": not txn.data_change, "staged": asdict(work_of(txn))}

@@ -40,13 +40,12 @@ def run(
 
     def begin() -> Transaction:
         head = asked.pop() if asked else table.refresh()
-        return table.begin(snapshot=head, metadata=metadata(head) if metadata else None, app=app)
+        return table.begin(snapshot=head, metadata=metadata(head) if metadata else None, app=app, reruns=reruns)
 
     reruns = Reruns()
     with LeaseLine(table.state) as line:
         for attempt in range(RERUNS + 1):
             txn, statements, parameters = _planned(line, begin, plan)
-            txn.reruns = reruns
             try:
                 if not txn.already_committed:
                     txn.execute(*statements)

@@ -29,7 +29,7 @@ def commit(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Recei
     Raises MultipleMatches or ConstraintViolated where the serial run at the head would, the classes of
     DeltaConcurrentModificationException by policy, CommitUnknown where the log cannot be read back.
     """
-    attempt = Attempt(operation)
+    attempt = Attempt(txn, operation)
     what = StagedStatements(txn, attempt, parameters)
     if what.is_void:
         return what.receipt(None)
@@ -96,17 +96,21 @@ class StagedStatements:
     def move_to(self, head: Snapshot) -> int | None:
         """A rebase over those who committed since.  Raises as `rebase_onto_head` does."""
         try:
-            return rebase_onto_head(self.txn, self.attempt, head)
+            done = rebase_onto_head(self.txn, self.attempt, head)
         except AlreadyCommitted:
-            self.txn.already_committed = True
+            self.attempt.already_committed = True
             return None
+        if isinstance(done, int):
+            return done
+        self.txn.rebased(done)
+        return None
 
     @property
     def is_void(self) -> bool:
         """An append or an overwrite is a commit even where it brings no rows, as in Delta; so is the step of an application."""
         txn = self.txn
         always = any(s.kind == "append" for s in txn.program) or txn.metadata is not None or txn.app is not None
-        return txn.already_committed or (txn.effects.is_empty and not always)
+        return self.attempt.already_committed or (txn.effects.is_empty and not always)
 
     def write(self) -> None:
         txn, head = self.txn, self.txn.base
@@ -118,7 +122,7 @@ class StagedStatements:
     def receipt(self, version: int | None) -> Receipt:
         """Its figures are those of the files that the version names; what a lost put wrote is in no version."""
         if version is None:
-            metrics = {} if self.txn.already_committed else operation_metrics(self.txn, _NOTHING)
+            metrics = {} if self.attempt.already_committed else operation_metrics(self.txn, _NOTHING)
             return self.attempt.receipt(self.txn, None, metrics)
         return self.attempt.receipt(self.txn, version, operation_metrics(self.txn, self._files), rewritten_by(self.txn, self._files))
 

@@ -7,6 +7,7 @@ that no commit names (I10).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rowlock.boundary.statements import Statement
@@ -21,7 +22,7 @@ from rowlock.transaction.rebase.propagate import stage
 from rowlock.transaction.staged_statements import commit
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import OpenTable, Pending
-from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.receipt import Receipt, Reruns
 
 __all__ = ["Options", "Table", "Transaction"]
 
@@ -34,14 +35,20 @@ class Table(OpenTable):
         return creation.create(self.state, schema_string, partition_columns, configuration or {}, **more)
 
     def begin(
-        self, options: Options | None = None, *, snapshot: Snapshot | None = None, metadata: Metadata | None = None, app: SetTransaction | None = None
+        self,
+        options: Options | None = None,
+        *,
+        snapshot: Snapshot | None = None,
+        metadata: Metadata | None = None,
+        app: SetTransaction | None = None,
+        reruns: Reruns | None = None,
     ) -> Transaction:
         """A transaction that reads `snapshot`, by default the newest, may bring new metadata with it, and may be the
-        step `app` of an application, which is committed once.
+        step `app` of an application, which is committed once.  `reruns` accounts for earlier tries of the same work.
 
         Raises UnsupportedFeature where the table may not be written.
         """
-        return Transaction(self, options or Options(), snapshot or self.refresh(), metadata, app)
+        return Transaction(self, options or Options(), snapshot or self.refresh(), metadata, app, reruns)
 
 
 class Transaction(Pending):
@@ -60,7 +67,8 @@ class Transaction(Pending):
         first, program = len(self.program), [*self.program, *statements]
         slices = [left for s in self._all_candidates([s for s in statements if s.touches]) if (left := self._untouched(s)) is not None]
         with self.watch.time("stage"):
-            self.effects, self.staged_rows = stage(program, first, self.effects, slices, engine=self.table.engine, snapshot=self.base)
+            effects, self.staged_rows = stage(program, first, self.effects, slices, engine=self.table.engine, snapshot=self.base)
+            self.staged = replace(self.staged, effects=effects)
         self.program = program
         self.data_change = any(s.kind != "move" for s in program)
         self.files_read |= {s.path for s in slices}
@@ -92,5 +100,5 @@ class Transaction(Pending):
         if self.done:
             raise InvalidInput("The transaction is committed already", table=self.table.path)
         receipt = commit(self, operation, parameters or {})
-        self.done = True
+        self.close()
         return receipt

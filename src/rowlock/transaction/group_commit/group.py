@@ -77,13 +77,14 @@ class Member:
     def follow(self, head: Snapshot) -> bool:
         """Brings the member to the head.  Whether it still is to be committed; else its receipt or its error is there."""
         try:
-            version = rebase_onto_head(self.txn, self.attempt, head, posted=self.post is not None)
-            if version is not None:
-                self.landed(version, len(self.txn.table.state.log.commits(version - 1, version)[0].txn_ids))
+            done = rebase_onto_head(self.txn, self.attempt, head, posted=self.post is not None)
+            if isinstance(done, int):
+                self.landed(done, len(self.txn.table.state.log.commits(done - 1, done)[0].txn_ids))
             else:
+                self.txn.rebased(done)
                 self.write()
         except AlreadyCommitted:
-            self.txn.already_committed = True
+            self.attempt.already_committed = True
             self.receipt = self.attempt.receipt(self.txn, None, {})
         except Exception as e:  # noqa: BLE001 - it is its own thread's to raise
             self.error = e

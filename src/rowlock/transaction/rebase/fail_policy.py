@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from rowlock import exceptions
-from rowlock.boundary.effects import Propagated
+from rowlock.boundary.effects import Effects, Propagated
 from rowlock.boundary.lost_matches import LostMatches, survivors
 from rowlock.conflict import rules
 from rowlock.conflict.delta import Delta, Slice
@@ -66,15 +66,15 @@ def error_of(txn: Pending, conflict: Conflict) -> exceptions.DeltaConcurrentModi
     return conflict.with_work(work_of(txn)).exception(txn.table.path)
 
 
-def check_rows(txn: Pending, winners: list[Commit], delta: Delta, head: Snapshot) -> None:
+def check_rows(txn: Pending, effects: Effects, winners: Sequence[Commit], delta: Delta, head: Snapshot) -> None:
     """Raises a conflict if a rebase over `delta` would change something other than places.
 
     Under `snapshot` only rows that the transaction changes itself count.
     """
     engine = txn.table.engine
-    lost = [Slice(s.file, only=both) for s in delta.gone if (both := s.covers(txn.effects.tombstones[s.path]) if s.path in txn.effects.tombstones else None)]
+    lost = [Slice(s.file, only=both) for s in delta.gone if (both := s.covers(effects.tombstones[s.path]) if s.path in effects.tombstones else None)]
     fresh = engine.propagate(
-        txn.program, txn.effects, delta.gone, delta.born, snapshot=head, lost_matches=LostMatches(txn.effects, delta.gone_by_path(), engine.provenance)
+        txn.program, effects, delta.gone, delta.born, snapshot=head, lost_matches=LostMatches(effects, delta.gone_by_path(), engine.provenance)
     )
     files = {s.path: s.file for s in delta.born}
     won = [Slice(files[p], only=t) for p, t in fresh.tombstones.items() if t]
@@ -87,7 +87,7 @@ def check_rows(txn: Pending, winners: list[Commit], delta: Delta, head: Snapshot
         return
     if before != after:
         raise _conflict(txn, winners, delta, old, new)
-    if _flipped(txn, fresh):
+    if _flipped(txn, effects, fresh):
         raise _conflict(txn, winners, delta, [], new)
 
 
@@ -98,15 +98,15 @@ def _texts(rows: Sequence[dict[str, Any]]) -> list[_Row]:
     return [(head + repr([row[n] for n in names]), row) for row in rows]
 
 
-def _flipped(txn: Pending, fresh: Propagated) -> bool:
+def _flipped(txn: Pending, effects: Effects, fresh: Propagated) -> bool:
     """Whether an insert of a MERGE comes to life or dies."""
     if any(b.kind == "inserted" and b.num_rows for b in fresh.blocks):
         return True
-    masks = [survivors(b, {}, fresh.counts, txn.table.engine.provenance) for b in txn.effects.blocks if b.kind == "inserted"]
+    masks = [survivors(b, {}, fresh.counts, txn.table.engine.provenance) for b in effects.blocks if b.kind == "inserted"]
     return any(m is not None and not m.all() for m in masks)
 
 
-def _conflict(txn: Pending, winners: list[Commit], delta: Delta, old: Sequence[_Row], new: Sequence[_Row]) -> exceptions.DeltaConcurrentModificationException:
+def _conflict(txn: Pending, winners: Sequence[Commit], delta: Delta, old: Sequence[_Row], new: Sequence[_Row]) -> exceptions.DeltaConcurrentModificationException:
     there, was_there = {t for t, _ in new}, {t for t, _ in old}
     changed, came = [r for t, r in old if t not in there], [r for t, r in new if t not in was_there]
     slices = delta.gone if changed else delta.born

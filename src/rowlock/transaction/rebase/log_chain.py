@@ -59,7 +59,7 @@ def winners_of(txn: Pending, head: Snapshot) -> list[Commit]:
     """
     if txn.is_blind:
         return [difference(txn.read, head, {}, {})]
-    before = {f.path: f for f in [*txn.base.files.adds(), *txn.unseen.values()] if f is not None and txn.unseen.get(f.path, f) is f}
+    before = {f.path: f for f in [*txn.base.files.adds(), *txn.staged.unseen.values()] if f is not None and txn.staged.unseen.get(f.path, f) is f}
     after = {f.path: f for f in head.files.adds()}
     if txn.options.raises or any(_is_another(f, after[p]) for p, f in before.items() if p in after):
         raise fail_policy.error_of(txn, rewritten_log(txn.read, head))

@@ -7,6 +7,7 @@ by what it read; then its effects are rebased over exactly the rows that it has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rowlock.boundary.effects import Effects
 from rowlock.conflict import isolation, rules
@@ -24,19 +25,20 @@ from rowlock.transaction.rebase.propagate import rebase
 from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
 from rowlock.transaction.state.pending import Pending
 from rowlock.transaction.state.receipt import Conflict
+from rowlock.transaction.state.staging import Staged
 
 _SAMPLES = 5
 
 
-def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: bool = False) -> int | None:
-    """Brings the staged effects to `head`, if others committed since the base.
+def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: bool = False) -> Staged | int:
+    """What the transaction has staged, rebased over the commits between its base and `head`; the same value where there are none.
 
-    The version of a commit between them that is our own, where a put of unknown outcome landed after all (I2).
+    Instead the version of a commit between them that is the transaction's own, where a put of unknown outcome landed after all (I2).
     `posted`: others may commit the transaction.  Raises AlreadyCommitted, as `outcome.found` does, and by rule, policy, isolation and reads DeltaConcurrentModificationException.
     """
     rewritten, log = head.chain != txn.base.chain, txn.table.state.log
     if head.version == txn.base.version and not rewritten:
-        return None
+        return txn.staged
     log_chain.check_table(txn, head)
     try:
         winners = log.commits(txn.base.version, head.version)
@@ -56,20 +58,13 @@ def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: 
         _check_application(txn, winners, head)
         if txn.options.raises_by_file:
             fail_policy.check_files(txn, winners)
-        txn.passed += winners
         if txn.is_lockless:
-            schema_change.adapt(txn, head)
-            _merge_into(txn, attempt, winners, head, rewritten)
+            staged = _merged(txn, attempt, replace(txn.staged, effects=schema_change.adapt(txn, txn.effects, head)), winners, head, rewritten)
         else:
-            _rebase_to(txn, attempt, winners, head, rewritten)
-            schema_change.adapt(txn, head)
-        if not txn.unseen:
-            txn.passed = []
-    txn.read = head
-    txn.base = txn.view(head)
+            staged = _rebased(txn, attempt, winners, head, rewritten)
+            staged = replace(staged, effects=schema_change.adapt(txn, staged.effects, head))
     attempt.rounds += 1
-    txn.phase("rebased")
-    return None
+    return replace(staged, read=head, base=txn.view(head), passed=(*txn.staged.passed, *winners) if staged.unseen else ())
 
 
 def refuse_removal(txn: Pending, head: Snapshot) -> None:
@@ -103,83 +98,84 @@ def _check_application(txn: Pending, winners: list[Commit], head: Snapshot) -> N
     raise fail_policy.error_of(txn, conflict_with(rival, "application", what=text, remedy=remedy))
 
 
-def _merge_into(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
+def _merged(txn: Pending, attempt: Attempt, staged: Staged, winners: list[Commit], head: Snapshot, rewritten: bool) -> Staged:
     """Lockless: nothing is evaluated again; what is staged is merged, by row id, with what winners made of the same rows."""
     paths = isolation.paths_of(winners)
     delta = delta_between(paths, txn.base.files.get(paths), head.files.get(paths), txn.table.state.vectors.of)
-    if rewritten and any(s.path in txn.effects.tombstones for s in delta.gone):  # ids of the lost commits may have been given to other rows
+    if rewritten and any(s.path in staged.effects.tombstones for s in delta.gone):  # ids of the lost commits may have been given to other rows
         raise fail_policy.error_of(txn, log_chain.rewritten_log(txn.read, head))
     try:
-        done = cell_merge.merge(txn.effects, delta, winners, engine=txn.table.engine, base=txn.base, head=head, vector_of=txn.table.state.vectors.of)
+        done = cell_merge.merge(staged.effects, delta, winners, engine=txn.table.engine, base=txn.base, head=head, vector_of=txn.table.state.vectors.of)
     except cell_merge.RewrittenWithoutIds as e:
         raise fail_policy.error_of(txn, e.conflict) from None
     if done.hit is not None:
-        attempt.conflicts += _conflicts(winners, Delta(tuple(s for s in delta.gone if s.path in done.hit), ()), txn.effects)
-    txn.effects = done.effects
+        attempt.conflicts += _conflicts(winners, Delta(tuple(s for s in delta.gone if s.path in done.hit), ()), staged.effects)
     attempt.overwritten += done.overwritten
     attempt.rows_rebased += done.rows_merged
     attempt.rows_followed += done.rows_followed
     attempt.rows_dropped += done.rows_dropped
+    return replace(staged, effects=done.effects)
 
 
-def _rebase_to(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> None:
+def _rebased(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> Staged:
+    staged, passed = txn.staged, (*txn.staged.passed, *winners)
     level = "serializable" if txn.metadata is not None or txn.options.isolation is None else txn.options.isolation
-    seen = isolation.view(level, winners, txn.unseen)
+    seen = isolation.view(level, winners, staged.unseen)
     paths = seen.paths
     known, after = known_files(txn, paths), head.files.get(paths)
     moving = any(s.kind == "move" for s in txn.program)
     followed = (
         None
-        if rewritten or txn.unseen or moving or level == "snapshot"
-        else follow_moves(txn.effects, winners, paths, known, after, txn.table.state.vectors.of)
+        if rewritten or staged.unseen or moving or level == "snapshot"
+        else follow_moves(staged.effects, winners, paths, known, after, txn.table.state.vectors.of)
     )
     if followed is not None:
-        txn.effects, delta = followed.effects, followed.delta
+        staged, delta = replace(staged, effects=followed.effects), followed.delta
         attempt.rows_followed += followed.rows
     else:
         delta = delta_between(paths, known, after, txn.table.state.vectors.of)
-    txn.unseen = seen.unseen
+    staged = replace(staged, unseen=seen.unseen)
     head = txn.view(head)
     if delta.is_empty:
-        return
+        return staged
     if txn.reads_table and level != "snapshot":
-        _check_reads(txn, delta, head)
+        _check_reads(txn, passed, delta, head)
     if not txn.touches:
-        return
+        return staged
     if txn.options.raises_by_row and txn.data_change:
-        fail_policy.check_rows(txn, txn.passed, delta, head)
+        fail_policy.check_rows(txn, staged.effects, passed, delta, head)
     if level == "snapshot" and not rewritten:
-        moved = _moves(txn, delta, head)
-        txn.unseen = {p: known.get(p) for p in paths - {s.path for s in (*moved.gone, *moved.born)} if known.get(p) != after.get(p)}
+        moved = _moves(txn, staged.effects, passed, delta, head)
+        staged = replace(staged, unseen={p: known.get(p) for p in paths - {s.path for s in (*moved.gone, *moved.born)} if known.get(p) != after.get(p)})
         if moved.is_empty:
-            return
+            return staged
         if txn.reads_table and moved is delta:
-            _check_reads(txn, delta, head)
+            _check_reads(txn, passed, delta, head)
         delta = moved
-    txn.effects = drop_overlapping_bins(txn.program, txn.effects, paths, after)
+    effects = drop_overlapping_bins(txn.program, staged.effects, paths, after)
     relevant = _relevant(txn, delta)
-    done = rebase(txn.effects, txn.program, relevant, engine=txn.table.engine, snapshot=head)
-    attempt.conflicts += _conflicts(txn.passed, relevant, txn.effects)
-    txn.effects = done.effects
+    done = rebase(effects, txn.program, relevant, engine=txn.table.engine, snapshot=head)
+    attempt.conflicts += _conflicts(passed, relevant, effects)
     attempt.rows_rebased += done.rows_rebased
     attempt.bytes_rebased += done.bytes_rebased
     attempt.rows_dropped += done.rows_dropped
+    return replace(staged, effects=done.effects)
 
 
 def known_files(txn: Pending, paths: Iterable[str]) -> dict[str, AddFile]:
     """The files among `paths` as the transaction has seen them last."""
-    files = {**txn.base.files.get(paths), **txn.unseen}
+    files = {**txn.base.files.get(paths), **txn.staged.unseen}
     return {p: f for p, f in files.items() if f is not None}
 
 
-def _check_reads(txn: Pending, delta: Delta, head: Snapshot) -> None:
+def _check_reads(txn: Pending, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> None:
     """What the transaction read as a whole (toDF, a source that reads the table) may have been moved, and not changed."""
     differing = txn.table.engine.differ(delta.gone, txn.base, delta.born, head, _SAMPLES)
     if not differing:
         return
     slices = delta.gone or delta.born
     paths = {s.path for s in slices}
-    winner = next((w for w in reversed(txn.passed) if paths & w.paths), txn.passed[-1])
+    winner = next((w for w in reversed(passed) if paths & w.paths), passed[-1])
     rule = "rows read" if delta.gone else "rows added to a read"
     text = (
         f"This transaction read the table at version {txn.read_version}, by toDF() or in the rows that it writes, and a concurrent commit changed what it read."
@@ -204,14 +200,14 @@ def check_source(txn: Pending, version: int) -> None:
     raise fail_policy.error_of(txn, conflict_with(between[-1], rule, files=sorted(paths), rows=differing, what=text, remedy=remedy))
 
 
-def _moves(txn: Pending, delta: Delta, head: Snapshot) -> Delta:
+def _moves(txn: Pending, effects: Effects, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> Delta:
     """Under `snapshot`: nothing, where no row that the transaction changes was touched; the moves of these rows, where
     they were only moved; else the whole delta, for a full rebase.
     """
-    hit = frozenset(s.path for s in delta.gone if s.path in txn.effects.tombstones and s.covers(txn.effects.tombstones[s.path]))
+    hit = frozenset(s.path for s in delta.gone if s.path in effects.tombstones and s.covers(effects.tombstones[s.path]))
     if not hit:
         return Delta((), ())
-    tied = isolation.connected(hit, txn.passed)
+    tied = isolation.connected(hit, passed)
     part = Delta(tuple(s for s in delta.gone if s.path in tied), tuple(s for s in delta.born if s.path in tied))
     return delta if txn.table.engine.differ(part.gone, txn.base, part.born, head, 1) else part
 

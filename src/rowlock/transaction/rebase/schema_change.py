@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowlock.boundary.effects import Assigned
+from rowlock.boundary.effects import Assigned, Effects
 from rowlock.boundary.statements import Program
 from rowlock.conflict import rules
 from rowlock.conflict.table_change import TableChange, table_change
@@ -56,20 +56,21 @@ def _hides_images(program: Program) -> bool:
     return bool(makes) and any(s.touches for s in program[makes[0] + 1 :])
 
 
-def adapt(txn: Pending, head: Snapshot) -> None:
-    """Brings what is staged under the head's columns, and asks of every staged row what was not asked before.
+def adapt(txn: Pending, effects: Effects, head: Snapshot) -> Effects:
+    """The effects under the head's columns.  Every staged row is checked against constraints that winners added.
 
     Raises ConstraintViolated, as the run at the head would.
     """
     if head.metadata == txn.read.metadata or txn.metadata is not None:
-        return
+        return effects
     change = table_change(txn.read.metadata, head.metadata, head.protocol)
-    engine, blocks = txn.table.engine, txn.effects.blocks
+    engine, blocks = txn.table.engine, effects.blocks
     if not change.same_columns:
         blocks = tuple(engine.adopt(b, before=txn.read, after=head) for b in blocks)
-        txn.effects = replace(txn.effects, blocks=blocks, assigned=_renamed(txn.effects.assigned, txn.read, head))
+        effects = replace(effects, blocks=blocks, assigned=_renamed(effects.assigned, txn.read, head))
     if change.checked and txn.data_change:
         engine.check([b for b in blocks if b.kind != "matched"], snapshot=head)
+    return effects
 
 
 def _renamed(assigned: Sequence[Assigned], before: Snapshot, after: Snapshot) -> tuple[Assigned, ...]:

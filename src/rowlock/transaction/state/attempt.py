@@ -15,8 +15,9 @@ class AlreadyCommitted(Exception):
 class Attempt:
     """The running account of one commit."""
 
-    def __init__(self, operation: str) -> None:
+    def __init__(self, txn: Pending, operation: str) -> None:
         self.operation = operation
+        self.already_committed = txn.already_committed
         self.attempts = self.rounds = self.rows_rebased = self.bytes_rebased = self.rows_dropped = self.rows_followed = 0
         self.group_size = 1
         self.conflicts: list[Conflict] = []
@@ -34,7 +35,7 @@ class Attempt:
             bytes_rebased=self.bytes_rebased,
             rows_dropped=self.rows_dropped,
             rows_followed=self.rows_followed,
-            already_committed=txn.already_committed,
+            already_committed=self.already_committed,
             group_size=self.group_size,
             overwritten=tuple(self.overwritten),
             conflicts=tuple(self.conflicts),

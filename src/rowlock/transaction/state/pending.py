@@ -13,19 +13,18 @@ from rowlock.boundary.effects import Effects
 from rowlock.boundary.engine import Engine
 from rowlock.boundary.statements import Statement
 from rowlock.conflict.delta import Slice, whole
-from rowlock.conflict.isolation import Unseen
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import row_tracking
-from rowlock.protocol.actions import Commit, Metadata, SetTransaction
+from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, current_observer
 from rowlock.transaction.state.receipt import Reruns, Stopwatch
 from rowlock.transaction.state.shared import SharedState, state_of
-from rowlock.transaction.state.staging import Staging
+from rowlock.transaction.state.staging import Staged, Staging
 
 
 class OpenTable:
@@ -51,18 +50,24 @@ class OpenTable:
 class Pending:
     """What a transaction has read and staged so far, and what follows from that alone."""
 
-    def __init__(self, table: OpenTable, options: Options, snapshot: Snapshot, metadata: Metadata | None = None, app: SetTransaction | None = None) -> None:
+    def __init__(
+        self,
+        table: OpenTable,
+        options: Options,
+        snapshot: Snapshot,
+        metadata: Metadata | None = None,
+        app: SetTransaction | None = None,
+        reruns: Reruns | None = None,
+    ) -> None:
         check_writable(snapshot.protocol, snapshot.metadata, table.path)
         self.metadata = metadata if metadata is not None and metadata != snapshot.metadata else None
         self.table = table
-        self.base, self.read_version = self.view(snapshot), snapshot.version
+        self.staged, self.read_version = Staged(snapshot, self.view(snapshot)), snapshot.version
         self.options = options.resolved(snapshot.metadata.configuration)
         if self.options.on_conflict == "lockless" and not row_tracking.is_enabled(snapshot.protocol, snapshot.metadata):
             raise InvalidInput(f"on_conflict='lockless' knows rows by their ids: set {row_tracking.ENABLED}=true on the table first", table=table.path)
-        self.read = snapshot
         self.txn_id = clock.new_id()
         self.program: list[Statement] = []
-        self.effects = Effects()
         self.staging = Staging()
         self.watch = Stopwatch(clock.monotonic_s)
         self.files_read: set[str] = set()
@@ -70,11 +75,9 @@ class Pending:
         self.staged_rows: Mapping[str, int] = {}
         self.app = app
         self.already_committed = app is not None and (step := snapshot.txns.get(app.app_id)) is not None and step.version >= app.version
-        self.unseen: Unseen = {}
-        self.passed: list[Commit] = []
         self.data_change = True
-        self.done = self.given_up = False
-        self.reruns = Reruns()
+        self.done = self._has_failed = False
+        self.reruns = reruns or Reruns()
         self.phase("begin")
 
     @property
@@ -82,7 +85,38 @@ class Pending:
         """What the table's handles in this process share."""
         return self.table.state
 
+    @property
+    def read(self) -> Snapshot:
+        """The newest snapshot of the log that the transaction was brought to."""
+        return self.staged.read
+
+    @property
+    def base(self) -> Snapshot:
+        """The snapshot that the staged effects fit: `read` under the metadata that the transaction brings."""
+        return self.staged.base
+
+    @property
+    def effects(self) -> Effects:
+        """The rows that are staged for deletion and for addition."""
+        return self.staged.effects
+
+    def rebased(self, staged: Staged) -> None:
+        """Takes what a rebase made of the staged value; the same value where there was nothing to rebase over."""
+        if staged is not self.staged:
+            self.staged = staged
+            self.phase("rebased")
+
+    def fails(self) -> bool:
+        """Marks the transaction as failed.  Whether it is the first failure: one transaction is accounted for once."""
+        first, self._has_failed = not self._has_failed, True
+        return first
+
+    def close(self) -> None:
+        """Ends the transaction: nothing more is staged or committed."""
+        self.done = True
+
     def phase(self, name: str) -> None:
+        """Tells the observer of a phase (see `phases`)."""
         self.table.observer.phase(name, self)
 
     def view(self, snapshot: Snapshot) -> Snapshot:
