@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 from rowlock import clock
 from rowlock.engines.memory.sql.script import parse
 from rowlock.engines.memory.statements import run, statements_of
-from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, MetadataChangedException
+from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, MetadataChangedException, RowlockError
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.protocol.actions import SetTransaction
@@ -28,13 +29,15 @@ from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import Committed, PutOutcome
+from rowlock.transaction.commit import commit
 from rowlock.transaction.definition import alteration
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
-from rowlock.transaction.group_commit import between_processes, group, lead
-from rowlock.transaction.group_commit.between_processes import FOLDER, Post, hand_over
-from rowlock.transaction.group_commit.group import Member, queue_of
+from rowlock.transaction.group_commit import between_processes, lead
+from rowlock.transaction.group_commit.between_processes import FOLDER, Post
+from rowlock.transaction.group_commit.group import Lot, Member, queue_of
+from rowlock.transaction.group_commit.lead import LedAppends
+from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.abort_marker import ABORT
-from rowlock.transaction.state.attempt import Attempt
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
@@ -52,15 +55,17 @@ class Process(InMemory):
 
     def post(self, k: int, app: tuple[str, int] | None = None) -> Member:
         """Stages and hands over, as a process does that then waits, or dies."""
-        member = Member(self.stage(k, app), Attempt("WRITE"), {})
+        member = Member(self.stage(k, app), "WRITE", {})
         member.write()
         Post(self.state.store, [member], self.state.refresh())
         queue_of(self.state).enter(member)
         return member
 
     def lead(self, member: Member) -> None:
-        with self.state.lane:
-            hand_over(member, queue_of(self.state))
+        what = LedAppends(member)
+        what.post()
+        with suppress(RowlockError):
+            commit(what)
         assert member.is_over and member.post is not None
 
 
@@ -164,7 +169,7 @@ def test_what_was_staged_before_a_change_of_the_table_is_sent_back(change: str) 
     else:
         key = posts(a)[0]
         a.state.store.put(key, a.state.store.get(key).replace(a.state.refresh().metadata.id.encode(), b"another"))
-    leader = b.post(2) if change != "ALTER" else Member(b.table.begin(), Attempt("WRITE"), {})
+    leader = b.post(2) if change != "ALTER" else Member(b.table.begin(), "WRITE", {})
     if change == "ALTER":
         leader.txn.execute(*statements_of(parse("APPEND (2, 2)"), leader.txn.base))
         queue_of(b.state).enter(leader)
@@ -179,7 +184,7 @@ def test_a_dropped_column_is_its_owners_error() -> None:
     alteration.add_columns(a.state, a.engine, [StructField("gone", PrimitiveType("long"))])
     txn = a.table.begin()
     txn.execute(*statements_of(parse("APPEND (7, 7)"), txn.base))
-    member = Member(txn, Attempt("WRITE"), {})
+    member = Member(txn, "WRITE", {})
     member.write()
     Post(a.state.store, [member], a.state.refresh())
     queue_of(a.state).enter(member)
@@ -462,7 +467,7 @@ def cleaned_up_behind(kept_from: int, process: Process, *, moved_by_ms: int) -> 
 
 
 def member_of(process: Process, k: int) -> Member:
-    member = Member(process.stage(k), Attempt("WRITE"), {})
+    member = Member(process.stage(k), "WRITE", {})
     member.write()
     return member
 
@@ -476,7 +481,7 @@ def test_a_group_put_where_the_log_was_cleaned_up_is_told_to_every_member() -> N
     posted = between_processes.Board(a.state.store)._load(guest.post.key)
     cleaned_up_behind(2, a, moved_by_ms=60_000)
     with pytest.raises(ConcurrentWriteException, match="Nothing of it can be seen"):
-        group.put([leader, follower], slept, posted)
+        outcome.put(a.state, slept, Lot([leader, follower], slept, posted).bytes, leader.txn.txn_id)
     assert not follower.follow(a.state.refresh())
     assert isinstance(follower.error, ConcurrentWriteException) and follower.receipt is None
     assert not guest.follow(b.state.refresh()) and isinstance(guest.error, ConcurrentWriteException)

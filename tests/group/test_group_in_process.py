@@ -19,11 +19,10 @@ from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.storage.lane import Lane
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
+from rowlock.transaction.commit import commit
 from rowlock.transaction.definition import alteration
-from rowlock.transaction.group_commit.between_processes import hand_over
 from rowlock.transaction.group_commit.group import Member, queue_of
-from rowlock.transaction.group_commit.lead import lead
-from rowlock.transaction.state.attempt import Attempt
+from rowlock.transaction.group_commit.lead import LedAppends
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from schedules.in_memory import InMemory
@@ -200,23 +199,25 @@ def test_a_version_takes_in_only_so_much(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_members_are_taken_in_the_order_in_which_they_came() -> None:
     world = World(TRACKED)
-    members = [Member(world.staged(k), Attempt("WRITE"), {}) for k in (3, 1, 2)]
+    members = [Member(world.staged(k), "WRITE", {}) for k in (3, 1, 2)]
     for member in members:
         queue_of(world.state).enter(member)
     assert [m.txn for m in queue_of(world.state).waiting()] == [m.txn for m in members]
 
 
-@pytest.mark.parametrize("way", [lead, hand_over])
-def test_who_leads_and_finds_the_version_full_goes_on(monkeypatch: pytest.MonkeyPatch, way: Callable[..., None]) -> None:
+@pytest.mark.parametrize("posted", [False, True])
+def test_who_leads_and_finds_the_version_full_goes_on(monkeypatch: pytest.MonkeyPatch, posted: bool) -> None:
     """Those who came before have filled it: the lane is not given in the order of the queue."""
     turn_down(monkeypatch, group_files=1)
     world = World()
-    first, second = (Member(world.staged(k), Attempt("WRITE"), {}) for k in (1, 2))
+    first, second = (Member(world.staged(k), "WRITE", {}) for k in (1, 2))
     for member in (first, second):
         member.write()
         queue_of(world.state).enter(member)
-    with world.state.lane:
-        way(second, *(() if way is lead else (queue_of(world.state),)))
+    what = LedAppends(second)
+    if posted:
+        what.post()
+    assert commit(what) is second.receipt
     assert second.receipt is not None and first.receipt is not None and second.receipt.version == (first.receipt.version or 0) + 1
 
 

@@ -25,6 +25,10 @@ PLACES = {
     ("lane.py", "_queued"),
     ("commit.py", "_rounds"),
     ("lead.py", "commit_append"),
+    ("lead.py", "lane"),
+    ("lead.py", "move_to"),
+    ("lead.py", "_gathered"),
+    ("lead.py", "put_ended"),
     ("receipt.py", "add"),
 }
 

@@ -8,10 +8,8 @@ what came in the meantime is done inside the lane.  A commit file is built anew 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 from rowlock import clock
-from rowlock.exceptions import RowlockError
+from rowlock.exceptions import CommitUnknown, RowlockError
 from rowlock.locks.turns import TurnRequest
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.publish import outcome
@@ -46,8 +44,8 @@ def _rounds(what: Proposal, turn: TurnRequest | None) -> int | None:
         if version is None and not what.is_void:
             start = clock.monotonic_s()
             if turn is not None:
-                turn.before_put(what.attempts)
-            with what.state.lane if what.options.lane else nullcontext():  # nothing between: an interrupt there would keep the lane for good
+                turn.before_put(what.lost_puts)
+            with what.lane:  # nothing between: an interrupt there would keep the lane for good
                 what.watch.add("wait", clock.monotonic_s() - start)
                 version = _moved(what, what.state.newest() if what.head is not None else None)
                 if version is None and not what.is_void:
@@ -66,12 +64,16 @@ def _put(what: Proposal) -> int | None:
         what.write()
     what.phase("written")
     head = what.head
-    what.attempts += 1
+    what.count_put()
     what.phase("before_put")
-    with what.watch.time("put"):
-        won = outcome.put(what.state, head, what.commit_file(), what.txn_id)
+    try:
+        with what.watch.time("put"):
+            won = outcome.put(what.state, head, what.commit_file, what.txn_id)
+    except CommitUnknown as error:
+        what.put_unknown(error)
+        raise
     what.phase("after_put")
-    return (0 if head is None else head.version + 1) if won else None
+    return what.put_ended(0 if head is None else head.version + 1, won=won)
 
 
 def after_commit(what: Proposal) -> None:
@@ -81,6 +83,6 @@ def after_commit(what: Proposal) -> None:
         what.state.forget()  # what was known was of a table that was here before
         return
     try:
-        what.state.log.maybe_checkpoint(what.state.newest())
+        what.state.checkpoint_when_due()
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)

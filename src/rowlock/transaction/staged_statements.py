@@ -17,6 +17,7 @@ from rowlock.transaction.rebase.onto_head import rebase_onto_head, refuse_remova
 from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.proposal import Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
 
@@ -29,24 +30,14 @@ def commit(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Recei
     Raises MultipleMatches or ConstraintViolated where the serial run at the head would, the classes of
     DeltaConcurrentModificationException by policy, CommitUnknown where the log cannot be read back.
     """
-    attempt = Attempt(txn, operation)
-    what = StagedStatements(txn, attempt, parameters)
+    what = StagedStatements(txn, Attempt(txn, operation), parameters)
     if what.is_void:
         return what.receipt(None)
     refuse_removal(txn, txn.base)
-    return _in_company(what) if may_join(txn) else loop.commit(what)
+    return commit_append(txn, operation, parameters) if may_join(txn) else loop.commit(what)
 
 
-def _in_company(what: StagedStatements) -> Receipt:
-    """Blind appends share their versions (see `appends`)."""
-    with failed_attempt.recorded(what.txn, what.attempt.operation, what.parameters, what.attempt):
-        receipt, led = commit_append(what.txn, what.attempt, what.parameters)
-    if led:
-        loop.after_commit(what)
-    return receipt
-
-
-class StagedStatements:
+class StagedStatements(Single):
     """A transaction on its way into the log."""
 
     def __init__(self, txn: Pending, attempt: Attempt, parameters: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.rebase import fail_policy, log_chain
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, current_observer
+from rowlock.transaction.state.proposal import Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.waiting.lease_line import LeaseLine
@@ -81,7 +82,7 @@ def commit_from_head(
         return loop.commit(commit)
 
 
-class HeadCommit:
+class HeadCommit(Single):
     """One such commit on its way; a proposal to the commit loop, and what an observer of its phases is shown."""
 
     def __init__(
@@ -176,9 +177,6 @@ class HeadCommit:
     @property
     def is_void(self) -> bool:
         return self.actions is None
-
-    def write(self) -> None:
-        """Nothing: what it names is there, or was written when the actions were made."""
 
     def commit_file(self) -> bytes:
         head, actions = self.head, self.actions

@@ -10,11 +10,12 @@ from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import current_observer
+from rowlock.transaction.state.proposal import Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
 
 
-class NewTable:
+class NewTable(Single):
     """The first commit of a table; `actions` are those of `serialize_commit`, `info` is its commitInfo."""
 
     options = Options(lane=False)  # there is no table yet that others could wait for
@@ -32,9 +33,6 @@ class NewTable:
 
     def move_to(self, head: Any) -> None:
         """Nothing: it follows no version."""
-
-    def write(self) -> None:
-        """Nothing: the data files that it names are written already."""
 
     def commit_file(self) -> bytes:
         return serialize_commit(CommitInfo(self._info), **self._actions)

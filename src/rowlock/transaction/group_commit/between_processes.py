@@ -41,9 +41,10 @@ from rowlock.storage.store import ObjectMeta, ObjectStore, StorageError
 from rowlock.threads import side_by_side
 from rowlock.transaction.commit import commit
 from rowlock.transaction.group_commit import group
-from rowlock.transaction.group_commit.group import Member, PostedAppends, Queue
+from rowlock.transaction.group_commit.group import Lot, Member, PostedAppends, Queue
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.abort_marker import AbortMarker
+from rowlock.transaction.state.shared import SharedState
 
 FOLDER = "_rowlock/queue"
 WINDOW = 512
@@ -158,38 +159,43 @@ def _is_whole(commit: Commit) -> bool:
     return group.guest_metrics(commit).get("numFiles") == len(commit.adds) and all(isinstance(t.app_id, str) for t in commit.txns)
 
 
-def hand_over(leader: Member, queue: Queue) -> None:
-    """Commits the leader's transaction, and those that wait with it, together with what other processes have posted."""
-    state = leader.txn.table.state
-    board = Board(state.store)
-    queue.contended()
-    head, moved_s, front = state.newest(), clock.monotonic_s(), ""
-    while True:
-        lot = [m for m in queue.waiting() if m.follow(head)]  # who was stopped for long finds itself in the log here, before it says that it lives
-        if leader.is_over:
-            return
-        lot.sort(key=lambda m: m is not leader)
-        if fresh := [m for m in lot if m.post is None]:
+class Exchange:
+    """The posted appends of all processes, as one leader works with them until its own are committed."""
+
+    def __init__(self, state: SharedState, queue: Queue) -> None:
+        self._state, self._queue, self._board = state, queue, Board(state.store)
+        self._moved_s, self._front = clock.monotonic_s(), ""
+        self._spent: Sequence[str] = ()
+
+    def lot(self, members: Sequence[Member], head: Snapshot) -> Lot | None:
+        """The members with what others have posted, once it is this process's turn to lead; None: look at the log again first.
+
+        Members that were not posted before are posted, and the posts of the others are renewed.  They were followed to `head`
+        just before: an owner that was stopped for long finds itself in the log before it says that it lives.
+        """
+        state, queue = self._state, self._queue
+        if fresh := [m for m in members if m.post is None]:
             Post(state.store, fresh, head)
-        own = list(dict.fromkeys(m.post for m in lot if m.post is not None))
+        own = list(dict.fromkeys(m.post for m in members if m.post is not None))
         side_by_side(lambda post: post.renew(), own, 16)
-        line = board.line(own)
-        if line.live and line.live[0].key != front:  # the head moves by others' commits too, and a post that nobody takes along stays before mine
-            moved_s, front = clock.monotonic_s(), line.live[0].key
+        line = self._board.line(own)
+        if line.live and line.live[0].key != self._front:  # the head moves by others' commits too, and a post that nobody takes along stays before mine
+            self._moved_s, self._front = clock.monotonic_s(), line.live[0].key
         mine = {p.key for p in own}
         ahead = next((n for n, m in enumerate(line.live) if m.key in mine), 0)
         pace = min(max(0.005, queue.seconds_a_put), LONGEST_PUT_S)
-        if ahead and clock.monotonic_s() - moved_s < PATIENCE * pace * ahead:
+        if ahead and clock.monotonic_s() - self._moved_s < PATIENCE * pace * ahead:
             clock.sleep(pace * 0.5 * clock.jitter())
-        elif lot:
-            carried, guests = _admitted(board.of_others(line, own, head), lot, head, state.log)
-            if group.put(lot, head, guests, line.until_s):
-                if guests:
-                    queue.contended()
-                _sweep(state.store, [*carried, *mine, *line.dead])
-                if leader in lot:
-                    return
-        head = state.refresh()
+            return None
+        carried, guests = _admitted(self._board.of_others(line, own, head), members, head, state.log)
+        self._spent = [*carried, *mine, *line.dead]
+        return Lot(members, head, guests, line.until_s)
+
+    def landed(self, lot: Lot) -> None:
+        """Deletes the posts that nobody needs after a lot was committed."""
+        if lot.guests:
+            self._queue.contended()
+        _sweep(self._state.store, self._spent)
 
 
 def has_posts(store: ObjectStore) -> bool:

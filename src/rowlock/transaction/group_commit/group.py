@@ -2,8 +2,8 @@
 
 The versions of a log are sequential, so a version for each commit has the store's round trip as its
 pace.  Appends that read nothing do not care in which version they land.  In one process they wait in
-the queue of the table's state; whoever gets the lane leads all that wait, itself among them: see `appends`.
-Where other processes keep winning the puts, the lot is handed over through the store: see `handover`.
+the queue of the table's state; whoever gets the lane leads all that wait, itself among them: see `lead`.
+Where other processes keep winning the puts, the lot is posted in the store for others to take along: see `between_processes`.
 
 A group holds blind appends only.  An update beside appends in one version would break readers of
 streams, and two transactions that read need more than one place in a version.  Each member keeps its
@@ -21,11 +21,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rowlock import clock
 from rowlock.boundary import row_identity
-from rowlock.exceptions import CommitUnknown
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
-from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.commit_bytes import commit_of
 from rowlock.transaction.publish.file_actions import FileActions, staged_adds
 from rowlock.transaction.publish.metrics import operation_metrics
@@ -46,7 +44,7 @@ CONTENDED_S = 2.0
 
 
 class PostedAppends(Protocol):
-    """What a process has handed over through the table's store (see `handover`)."""
+    """Staged appends that a process left in the table's folder for others to commit (see `between_processes`)."""
 
     key: str
     renewed_s: float
@@ -55,12 +53,11 @@ class PostedAppends(Protocol):
 
 
 class Member:
-    """One transaction in a group."""
+    """One transaction in a group: its files, and its receipt or its error once it is over."""
 
-    def __init__(self, txn: Pending, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
-        self.txn, self.attempt, self.parameters = txn, attempt, parameters
+    def __init__(self, txn: Pending, operation: str, parameters: Mapping[str, Any]) -> None:
+        self.txn, self.attempt, self.parameters = txn, Attempt(txn, operation), parameters
         self.adds: tuple[AddFile, ...] = ()
-        self.led = False
         self.post: PostedAppends | None = None
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
@@ -91,6 +88,7 @@ class Member:
         return not self.is_over
 
     def landed(self, version: int, size: int) -> None:
+        """Takes the receipt of a commit at `version`, which `size` transactions share."""
         self.attempt.group_size = size
         self.receipt = self.attempt.receipt(self.txn, version, self.metrics)
 
@@ -133,7 +131,7 @@ class Queue:
     def __init__(self) -> None:
         self._lock, self._waiting = threading.Lock(), list[Member]()
         self._contended_until_s = self._looked_s = 0.0
-        self.seconds_a_put = 0.0
+        self.seconds_a_put, self.lost_in_a_row = 0.0, 0
 
     def is_contended(self) -> bool:
         """Whether other processes were in each other's way just now."""
@@ -182,44 +180,14 @@ def queue_of(state: SharedState) -> Queue:
     return queue
 
 
-def put(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = (), until_s: float = math.inf) -> bool:
-    """Tries one version for all of them, and for what `guests` of other processes have staged: these where the put begins before `until_s`."""
-    txn = group[0].txn
-    for member in group:
-        member.attempt.attempts += 1
-    txn.phase("before_put")
-    version = head.version + 1
-    try:
-        lot = _Lot(group, head, guests, until_s)
-    except Exception as e:
-        if not _blame(group, head):
-            raise
-        logger.debug("a group was built again without %s: %s", [m.txn.txn_id for m in group if m.is_over], e)
-        return False
-    try:
-        start = clock.monotonic_s()
-        with txn.watch.time("put"):
-            won = outcome.put(txn.table.state, head, lot.bytes(), txn.txn_id, lot.bytes if lot.guests else None)
-    except CommitUnknown as e:
-        for member in group:
-            member.error = outcome.unknown(member.txn.txn_id, txn.table.path, version, e)
-        return True
-    queue_of(txn.table.state).seconds_a_put = clock.monotonic_s() - start
-    txn.phase("after_put")
-    if won:
-        group[0].led = True
-        size = len(group) + len(lot.guests) if not lot.shrank else len(txn.table.state.log.commits(version - 1, version)[0].txn_ids)
-        for member in group:
-            member.landed(version, size)
-        queue_of(txn.table.state).leave(group)
-    return won
+class Lot:
+    """What is to become one version: members of this process, and posted appends of others while their owners are known to live.
 
+    Raises what makes one of the members impossible to commit.
+    """
 
-class _Lot:
-    """The commit of a group and its guests, without the guests from the moment on at which they may be dead."""
-
-    def __init__(self, group: Sequence[Member], head: Snapshot, guests: Sequence[Commit], until_s: float) -> None:
-        self._group, self._head, self._until_s = group, head, until_s
+    def __init__(self, group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = (), until_s: float = math.inf) -> None:
+        self.members, self.head, self._until_s = tuple(group), head, until_s
         self.guests, self.shrank = tuple(guests), False
         try:
             self._data = group_bytes(group, head, self.guests)
@@ -230,14 +198,14 @@ class _Lot:
             self._data = group_bytes(group, head)
 
     def bytes(self) -> bytes:
-        """What is to be put now; a put before may have had the guests in it."""
+        """What is to be put now; an earlier put of the same version may have had the guests in it."""
         if self.guests and not self.shrank and clock.monotonic_s() > self._until_s:
-            self._data, self.shrank = group_bytes(self._group, self._head), True
+            self._data, self.shrank = group_bytes(self.members, self.head), True
         return self._data
 
 
-def _blame(group: Sequence[Member], head: Snapshot) -> bool:
-    """Gives its error to each member that cannot be committed by itself either, such as one whose rows cannot be counted; whether it is somebody but the only one."""
+def blame(group: Sequence[Member], head: Snapshot) -> bool:
+    """Gives its error to each of several members that cannot be committed alone either, such as one whose rows cannot be counted.  Whether there is one."""
     for member in group if len(group) > 1 else ():
         try:
             group_bytes([member], head)

@@ -1,26 +1,35 @@
-"""How a blind append commits: it queues, and whoever gets the lane leads all that wait (see `group`).
+"""Commits blind appends: they queue, and the thread that gets the lane commits all that wait as one version (see `group`).
 
-    write → queue → [turn] → lane → follow the head → put for all → Committed | Lost (again, or hand over)
+    write → queue → [turn] → lane: move all to the head, put for all → Committed | Lost: again, or post them for others
 
-An append alone finds nobody else in the queue, and commits as every other transaction does.
+An append that finds nobody else in the queue commits as every other transaction does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rowlock import clock
-from rowlock.transaction.group_commit.between_processes import give_up, hand_over, has_posts
-from rowlock.transaction.group_commit.group import Member, put, queue_of
-from rowlock.transaction.state.attempt import Attempt
+from rowlock.exceptions import CommitUnknown, RowlockError
+from rowlock.log.snapshot import Snapshot
+from rowlock.transaction import failed_attempt
+from rowlock.transaction.commit import commit
+from rowlock.transaction.group_commit.between_processes import Exchange, give_up, has_posts
+from rowlock.transaction.group_commit.group import Lot, Member, blame, queue_of
+from rowlock.transaction.publish import outcome
+from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Pending
-from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.waiting.turns import turn_of
+from rowlock.transaction.state.receipt import Receipt, Stopwatch
+from rowlock.transaction.state.shared import SharedState
+
+logger = logging.getLogger("rowlock")
 
 HAND_OVER_AFTER = 2
 SLOW_PUT_S = 0.01
-"""Puts lost to other processes before a lot is handed over, where a put takes longer than this: on a local disk trying again is cheaper."""
+"""Puts lost to other processes before a lot is posted, where a put takes longer than this: on a local disk trying again is cheaper."""
 
 
 def may_join(txn: Pending) -> bool:
@@ -28,59 +37,173 @@ def may_join(txn: Pending) -> bool:
     return txn.options.lane and txn.options.group_commit and txn.is_blind and txn.metadata is None and txn.data_change and bool(txn.program)
 
 
-def commit_append(txn: Pending, attempt: Attempt, parameters: Mapping[str, Any]) -> tuple[Receipt, bool]:
-    """Commits a blind append, with all others that wait for the table in this process.  Its receipt, and whether it put the version.
-
-    Raises as `staged_statements.commit`.
-    """
-    state, member = txn.table.state, Member(txn, attempt, parameters)
-    queue = queue_of(state)
-    member.write()
-    txn.phase("written")
-    queue.enter(member)
+def commit_append(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Receipt:
+    """Commits a blind append, together with those that wait for the table in this process.  Raises as `staged_statements.commit`."""
+    member = Member(txn, operation, parameters)
+    queue = queue_of(txn.state)
     interrupt: BaseException | None = None
     try:
-        with turn_of(txn) as bid:
-            start = clock.monotonic_s()
-            if bid is not None:
-                bid.before_put(0)
-            with state.lane:
-                txn.watch.add("wait", clock.monotonic_s() - start)
-                try:
-                    if not member.is_over:
-                        lead(member)
-                finally:
-                    queue.leave([member])  # before the next leader looks: what fails here is not for it to commit
-    except BaseException as e:  # noqa: BLE001 - raised below, when it is certain that nobody else commits the member
-        member.error = e
-        interrupt = None if isinstance(e, Exception) else e
+        member.write()
+        txn.phase("written")
+        queue.enter(member)
+        return commit(LedAppends(member))
+    except BaseException as error:  # noqa: BLE001 - raised below, when it is certain that nobody else commits the member
+        member.error = error
+        interrupt = None if isinstance(error, Exception) else error
     finally:
         queue.leave([member])
-    if member.post is not None and member.error is not None:
+    if member.post is not None:
         give_up(member)
-    if member.error is not None and member.receipt is None:
+    if member.receipt is None:
+        if isinstance(member.error, RowlockError):
+            failed_attempt.record(txn, member.error, operation, parameters, member.attempt)
+        assert member.error is not None
         raise member.error
-    assert member.receipt is not None
     if interrupt is not None:
         raise interrupt  # whoever pressed Ctrl-C wants an end, whatever has landed
-    return member.receipt, member.led
+    return member.receipt
 
 
-def lead(leader: Member) -> None:
-    """Publishes until the leader's own transaction is over; who holds the lane does this."""
-    state = leader.txn.table.state
-    head, queue, lost = state.newest(), queue_of(state), 0
-    while True:
-        if queue.is_contended() or (lost >= HAND_OVER_AFTER and queue.seconds_a_put > SLOW_PUT_S):
-            return hand_over(leader, queue)
-        group = [m for m in queue.waiting() if m.follow(head)]
-        if leader.is_over:
+class LedAppends:
+    """All appends that wait for a table, as the proposal of the member whose thread commits them.
+
+    Members are touched inside of the lane only: outside of it another thread may be committing the very same ones.
+    """
+
+    def __init__(self, leader: Member) -> None:
+        self.leader, self.queue = leader, queue_of(leader.txn.state)
+        self.state: SharedState = leader.txn.state
+        self.options: Options = leader.txn.options
+        self.watch: Stopwatch = leader.txn.watch
+        self.read_version, self.lost_puts = leader.txn.read_version, 0  # it honours the turns of others and takes none itself
+        self._lot: Lot | None = None
+        self._exchange: Exchange | None = None
+        self._put_began_s = 0.0
+
+    @property
+    def txn_id(self) -> str:
+        """The transaction that the next version is named after."""
+        return (self._lot.members[0] if self._lot is not None else self.leader).txn.txn_id
+
+    @property
+    def read(self) -> Snapshot:
+        return self.leader.txn.read
+
+    @property
+    def head(self) -> Snapshot:
+        return self._lot.head if self._lot is not None else self.leader.txn.base
+
+    @property
+    def attempts(self) -> int:
+        return self.leader.attempt.attempts
+
+    @attempts.setter
+    def attempts(self, number: int) -> None:
+        self.leader.attempt.attempts = number
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the leader's step of an application is in the log already."""
+        return self.leader.receipt is not None and self.leader.receipt.version is None
+
+    @property
+    @contextmanager
+    def lane(self) -> Iterator[None]:
+        """The table's lane.  What fails in it is out of the queue before the next leader looks, who would commit it."""
+        with self.state.lane:
+            try:
+                yield
+            except BaseException:
+                self.queue.leave([self.leader])
+                raise
+
+    def look(self) -> None:
+        """Nothing is moved outside of the lane.  After a lost put the log is read again."""
+        if self.queue.lost_in_a_row:
+            self.state.refresh()
+
+    def move_to(self, head: Snapshot) -> int | None:
+        """Moves all that wait to `head` and gathers those that one version takes in; waits for the posts of others where it has to.
+
+        The leader's version where another thread or process has committed it.  Raises the leader's error.
+        """
+        self._lot = None
+        while not self.leader.is_over:
+            self._lot = self._gathered(head)
+            if self._lot is not None:
+                return None
+            head = self.state.refresh()
+        if self.leader.error is not None:
+            raise self.leader.error
+        assert self.leader.receipt is not None
+        return self.leader.receipt.version
+
+    def _gathered(self, head: Snapshot) -> Lot | None:
+        """What is to be put on top of `head`; None where that is not known yet."""
+        lost, slow = self.queue.lost_in_a_row >= HAND_OVER_AFTER, self.queue.seconds_a_put > SLOW_PUT_S
+        if self._exchange is None and (self.queue.is_contended() or (lost and slow)):
+            self.post()
+        group = [m for m in self.queue.waiting() if m.follow(head)]
+        if self.leader.is_over or not group:
             return None
-        group.sort(key=lambda m: m is not leader)  # the commit is the leader's
-        if group and not put(group, head):
-            lost += 1
-        elif leader in group:
-            if state.store.is_remote and queue.is_to_look() and has_posts(state.store):
-                queue.contended()  # who wins every put would never learn that others lose them
+        group.sort(key=lambda m: m is not self.leader)  # the commit is the leader's
+        try:
+            return Lot(group, head) if self._exchange is None else self._exchange.lot(group, head)
+        except Exception as e:
+            if not blame(group, head):
+                raise
+            logger.debug("a group was built again without %s: %s", [m.txn.txn_id for m in group if m.is_over], e)
             return None
-        head = state.refresh()  # it was lost, or those that came before the leader have filled the version
+
+    def post(self) -> None:
+        """From now on what waits is posted in the table's folder, and committed together with what other processes have posted there."""
+        self.queue.contended()
+        self._exchange = Exchange(self.state, self.queue)
+
+    def write(self) -> None:
+        """Each member has written its files before it queued."""
+
+    def count_put(self) -> None:
+        assert self._lot is not None
+        for member in self._lot.members:
+            member.attempt.attempts += 1
+        self._put_began_s = clock.monotonic_s()
+
+    def commit_file(self) -> bytes:
+        assert self._lot is not None
+        return self._lot.bytes()
+
+    def put_ended(self, version: int, *, won: bool) -> int | None:
+        """Gives every member its receipt.  The version, where the leader is in it: those that came before may have filled it."""
+        lot = self._lot
+        assert lot is not None
+        self.queue.seconds_a_put = clock.monotonic_s() - self._put_began_s
+        self.queue.lost_in_a_row = 0 if won else self.queue.lost_in_a_row + 1
+        if not won:
+            return None
+        size = len(lot.members) + len(lot.guests) if not lot.shrank else len(self.state.log.commits(version - 1, version)[0].txn_ids)
+        for member in lot.members:
+            member.landed(version, size)
+        self.queue.leave(lot.members)
+        if self._exchange is not None:
+            self._exchange.landed(lot)
+        elif self.state.store.is_remote and self.queue.is_to_look() and has_posts(self.state.store):
+            self.queue.contended()  # who wins every put would never learn that others lose them
+        return version if self.leader in lot.members else None
+
+    def put_unknown(self, error: CommitUnknown) -> None:
+        assert self._lot is not None
+        for member in self._lot.members:
+            member.error = outcome.unknown(member.txn.txn_id, self.state.store.root, self._lot.head.version + 1, error)
+
+    def receipt(self, version: int | None) -> Receipt:
+        assert self.leader.receipt is not None
+        return self.leader.receipt
+
+    def phase(self, name: str) -> None:
+        """Tells the observer of the leader's phases.  That its files are written was told before it queued."""
+        if name != "written":
+            self.leader.txn.phase(name)
+
+    def failed(self, error: RowlockError) -> None:
+        """Nothing yet: a posted append may have been committed by another process."""

@@ -9,13 +9,14 @@ from rowlock.protocol.actions import Commit
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.proposal import Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
 
 ABORT = "ROWLOCK ABORT"
 
 
-class AbortMarker:
+class AbortMarker(Single):
     """A version that changes nothing and says that transaction `of`, staged at `since`, is not to be committed.
 
     `found` is the commit that has the transaction in it, where somebody was faster.
@@ -46,9 +47,6 @@ class AbortMarker:
             return outcome.found(self.state.log, head, self.found.version, self._of)
         self.is_void = any(c.metadata is not None or c.protocol is not None for c in between)  # nobody commits what was staged before that
         return None
-
-    def write(self) -> None:
-        """Nothing: it names no file."""
 
     def commit_file(self) -> bytes:
         info = commit_info(ABORT, {}, self.txn_id, read_version=self.head.version, blind=False, metrics={})

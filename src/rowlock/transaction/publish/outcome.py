@@ -35,17 +35,18 @@ if TYPE_CHECKING:
 TRIES = 10
 
 
-def put(state: SharedState, head: Snapshot | None, data: bytes, txn_id: str, again: Callable[[], bytes] | None = None) -> bool:
+def put(state: SharedState, head: Snapshot | None, make: Callable[[], bytes], txn_id: str) -> bool:
     """Puts a commit on top of `head` (None: as the first of a table); whether it is ours that is there.
 
-    `again` makes what is put where the version stays absent, with the same txnId; `data` by default.
+    `make` gives the bytes of the commit, with the same txnId each time: it is called again where the version stays absent.
     Raises as `landed` does, and StorageError where the store refused the first put as such.
     """
     version = 0 if head is None else head.version + 1
+    data = make()
     outcome = state.log.put(version, data)
-    won = landed(state.log, version, again or data, txn_id, outcome, head)
-    if won and (again is None or isinstance(outcome, Committed)):
-        state.carry(version, data, outcome.tag if isinstance(outcome, Committed) else None)
+    won = landed(state.log, version, make, txn_id, outcome, head)
+    if won and isinstance(outcome, Committed):
+        state.carry(version, data, outcome.tag)
     return won
 
 

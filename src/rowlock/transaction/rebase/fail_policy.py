@@ -106,7 +106,9 @@ def _flipped(txn: Pending, effects: Effects, fresh: Propagated) -> bool:
     return any(m is not None and not m.all() for m in masks)
 
 
-def _conflict(txn: Pending, winners: Sequence[Commit], delta: Delta, old: Sequence[_Row], new: Sequence[_Row]) -> exceptions.DeltaConcurrentModificationException:
+def _conflict(
+    txn: Pending, winners: Sequence[Commit], delta: Delta, old: Sequence[_Row], new: Sequence[_Row]
+) -> exceptions.DeltaConcurrentModificationException:
     there, was_there = {t for t, _ in new}, {t for t, _ in old}
     changed, came = [r for t, r in old if t not in there], [r for t, r in new if t not in was_there]
     slices = delta.gone if changed else delta.born

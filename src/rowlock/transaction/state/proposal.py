@@ -1,14 +1,16 @@
 """What may become the next version of a table, as the commit loop sees it (see `commit`).
 
-Each kind of commit is one class: the statements of a transaction (`staged_statements`), what follows from the head alone, such
-as RESTORE and every ALTER (`head_commit`), a new table (`new_table`), and the marker of a transaction that gave up (`abort_marker`).
+Each kind of commit is one class: the statements of a transaction (`staged_statements`), the appends that share a version
+(`group_commit.lead`), what follows from the head alone, such as RESTORE and every ALTER (`definition.head_commit`), a new table
+(`definition.new_table`), and the marker of a transaction that gave up (`publish.abort_marker`).
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
-from rowlock.exceptions import RowlockError
+from rowlock.exceptions import CommitUnknown, RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
@@ -35,7 +37,7 @@ class Committing(Protocol):
 
 
 class Proposal(Committing, Protocol):
-    """Something that wants to be the next version."""
+    """Something that wants to be the next version of a table."""
 
     attempts: int
     """Puts that were tried so far."""
@@ -44,30 +46,73 @@ class Proposal(Committing, Protocol):
     def head(self) -> Snapshot | None:
         """The snapshot that its commit follows, under the metadata that it brings; None for the first version of a table."""
 
-    def look(self) -> Snapshot | None:
-        """The head of the log at the beginning of a round, outside the lane; None where there is to be none."""
-
-    def move_to(self, head: Snapshot) -> int | None:
-        """Brings it to `head`, by a rebase, by its rules, or by making it anew.
-
-        Returns the version of a commit up to `head` that is its own already.  Raises by policy.
-        """
-
     @property
     def is_void(self) -> bool:
-        """Whether nothing is left to commit at the head that it was brought to."""
+        """Whether nothing is left to commit at the head that it was moved to."""
 
-    def write(self) -> None:
-        """Writes the data files that the commit will name."""
+    def look(self) -> Snapshot | None:
+        """The head of the log at the beginning of a round, to be moved to outside of the lane; None where nothing is moved there."""
+
+    def move_to(self, head: Snapshot) -> int | None:
+        """Moves the proposal to `head`: by a rebase, by its rules, or by making it anew.
+
+        Returns the version of a commit up to `head` that is its own already, else None.  Raises by policy.
+        """
 
     def commit_file(self) -> bytes:
         """The bytes of the version after its head, made anew for each put."""
 
     def receipt(self, version: int | None) -> Receipt:
-        """The account; `version` is None where nothing was committed."""
+        """The account for the user; `version` is None where nothing was committed."""
 
     def phase(self, name: str) -> None:
         """Tells the observer of a phase (see `phases`)."""
 
     def failed(self, error: RowlockError) -> None:
-        """Keeps an account of the work that was thrown away.  Never raises."""
+        """Keeps an account of the failure that is about to be raised; never raises."""
+
+    # What follows is the same for most kinds: see Single.
+
+    @property
+    def lane(self) -> AbstractContextManager[Any]:
+        """What is held from the last move to the end of the put."""
+
+    @property
+    def lost_puts(self) -> int:
+        """How many lost puts entitle it to a turn."""
+
+    def write(self) -> None:
+        """Writes the data files that the commit will name."""
+
+    def count_put(self) -> None:
+        """Counts a put that is about to begin, inside of the lane."""
+
+    def put_ended(self, version: int, *, won: bool) -> int | None:
+        """The version if it is now its own; None for another round.  Called inside of the lane."""
+
+    def put_unknown(self, error: CommitUnknown) -> None:
+        """The put of a version may have landed or not; `error` is raised once the lane is left.  Called inside of the lane."""
+
+
+class Single:
+    """The steps of a proposal that commits one transaction, whose data files are written already."""
+
+    @property
+    def lane(self: Committing) -> AbstractContextManager[Any]:
+        return self.state.lane if self.options.lane else nullcontext()
+
+    @property
+    def lost_puts(self: Proposal) -> int:
+        return self.attempts
+
+    def write(self) -> None:
+        """Nothing is left to write."""
+
+    def count_put(self: Proposal) -> None:
+        self.attempts += 1
+
+    def put_ended(self, version: int, *, won: bool) -> int | None:
+        return version if won else None
+
+    def put_unknown(self, error: CommitUnknown) -> None:
+        """Nobody else is to be told."""

@@ -81,6 +81,7 @@ class SharedState:
         self._sharing, self._shared = threading.RLock(), dict[str, Any]()
         self._latest: Snapshot | None = None
         self._asked_s = 0.0
+        self._checkpointed = -1
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
@@ -137,6 +138,15 @@ class SharedState:
             if not self.store.is_remote:
                 self._watched.append((version, zlib.crc32(data)))
 
+    def checkpoint_when_due(self) -> None:
+        """Writes a checkpoint of the newest version where the table's interval asks for one; once in a process, however many commits share the version."""
+        newest = self.newest()
+        with self._lock:
+            if newest.version == self._checkpointed:
+                return
+            self._checkpointed = newest.version
+        self.log.maybe_checkpoint(newest)
+
     def forget(self) -> None:
         """Drops the snapshot, after the table was made anew."""
         with self._lock:
@@ -162,6 +172,7 @@ class SharedState:
     def _start_over(self) -> None:
         self.log = TableLog(self.store)
         self._latest = None  # whatever is raised before the next one is known: that of before is never carried on
+        self._checkpointed = -1
         self._watched.clear()
         self.vectors.forget()
         with self._sharing:
