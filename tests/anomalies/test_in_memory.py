@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anomalies.anomaly import Anomaly, Outcome, Rows, cases, name_of, play, tuples
-from rowlock.conflict.delta import minus, whole
+from rowlock.conflict.delta import live_slice, minus
 from rowlock.engines.memory.sql.script import Append, Script
 from rowlock.engines.memory.statements import operation, parameters, statements_of
 from rowlock.transaction.transaction import Options, Transaction
@@ -28,7 +28,7 @@ class Session:
         """The base without what the transaction deleted or replaced, and what it has staged."""
         txn = self._txn
         txn.note_read()
-        living = [minus(whole(f, txn.table.state.vectors.of), txn.effects.tombstones.get(f.path)) for f in txn.base.files.adds()]
+        living = [minus(live_slice(f, txn.table.state.vectors.of), txn.effects.tombstones.get(f.path)) for f in txn.base.files.adds()]
         rows = self._engine.sample(living, None, snapshot=txn.base)
         return tuples([*rows, *(row for block in txn.effects.blocks if block.kind != "matched" for row in block.payload.rows)])
 

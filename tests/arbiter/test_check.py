@@ -127,7 +127,7 @@ def test_the_table_is_made(w: World) -> None:
 
 def test_a_table_that_is_gone_is_forgotten(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["arbiter", "forget", w.store.root])
-    assert done.exit_code == 2 and "the table is still there" in done.stderr
+    assert done.exit_code == 2 and "the table still exists" in done.stderr
     for meta in w.store.list(recursive=True):
         w.store.delete(meta.key)
     done = CliRunner().invoke(app, ["arbiter", "forget", w.store.root])

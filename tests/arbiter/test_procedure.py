@@ -211,7 +211,7 @@ def test_entries_of_a_table_that_was_here_before(world: MakeWorld) -> None:
     w = world()
     w.ours().put_if_absent(commit_key(0), b"old table")
     w.store.delete(commit_key(0))
-    with pytest.raises(InvalidInput, match="still has entries of a table that was at"):
+    with pytest.raises(InvalidInput, match="still has entries of an earlier table at"):
         w.ours().put_if_absent(commit_key(0), b"new table")
     with pytest.raises(OSError, match="old entries"):
         w.delta().write(0, b"new table")
@@ -219,7 +219,7 @@ def test_entries_of_a_table_that_was_here_before(world: MakeWorld) -> None:
         w.ours().get(commit_key(0))
     assert w.ours().forget() == 1 and w.entry(0) is None
     assert w.ours().put_if_absent(commit_key(0), b"new table") == Committed()
-    with pytest.raises(InvalidInput, match="the table is still there"):
+    with pytest.raises(InvalidInput, match="the table still exists"):
         w.ours().forget()
 
 
@@ -227,7 +227,7 @@ def test_an_unfinished_entry_is_not_forgotten(world: MakeWorld) -> None:
     w = world()
     with pytest.raises(Stopped):
         w.ours_stopped_before("copy").put_if_absent(commit_key(0), b"zero")
-    with pytest.raises(InvalidInput, match="may yet be finished"):
+    with pytest.raises(InvalidInput, match="may still be finished"):
         w.ours().forget()
     claimed = w.entry(0)
     assert claimed is not None and not EntryTable(w.client, TABLE).forget(claimed)
@@ -248,7 +248,7 @@ def test_who_goes_past_the_arbiter_is_noticed(world: MakeWorld, caplog: pytest.L
     w.ours().put_if_absent(commit_key(0), b"zero")
     past = Faulty(w.client, lose=lambda name, arguments: w.store.put_if_absent(commit_key(1), b"past") and None if name == "put_item" else None)
     assert w.ours(client=past).put_if_absent(commit_key(1), b"ours") == Lost()
-    assert w.commits()[1] == b"past" and "a writer that does not ask it" in caplog.text
+    assert w.commits()[1] == b"past" and "a writer that does not use it" in caplog.text
     entry = w.entry(1)
     assert entry is not None and entry.complete and w.store.get(entry.temp_key) == b"ours", "the evidence"
     assert w.ours().put_if_absent(commit_key(2), b"two") == Committed()
@@ -385,7 +385,7 @@ def test_options(dynamodb: Any, client: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert arbitrated(store) is store and arbitrated(store, {"AWS_S3_LOCKING_PROVIDER": "none"}) is store
     monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
     assert isinstance(arbitrated(store, dynamodb.storage_options), ArbitratedStore)
-    with pytest.raises(InvalidInput, match="there is only dynamodb"):
+    with pytest.raises(InvalidInput, match="allowed are dynamodb and none"):
         arbitrated(store, {"AWS_S3_LOCKING_PROVIDER": "zookeeper"})
     assert arbitrated(LocalStore("/lake/t"), dynamodb.storage_options).root == "/lake/t", "the environment's is for S3"
     assert not isinstance(arbitrated(LocalStore("/lake/t"), dynamodb.storage_options), ArbitratedStore)

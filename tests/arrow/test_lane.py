@@ -70,8 +70,8 @@ def test_whoever_waits_gets_it_when_the_holder_ends(folder: str, holder: int) ->
 def test_a_holder_that_has_stopped_is_passed_and_not_waited_for_again(folder: str, holder: int, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(lanes, "PATIENCE_S", 0.01)
-    real = lanes._Turn.came_within
-    monkeypatch.setattr(lanes._Turn, "came_within", lambda turn, seconds: waits.append(seconds) or real(turn, seconds))
+    real = lanes._FlockWaiter.acquired_within
+    monkeypatch.setattr(lanes._FlockWaiter, "acquired_within", lambda turn, seconds: waits.append(seconds) or real(turn, seconds))
     lane = Lane(folder)
     for _ in range(3):
         with lane:

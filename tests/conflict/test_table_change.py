@@ -20,5 +20,5 @@ from rowlock.conflict.table_change import TableChange
 )
 def test_rows_for_a_column_that_is_gone(name: str, columns: tuple[str, ...], takes: bool) -> None:
     """I9: a column whose own name has a dot is not taken for a field of another."""
-    assert TableChange(lost=(name,)).takes_from(columns) is takes
-    assert TableChange(retyped=(name,)).takes_from(columns) is takes
+    assert TableChange(lost=(name,)).affects(columns) is takes
+    assert TableChange(retyped=(name,)).affects(columns) is takes

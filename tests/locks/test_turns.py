@@ -53,7 +53,7 @@ def in_cell(registers: Registers) -> Turn:
 
 def announced(registers: Registers) -> tuple[Turns, TurnRequest]:
     turns = process(registers)
-    bid = lost(turns.bid("long"))
+    bid = lost(turns.request("long"))
     assert bid.announced
     return turns, bid
 
@@ -70,9 +70,9 @@ def lost(bid: TurnRequest, puts: int = AFTER, seconds: float = PATIENCE_S) -> Tu
 def test_a_turn_is_announced_after_so_many_lost_puts_and_no_earlier(time: TestClock) -> None:
     registers = in_memory()
     for puts, seconds in ((AFTER - 1, 10 * PATIENCE_S), (10 * AFTER, 0.9 * PATIENCE_S)):
-        assert not lost(process(registers).bid("short"), puts, seconds).announced and registers.read(CELL) is None
+        assert not lost(process(registers).request("short"), puts, seconds).announced and registers.read(CELL) is None
     before = time.monotonic_s()
-    bid = lost(process(registers).bid("long"))
+    bid = lost(process(registers).request("long"))
     assert bid.announced and in_cell(registers).holder == "long"
     assert time.monotonic_s() >= before + PATIENCE_S + LOOK_S, "all have looked before it goes on"
     bid.end()
@@ -82,25 +82,25 @@ def test_a_turn_is_announced_after_so_many_lost_puts_and_no_earlier(time: TestCl
 def test_others_wait_until_the_turn_is_over(time: TestClock) -> None:
     registers = in_memory()
     other = process(registers)
-    other.bid("b").before_put(0)
+    other.request("b").before_put(0)
     _, bid = announced(registers)
     before = time.monotonic_s()
     time.on_sleep = [lambda: None, lambda: None, bid.end]
-    other.bid("c").before_put(0)
+    other.request("c").before_put(0)
     assert in_cell(registers).holder is None and 0 < time.monotonic_s() - before < 1
 
 
 def test_looking_costs_one_read_a_second_and_nothing_for_who_writes_once(time: TestClock) -> None:
     counted = Counted(in_memory())
     once = process(counted)
-    once.bid("a").before_put(0)
+    once.request("a").before_put(0)
     assert counted.reads == 0
     steady = process(counted)
     for n in range(100):  # 10 puts a second, for 10 seconds
-        steady.bid(str(n)).before_put(0)
+        steady.request(str(n)).before_put(0)
         time.sleep(0.1)
     assert counted.reads == 9
-    process(counted).bid("b").before_put(1)
+    process(counted).request("b").before_put(1)
     assert counted.reads == 10, "who has lost looks at once"
 
 
@@ -110,13 +110,13 @@ def test_a_dead_holder_costs_a_process_one_term_and_no_more(time: TestClock) -> 
     term_s = in_cell(registers).term_s
     assert LOOK_S < term_s <= LONGEST_TERM_S
     other, before = process(registers), time.monotonic_s()
-    other.bid("b").before_put(1)
+    other.request("b").before_put(1)
     assert term_s <= time.monotonic_s() - before < term_s + 0.5
     before = time.monotonic_s()
     for n in range(20):
-        other.bid(str(n)).before_put(1)
+        other.request(str(n)).before_put(1)
     assert time.monotonic_s() == before
-    bid = lost(other.bid("c"))
+    bid = lost(other.request("c"))
     assert bid.announced and in_cell(registers) == Turn("c", 2, in_cell(registers).term_s), "the cell is nobody's for ever"
 
 
@@ -124,7 +124,7 @@ def test_of_two_that_lost_one_has_the_turn_and_the_other_honours_it(time: TestCl
     registers = in_memory()
     _, first = announced(registers)
     time.on_sleep = [lambda: None, lambda: None, lambda: None, first.end]
-    second = lost(process(registers).bid("second"))
+    second = lost(process(registers).request("second"))
     assert second.announced and in_cell(registers).holder == "second" and in_cell(registers).epoch == 2
 
 
@@ -146,7 +146,7 @@ def test_a_turn_that_was_too_short_is_announced_anew_and_for_longer(time: TestCl
 def test_a_cell_with_something_else_in_it_is_nobodys_turn(value: bytes, time: TestClock) -> None:
     registers = in_memory()
     registers.create(CELL, value)
-    process(registers).bid("a").before_put(1)
+    process(registers).request("a").before_put(1)
     assert time.monotonic_s() == 0
     announced(registers)
 
@@ -154,7 +154,7 @@ def test_a_cell_with_something_else_in_it_is_nobodys_turn(value: bytes, time: Te
 def test_no_turn_is_believed_to_last_for_ever(time: TestClock) -> None:
     registers = in_memory()
     registers.create(CELL, b'{"holder": "x", "epoch": 1, "term_s": 1e9}')
-    process(registers).bid("a").before_put(1)
+    process(registers).request("a").before_put(1)
     assert time.monotonic_s() <= LONGEST_TERM_S + 0.5
 
 
@@ -164,7 +164,7 @@ def test_whatever_a_provider_does_a_writer_goes_on(seed: int, time: TestClock) -
     parties = [process(registers) for _ in range(3)]
     for n in range(30):
         before = time.monotonic_s()
-        bid = lost(parties[n % 3].bid(str(n)), n % 5)
+        bid = lost(parties[n % 3].request(str(n)), n % 5)
         bid.end()
         assert time.monotonic_s() - before <= LONGEST_TERM_S + LOOK_S + PATIENCE_S + 1
     assert registers.faults > 0

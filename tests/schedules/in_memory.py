@@ -7,7 +7,7 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.boundary.engine import Engine
-from rowlock.conflict.delta import Slice, whole
+from rowlock.conflict.delta import Slice, live_slice
 from rowlock.engines.memory.engine import MemoryEngine
 from rowlock.engines.memory.sql.script import Script
 from rowlock.engines.memory.statements import run
@@ -54,7 +54,7 @@ class InMemory:
         """A version, and its rows with who they are."""
         snapshot, engine = TableLog(self.state.store).at(version), MemoryEngine(self.state.store)
         rows = []
-        for piece in (whole(f, self.state.vectors.of) for f in snapshot.files.adds()):
+        for piece in (live_slice(f, self.state.vectors.of) for f in snapshot.files.adds()):
             for row, (row_id, commit_version) in zip(engine.sample([piece], None, snapshot=snapshot), engine.row_ids(piece, snapshot), strict=True):
                 rows.append({**row, "_row_id": row_id, "_row_commit_version": commit_version})
         return snapshot, rows
@@ -69,13 +69,13 @@ class InMemory:
         dead = self.state.vectors.of
         added = {a.path: a for a in commit.adds if a.data_change}
         removed = {r.path: AddFile(r.path, r.partition_values or {}, 0, 0, True, None, r.deletion_vector) for r in commit.removes if r.data_change}
-        slices = [("insert", whole(a, dead)) for path, a in added.items() if path not in removed]
-        slices += [("delete", Slice(added[p], only=dead(added[p]) - dead(r)) if p in added else whole(r, dead)) for p, r in removed.items()]
+        slices = [("insert", live_slice(a, dead)) for path, a in added.items() if path not in removed]
+        slices += [("delete", Slice(added[p], only=dead(added[p]) - dead(r)) if p in added else live_slice(r, dead)) for p, r in removed.items()]
         return [(change, row) for change, piece in slices for row in engine.sample([piece], None, snapshot=snapshot)]
 
     def rows(self, version: int | None = None) -> list[dict[str, Any]]:
         """Of the newest version, or of another, in the order in which they lie."""
         log = TableLog(self.state.store)
         snapshot = log.latest() if version is None else log.at(version)
-        slices = [whole(f, self.state.vectors.of) for f in snapshot.files.adds()]
+        slices = [live_slice(f, self.state.vectors.of) for f in snapshot.files.adds()]
         return MemoryEngine(self.state.store).sample(slices, None, snapshot=snapshot)

@@ -181,5 +181,5 @@ def test_open_store(tmp_path: Path) -> None:
     assert open_store(f"file://{tmp_path}/a%20b").root == f"{tmp_path}/a b"
     assert open_store(f"file:{tmp_path}").root == str(tmp_path)
     assert open_store("memory://open-store-test") is open_store("memory://open-store-test")
-    with pytest.raises(InvalidInput, match="hdfs: is not a kind of place"):
+    with pytest.raises(InvalidInput, match="the scheme hdfs: is not supported"):
         open_store("hdfs://namenode/table")

@@ -22,7 +22,7 @@ from schedules.play import schema_string
 
 PLACES = {
     ("lane.py", "__enter__"),
-    ("lane.py", "_queued"),
+    ("lane.py", "_acquire_flock"),
     ("commit.py", "_rounds"),
     ("lead.py", "commit_append"),
     ("lead.py", "lane"),

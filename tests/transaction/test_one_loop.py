@@ -300,7 +300,7 @@ def test_every_change_honours_a_turn(change: Change) -> None:
         made = world()
         creation.set_properties(made.state, {"begun": "yes"})  # a process that has just begun does not look before its first put
         registers = ObjectRegisters(made.state.store)
-        long = Turns(lambda: registers).bid("another")
+        long = Turns(lambda: registers).request("another")
         for puts in range(AFTER + 1):  # so often it has lost, and so long it has worked
             clock.sleep(3.0)
             long.before_put(puts)

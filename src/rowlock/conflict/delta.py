@@ -1,8 +1,8 @@
-"""The net change between two snapshots, row by row: what is gone and what is born.
+"""The delta between two snapshots: the rows that are gone and the rows that are born.
 
-Pure: files and their deletion vectors come in as values.  Only states are compared, never the
-operations that led there, so a winner is judged by its rows and not by its name, and a RESTORE that
-shrinks a vector or a compaction that moves rows needs no case of its own (I3, I5).
+Only states are compared, never the operations in between, so that a winner counts by the rows it changed, whatever
+its operation is called; a RESTORE that shrinks a deletion vector or a compaction that moves rows needs no special
+case (I3, I5).  Pure: files and their deletion vectors are passed as values.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pyroaring import BitMap64
 from rowlock.protocol.actions import AddFile
 
 VectorOf = Callable[[AddFile], BitMap64]
-"""Gives the positions that a file's deletion vector marks as dead; empty where it has none."""
+"""Returns the positions that a file's deletion vector marks as deleted; empty if the file has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows of one data file: those at the positions `only`, or (where that is None) all save `without`.
+    """Some rows of one data file: those at the positions `only`, or (if that is None) all except `without`.
 
-    Positions are physical row numbers, from 0, in the order of the file.
+    Positions are physical row numbers from 0, in file order.
     """
 
     file: AddFile
@@ -35,21 +35,21 @@ class Slice:
 
     @property
     def num_rows(self) -> int | None:
-        """How many rows are meant; None where the file's statistics do not say."""
+        """The number of rows in the slice; None if the file's statistics do not say."""
         if self.only is not None:
             return len(self.only)
         physical = self.file.num_records
         return None if physical is None else physical - len(self.without or ())
 
     def covers(self, positions: BitMap64) -> BitMap64:
-        """Those of `positions` that lie in this slice."""
+        """The positions that are in this slice."""
         if self.only is not None:
             return positions & self.only
         return positions - self.without if self.without else positions
 
 
 def minus(piece: Slice, positions: BitMap64 | None) -> Slice:
-    """A slice without some of its rows."""
+    """The slice without the rows at these positions."""
     if not positions:
         return piece
     return Slice(piece.file, only=piece.only - positions) if piece.only is not None else Slice(piece.file, without=(piece.without or BitMap64()) | positions)
@@ -57,7 +57,7 @@ def minus(piece: Slice, positions: BitMap64 | None) -> Slice:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """`gone`: rows that lived at the old snapshot and do not live at the new one; `born`: the reverse."""
+    """`gone`: rows that are live in the old snapshot but not in the new one; `born`: the reverse."""
 
     gone: tuple[Slice, ...]
     born: tuple[Slice, ...]
@@ -67,16 +67,17 @@ class Delta:
         return not self.gone and not self.born
 
     def gone_by_path(self) -> dict[str, Slice]:
+        """The gone rows by the path of their file."""
         return {s.path: s for s in self.gone}
 
 
-def whole(file: AddFile, vector_of: VectorOf) -> Slice:
-    """All live rows of a file."""
+def live_slice(file: AddFile, vector_of: VectorOf) -> Slice:
+    """The slice of all live rows of a file."""
     return Slice(file, without=vector_of(file) if file.deletion_vector else None)
 
 
 def delta_of(paths: Iterable[str], before: Mapping[str, Slice], after: Mapping[str, Slice]) -> Delta:
-    """The delta between two states, each given as the live rows of its files (slices without `only`)."""
+    """The delta between two states, each given as slices of the live rows of its files by path (slices without `only`)."""
     gone: list[Slice] = []
     born: list[Slice] = []
     for path in sorted({*paths, *before}):
@@ -94,7 +95,7 @@ def delta_of(paths: Iterable[str], before: Mapping[str, Slice], after: Mapping[s
 
 
 def delta_between(paths: Iterable[str], before: Mapping[str, AddFile], after: Mapping[str, AddFile], vector_of: VectorOf) -> Delta:
-    """The same between files; `paths` must hold every path that a commit in between added or removed."""
+    """The delta between two states, given as live files by path; `paths` must contain every path that a commit in between added or removed."""
     differing = [p for p in set(paths) if (old := before.get(p)) is None or (new := after.get(p)) is None or old.deletion_vector != new.deletion_vector]
-    old_slices, new_slices = ({p: whole(files[p], vector_of) for p in differing if p in files} for files in (before, after))
+    old_slices, new_slices = ({p: live_slice(files[p], vector_of) for p in differing if p in files} for files in (before, after))
     return delta_of(differing, old_slices, new_slices)

@@ -1,11 +1,11 @@
-"""The rules of `on_conflict=fail`, `granularity=file`: open-source Delta's, one pure function each.
+"""The conflict rules of `on_conflict=fail`, `granularity=file`: those of open-source Delta, one pure function each.
 
-A rule judges; it changes nothing.  `RULES` is the order in which they are asked, which is the order
-of Delta's own checks; the first that finds something names the conflict.  `TABLE_RULES` hold at every
-policy, level and granularity.  What Delta settles by writing other actions (row ids, in-commit
-timestamps, type widening) is no rule: a commit is built anew from the head for every put.
+A rule finds a conflict or None; it changes nothing.  `RULES` are applied in the order of Delta's own checks, and the
+first conflict found counts.  `TABLE_RULES` apply under every policy, isolation level and granularity.  Conflicts that
+Delta resolves by rewriting actions (row ids, in-commit timestamps, type widening) need no rule, since a commit is
+built again from the head for every put.
 
-Where Delta's implementations differ, SEMANTICS.md section 2 has chosen; `cases` names the choices.
+Where Delta's implementations differ, SEMANTICS.md section 2 makes the choice, and the conflict cases in the tests name it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ HARMLESS_PROPERTIES = frozenset(
         "delta.dataSkippingStatsColumns",
     }
 )
-"""Properties whose change cannot make what a writer has staged wrong."""
+"""Properties whose change cannot invalidate staged work."""
 
 PropertyChange = Callable[[str | None, str | None, frozenset[str]], bool]
-"""(old value, new value, the features of the table) -> whether the change is harmless."""
+"""(old value, new value, the table's features) -> whether the change is harmless to staged work."""
 
 
 def _turned_on(feature: str) -> PropertyChange:
@@ -59,7 +59,7 @@ HARMLESS_CHANGES: Mapping[str, PropertyChange] = {
     row_tracking.ROW_ID_COLUMN: lambda old, new, features: old is None,
     row_tracking.COMMIT_VERSION_COLUMN: lambda old, new, features: old is None,
 }
-"""Properties of which one way is harmless: what they ask of a writer is done when the commit is built, from the head."""
+"""Properties whose change is harmless in one direction: what they require is done when the commit is built from the head."""
 
 HARMLESS_FEATURES = frozenset(
     {
@@ -82,20 +82,20 @@ HARMLESS_FEATURES = frozenset(
         "vacuumProtocolCheck",
     }
 )
-"""Features that ask nothing of staged work by being listed: they act where a property or a column says so, which is a
-change of metadata, or when a commit is built: row ids are given to files then, from the head's high-water mark."""
+"""Features that do not affect staged work by merely being listed.  They take effect through a property or a column, which
+is a change of metadata, or when the commit is built (row ids are assigned then, above the head's high-water mark)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a transaction has read and writes, as far as the rules need it.
+    """What a transaction has read and will write, as far as the rules need it.
 
-    predicates        one for each scan; None in it means the whole table
-    files             paths of files that were read
+    predicates        one per scan; None stands for the whole table
+    files             paths of the files that were read
     removes           paths that the transaction removes
-    changes_data      False for transactions that only move rows, or that write nothing: Delta takes them at snapshot isolation
+    changes_data      False if it only moves rows or writes nothing; Delta checks it under snapshot isolation then
     app_ids           application ids that it read or commits
-    isolation         the level that it asked for
+    isolation         the requested isolation level
     domains           metadata domains that it commits
     changes_protocol  whether it commits a protocol
     changes_metadata  whether it commits metadata
@@ -113,13 +113,13 @@ class Reads:
 
     @property
     def level(self) -> Isolation:
-        """The level that the added files are judged at."""
+        """The isolation level under which added files are checked."""
         return self.isolation if self.changes_data else "snapshot"
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """The table as the transaction read it."""
+    """The table as the transaction read it; `file_matches(predicate, file)` says whether the file may hold matching rows."""
 
     protocol: Protocol
     metadata: Metadata
@@ -131,7 +131,7 @@ Rule = Callable[[Reads, Commit, TableState], "Conflict | None"]
 
 
 def protocol_changed(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
-    """A winner took a feature away, added one that staged work cannot meet, or both changed the protocol."""
+    """A winner removed a feature, added one that affects staged work, or both changed the protocol."""
     if winner.protocol is None:
         return None
     before, after = all_features(state.protocol), all_features(winner.protocol)
@@ -142,12 +142,12 @@ def protocol_changed(reads: Reads, winner: Commit, state: TableState) -> Conflic
 
 
 def all_features(protocol: Protocol) -> frozenset[str]:
-    """Every feature that readers or writers must know, legacy versions spelled out."""
+    """Every feature that readers or writers must support; legacy versions are translated to features."""
     return reader_features(protocol) | writer_features(protocol)
 
 
 def metadata_changed(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
-    """A winner changed the schema, the partitioning or a property that tells writers what to write, or both changed the metadata."""
+    """A winner changed the schema, the partitioning or a property that affects writers, or both changed the metadata."""
     if winner.metadata is None:
         return None
     if not reads.changes_metadata and is_harmless(state.metadata, winner.metadata, winner.protocol or state.protocol):
@@ -156,7 +156,7 @@ def metadata_changed(reads: Reads, winner: Commit, state: TableState) -> Conflic
 
 
 def is_harmless(before: Metadata, after: Metadata, protocol: Protocol) -> bool:
-    """Whether only properties (or words) changed that cannot make staged work wrong; `protocol` is the table's after the change."""
+    """Whether a change of metadata cannot invalidate staged work (only harmless properties, names or comments); `protocol` is that after the change."""
     if (before.id, before.schema_string, before.partition_columns, before.format_provider) != (
         after.id,
         after.schema_string,
@@ -171,30 +171,30 @@ def is_harmless(before: Metadata, after: Metadata, protocol: Protocol) -> bool:
 
 
 def is_harmless_property(key: str, old: str | None, new: str | None, features: frozenset[str]) -> bool:
-    """Whether a property may go from `old` to `new` (None: unset) without making staged work wrong."""
+    """Whether changing a property from `old` to `new` (None: unset) cannot invalidate staged work."""
     if key in HARMLESS_PROPERTIES or not key.startswith("delta."):
         return True
     return key in HARMLESS_CHANGES and HARMLESS_CHANGES[key](old, new, features)
 
 
 def domain_changed(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
-    """Both committed one metadata domain; that of row tracking holds a high-water mark, which is merged when the commit is built."""
+    """Both committed the same metadata domain, other than row tracking's, whose high-water mark is merged when the commit is built."""
     both = reads.domains & domains_of(winner.domains)
     return conflict_with(winner, "domain") if both else None
 
 
 def domains_of(domains: Iterable[DomainMetadata]) -> frozenset[str]:
-    """The names of the domains that two commits may not both write."""
+    """The names of the domains that two concurrent commits may not both write."""
     return frozenset(d.domain for d in domains) - {row_tracking.DOMAIN}
 
 
 def same_application(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
-    """Two commits of one application id, whether it was read or not."""
+    """Both committed the same application id, or the winner committed one that this transaction read."""
     return conflict_with(winner, "application") if reads.app_ids & {t.app_id for t in winner.txns} else None
 
 
 def added_where_read(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
-    """A winner added rows where this transaction read; files that only hold moved rows bring none."""
+    """A winner added rows where this transaction read; files with only moved rows do not count."""
     if reads.level == "snapshot" or not reads.predicates:
         return None
     if reads.level == "write_serializable" and not reads.changes_metadata and is_blind_append(winner):
@@ -204,14 +204,14 @@ def added_where_read(reads: Reads, winner: Commit, state: TableState) -> Conflic
 
 
 def removed_what_was_read(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
-    """A winner removed a file that this transaction read, or any where it read the whole table (moving rows is no conflict)."""
+    """A winner removed a file that this transaction read, or any file if it read the whole table; files with only moved rows do not count."""
     whole = None in reads.predicates
     hit = tuple(r.path for r in winner.removes if r.data_change and (whole or r.path in reads.files))
     return conflict_with(winner, "removed files", files=hit) if hit else None
 
 
 def removed_by_both(reads: Reads, winner: Commit, state: TableState) -> Conflict | None:
-    """A winner removed a file that this transaction removes too, by path: a new vector is a remove and an add."""
+    """A winner removed a path that this transaction removes too; replacing a deletion vector is a remove and an add."""
     hit = tuple(r.path for r in winner.removes if r.path in reads.removes)
     return conflict_with(winner, "removed by both", files=hit) if hit else None
 
@@ -222,5 +222,5 @@ RULES: tuple[Rule, ...] = TABLE_RULES + FILE_RULES
 
 
 def first_conflict(rules: tuple[Rule, ...], reads: Reads, winners: list[Commit], state: TableState) -> Conflict | None:
-    """The first conflict that `rules` find, winner by winner in log order."""
+    """The first conflict that the rules find, winner by winner in log order; None if there is none."""
     return next((found for winner in winners for rule in rules if (found := rule(reads, winner, state))), None)

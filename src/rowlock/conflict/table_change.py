@@ -1,8 +1,8 @@
-"""What winners made of the table's definition, and whether staged work can stand beside it (SEMANTICS.md section 2).
+"""How winners changed the table's definition, so that staged work can be checked against it (SEMANTICS.md section 2).
 
-Columns are known by their ids where the table maps columns, else by name.  A change that asks
-something of rows only (a new constraint, NOT NULL) is met by checking the rows; one that asks
-something of a statement's meaning is met by staging it again.  Pure.
+Columns are identified by column id on tables with column mapping, else by name.  A change that only constrains rows
+(a new constraint, NOT NULL) is handled by checking the staged rows; one that changes what a statement means, by
+staging it again.  Pure.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from rowlock.protocol.constraints import INVARIANTS, checks_of, is_constraint
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, ArrayType, DataType, MapType, StructField, StructType, parse_schema
 
-_WORDS_ONLY = frozenset({"comment"})
-"""Keys of a column's metadata that are for people."""
-_JUDGED = frozenset({COLUMN_ID, PHYSICAL_NAME, INVARIANTS})
-"""Keys of a column's metadata that are judged elsewhere."""
+_DESCRIPTIVE = frozenset({"comment"})
+"""Keys of a column's metadata that only people read."""
+_COMPARED_ELSEWHERE = frozenset({COLUMN_ID, PHYSICAL_NAME, INVARIANTS})
+"""Keys of a column's metadata that are compared elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What is different, as far as staged work must know.
+    """The differences between two definitions of a table that matter to staged work.
 
-    added       nullable columns that are new, as dotted names
-    lost        columns that were dropped or renamed, by the names that they had
-    retyped     columns that were given another type, or that are new and may not be null
-    moved       whether columns stand in another order
-    checked     what rows must meet now and needed not before: constraints, and columns that are NOT NULL
-    other       everything else: properties and partitioning, by name
+    added       new nullable columns, as dotted names
+    lost        columns that were dropped or renamed, by their old names
+    retyped     columns with another type, and new columns that are NOT NULL
+    moved       whether the order of columns changed
+    checked     new conditions on rows: constraints, and columns that became NOT NULL
+    other       everything else, by name: properties, partitioning, column metadata
     """
 
     added: tuple[str, ...] = ()
@@ -48,30 +48,34 @@ class TableChange:
 
     @property
     def same_columns(self) -> bool:
-        """Whether a plan that was resolved before means the same now."""
+        """Whether a plan that was resolved against the old columns still means the same."""
         return not (self.added or self.lost or self.retyped or self.moved)
 
-    def takes_from(self, columns: Iterable[str]) -> bool:
-        """Whether rows that give values for `columns` of the table, by the names that they had, no longer fit."""
+    def affects(self, columns: Iterable[str]) -> bool:
+        """Whether any of these columns (by their old names), or a field in one, was dropped, renamed or retyped."""
         given = tuple(columns)
         return any(name == c or name.startswith(f"{c}.") for name in (*self.lost, *self.retyped) for c in given)  # a column's own name may have a dot
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is different, for a message."""
+        """The names of everything that changed, for an error message."""
         order = ("the order of columns",) if self.moved else ()
         return (*self.lost, *self.retyped, *self.added, *self.checked, *self.other) or order
 
 
 def table_change(before: Metadata, after: Metadata, protocol: Protocol) -> TableChange:
-    """What is different between two definitions; `protocol` is the table's after the change."""
+    """The differences between two definitions of a table; `protocol` is that after the change."""
     old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
     columns = _Columns(mapped=column_mapping_mode(before.configuration) != "none" and column_mapping_mode(after.configuration) != "none")
     columns.compare(old, new, ())
     features = all_features(protocol)
     keys = sorted(before.configuration.keys() | after.configuration.keys())
     pairs = [(k, before.configuration.get(k), after.configuration.get(k)) for k in keys]
-    other = [k for k, a, b in pairs if a != b and not is_constraint(k) and not _counts_ids(k, columns.mapped) and not is_harmless_property(k, a, b, features)]
+    other = [
+        k
+        for k, a, b in pairs
+        if a != b and not is_constraint(k) and not _is_highest_column_id(k, columns.mapped) and not is_harmless_property(k, a, b, features)
+    ]
     if _partitions(before, old, columns.mapped) != _partitions(after, new, columns.mapped):
         other.append("partitioning")
     if (before.id, before.format_provider) != (after.id, after.format_provider):
@@ -87,8 +91,8 @@ def table_change(before: Metadata, after: Metadata, protocol: Protocol) -> Table
     )
 
 
-def _counts_ids(key: str, mapped: bool) -> bool:
-    """The highest id that was given: it goes up with every new column."""
+def _is_highest_column_id(key: str, mapped: bool) -> bool:
+    """Whether the property is the highest column id, which grows with every new column."""
     return mapped and key == "delta.columnMapping.maxColumnId"
 
 
@@ -102,7 +106,7 @@ def _identity(field: StructField, mapped: bool) -> Any:
 
 
 class _Columns:
-    """Two schemas compared, column by column."""
+    """Compares two schemas column by column; the attributes are those of `TableChange`."""
 
     def __init__(self, *, mapped: bool) -> None:
         self.mapped = mapped
@@ -122,7 +126,7 @@ class _Columns:
             before = known.get(_identity(field, self.mapped))
             if before is None:
                 (self.added if field.nullable else self.retyped).append(_dotted(where, field))
-                self.other += [_dotted(where, field)] if _deeds(field) else []
+                self.other += [_dotted(where, field)] if _writer_metadata(field) else []
             elif before.name != field.name or before.physical_name != field.physical_name:
                 self.lost.append(_dotted(where, before))
             else:
@@ -132,34 +136,34 @@ class _Columns:
         name = _dotted(where, field)
         if isinstance(before.type, StructType) and isinstance(field.type, StructType):
             self.compare(before.type, field.type, (*where, field.name))
-        elif _nullable(before.type) != _nullable(field.type) or _inner(before.type) != _inner(field.type):
+        elif _all_nullable(before.type) != _all_nullable(field.type) or _inner_fields(before.type) != _inner_fields(field.type):
             self.retyped.append(name)
         elif before.type != field.type:
             self.tightened.append(name)
         if before.nullable and not field.nullable:
             self.tightened.append(name)
-        if _deeds(before) != _deeds(field):
+        if _writer_metadata(before) != _writer_metadata(field):
             self.other.append(name)
 
 
-def _deeds(field: StructField) -> dict[str, Any]:
-    """What a column's metadata asks of a writer: defaults, generation, identity."""
-    return {k: v for k, v in field.metadata.items() if k not in _WORDS_ONLY | _JUDGED}
+def _writer_metadata(field: StructField) -> dict[str, Any]:
+    """The column metadata that affects writers: defaults, generation expressions, identity."""
+    return {k: v for k, v in field.metadata.items() if k not in _DESCRIPTIVE | _COMPARED_ELSEWHERE}
 
 
-def _inner(type_: DataType) -> list[Any]:
-    """The ids of the fields inside an array or a map."""
+def _inner_fields(type_: DataType) -> list[Any]:
+    """(path, id, physical name) of each field inside an array or map."""
     holder = StructType((StructField("", type_),))
     return [(path, f.column_id, f.physical_name) for path, f in holder.all_fields()][1:]
 
 
-def _nullable(type_: DataType) -> DataType:
+def _all_nullable(type_: DataType) -> DataType:
     if isinstance(type_, ArrayType):
-        return ArrayType(_nullable(type_.element))
+        return ArrayType(_all_nullable(type_.element))
     if isinstance(type_, MapType):
-        return MapType(_nullable(type_.key), _nullable(type_.value))
+        return MapType(_all_nullable(type_.key), _all_nullable(type_.value))
     if isinstance(type_, StructType):
-        return StructType(tuple(StructField(f.name, _nullable(f.type)) for f in type_.fields))
+        return StructType(tuple(StructField(f.name, _all_nullable(f.type)) for f in type_.fields))
     return type_
 
 

@@ -1,7 +1,7 @@
-"""A conflict as a value: what a winner did to a transaction, what that cost, and what to do about it.
+"""A conflict as a value: what a winner did to a transaction, what it cost, and what to do about it.
 
-The same value goes into a receipt (a conflict that a rebase settled), into an error (one that it did
-not, with the rule that says so) and, by its text, into a log file that somebody reads at night.  Pure.
+The same value goes into a receipt (for a conflict that a rebase resolved) and into an error (for one that it did
+not, with the rule that it violated), and is rendered as text for log files.  Pure.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ ERRORS: Mapping[str, type[DeltaConcurrentModificationException]] = {
     "rows read": exceptions.ConcurrentDeleteReadException,
     "rows added to a read": exceptions.ConcurrentAppendException,
 }
-"""Which error a rule's conflict is, under Delta's names (the tree of `rowlock.exceptions`)."""
+"""The exception class for each rule, with Delta's names (see `rowlock.exceptions`)."""
 
 WHAT: Mapping[str, str] = {
     "protocol": "Another commit changed what writers of this table must support.",
     "metadata": "Another commit changed the table's schema, partitioning or properties.",
-    "another table": "The table was made anew while this transaction was staged: another table lies at its place now.",
+    "another table": "The table was made anew while this transaction was staged: there is another table at its path now.",
     "rewritten log": "The log of this table was rewritten while this transaction was staged: versions that it had read were replaced or are gone.",
     "domain": "Another commit changed the same metadata domain.",
     "application": "Another commit used the same application id.",
     "added files": "Another commit added files where this transaction had read.",
     "removed files": "Another commit removed files that this transaction had read.",
     "removed by both": "Another commit changed the same files.",
-    "rows added": "Another commit added rows that this transaction's statement meets.",
+    "rows added": "Another commit added rows that this transaction's statement matches.",
     "rows changed by both": "Another commit changed the same rows.",
     "rows read": "Another commit changed rows that this transaction had read.",
     "rows added to a read": "Another commit added rows to what this transaction had read.",
@@ -73,7 +73,7 @@ REMEDIES: Mapping[str, str] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """An amount of work: rows, the bytes that they take, and the seconds that went into them."""
+    """An amount of work: rows, their size in bytes, and the seconds spent on them."""
 
     rows: int = 0
     size_bytes: int = 0
@@ -85,12 +85,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class SupersededRow:
-    """One row in which a lockless commit and a winner met, as the later of the two tells it.
+    """One row that a lockless commit and a winner both changed, as recorded by the later of the two.
 
-    outcome   `cells`: our cells stand where the winner had set the same; `row`: we deleted a row that the winner
-              had changed; `dropped`: what we meant for the row was dropped, for the reason `why`
-    columns   the columns concerned: cells that stand, cells of the winner that are gone, or our cells that were dropped
-    version   of the winner
+    outcome   `cells`: our cells replaced those that the winner had set; `row`: we deleted a row that the winner had
+              changed; `dropped`: our change of the row was dropped, for the reason `why`
+    columns   the columns concerned: cells that we replaced, the winner's cells that are gone, or our cells that were dropped
+    version   the winner's version
     """
 
     row_id: int
@@ -102,18 +102,18 @@ class SupersededRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Conflict:
-    """A winner that mattered to a transaction.
+    """A winner that conflicted with a transaction.
 
     version, operation, timestamp_ms, txn_id   of the winner, as its commit says
-    files              paths that both touched
-    rows_gone          rows of the transaction that the winner took away or replaced
-    rows_born          rows that the winner brought where the transaction reads
-    rule               which rule made an error of it, a key of ERRORS; empty where a rebase settled it
-    what               the same as a sentence
-    rows               up to 5 of the rows concerned, as the winner found them
-    columns            columns that both set in one row; what a winner changed of the table's definition
-    staged             what the transaction had done when it met the winner
-    thrown_away, kept  what became of that
+    files              paths that both changed
+    rows_gone          rows of the transaction that the winner removed or replaced
+    rows_born          rows that the winner added where the transaction reads
+    rule               the violated rule, a key of ERRORS; empty if a rebase resolved the conflict
+    what               the rule as a sentence
+    rows               up to 5 of the rows concerned, as they were before the winner
+    columns            columns that both set in the same row, or parts of the table's definition that the winner changed
+    staged             the work that the transaction had done before
+    thrown_away, kept  how much of it was lost, and how much was kept
     remedy             what to do about it
     """
 
@@ -134,20 +134,20 @@ class Conflict:
     remedy: str = ""
 
     def with_work(self, staged: Work, *, kept: Work | None = None) -> Conflict:
-        """The same, with what the transaction had done; what was not kept is thrown away."""
+        """The conflict with the transaction's work; `staged` minus `kept` counts as thrown away."""
         kept = kept or Work()
         lost = Work(rows=staged.rows - kept.rows, size_bytes=staged.size_bytes - kept.size_bytes, seconds=staged.seconds - kept.seconds)
         return replace(self, staged=staged, thrown_away=lost, kept=kept)
 
     def record(self) -> dict[str, Any]:
-        """Plain JSON values for a commit's account: who, what and how much, and no values out of rows."""
+        """The conflict as plain JSON for the record in commitInfo, without values from rows."""
         out = {k: v for k, v in asdict(self).items() if k not in ("rows", "what", "remedy") and v not in (None, (), "")}
         for name in ("operation", "timestamp_ms", "txn_id"):
             out.setdefault(name, None)
         return {k: list(v) if isinstance(v, tuple) else v for k, v in out.items()} | {"files": list(self.files)}
 
     def exception(self, table: str) -> DeltaConcurrentModificationException:
-        """The error that this conflict is under its rule."""
+        """The error to raise for this conflict, by its rule."""
         return ERRORS[self.rule](self.text(table), table=table, conflict=self)
 
     def text(self, table: str) -> str:
@@ -212,7 +212,7 @@ def conflict_with(
     what: str | None = None,
     remedy: str | None = None,
 ) -> Conflict:
-    """The conflict that `rule` finds with a winner, in the rule's words unless others are given."""
+    """The conflict of `rule` with a winner; `what` and `remedy` replace the rule's own texts."""
     info = winner.info
     return Conflict(
         winner.version,

@@ -1,1 +1,1 @@
-"""Leases and turns: who waits for whom.  They save work and decide nothing (I7)."""
+"""Leases and turns, by which writers wait for each other.  They save work and decide nothing (I7)."""

@@ -1,9 +1,9 @@
-"""What a lease covers: the table, a partition, or a bucket of keys.
+"""Scopes of leases: the whole table, a partition, or a bucket of key values.
 
-A scope pins columns to values; the table's pins none.  Two scopes exclude each other unless they pin
-one column to different values.  So the table excludes all, `region = EU` excludes `day = 1` (some rows
-are in both) and lets `region = US` be.  A column with too many values for a scope each is pinned by the
-number of a bucket, into which a hash puts its values.  Pure.
+A scope pins columns to values; the table's scope pins none.  Two scopes overlap unless they pin one column to
+different values.  So the table overlaps everything; `region = EU` overlaps `day = 1` (some rows may be in both)
+but not `region = US`.  A column with too many values for a scope each is pinned to a bucket number, a hash of the
+value.  Pure.
 """
 
 from __future__ import annotations
@@ -15,29 +15,31 @@ from typing import Any
 from rowlock.protocol.skipping import And, Compare, In, IsNull, Or, Predicate, pushed_down
 
 Pin = tuple[str, str]
-"""A column and a value as text; of a bucket the column is `column/BUCKETS`."""
+"""(column, value as text); for a bucket (`column/BUCKETS`, bucket number)."""
 Scope = frozenset[Pin]
 TABLE: Scope = frozenset()
 
 BUCKETS = 16
-_MOST = 64
-"""Scopes of one statement; with more it takes the table."""
+_MAX_SCOPES = 64
+"""The most scopes of one statement; with more it takes the whole table."""
 
 
 def overlap(a: Scope, b: Scope) -> bool:
-    """Whether rows may lie in both."""
+    """Whether some row may be in both scopes."""
     others = dict(b)
     return not any(column in others and others[column] != value for column, value in a)
 
 
 def any_overlap(mine: Iterable[Scope], theirs: Collection[Scope]) -> bool:
+    """Whether any of `mine` overlaps any of `theirs`."""
     return any(overlap(a, b) for a in mine for b in theirs)
 
 
 def scopes_of(predicates: Sequence[Predicate | None], partition_columns: Sequence[str], key: str | None = None) -> frozenset[Scope]:
-    """The scopes that statements with these skipping predicates lie in: {TABLE} where one of them pins nothing.
+    """The scopes that cover statements with these skipping predicates: {TABLE} if one of them pins no column.
 
-    `key`: a column whose values are pinned by bucket.  What is missed or taken too widely costs time and no row.
+    `key`: a column whose values are pinned by bucket.  Scopes that are too narrow or too wide only cost time, since
+    leases decide nothing.
     """
     found: set[Scope] = set()
     for predicate in predicates:
@@ -50,7 +52,7 @@ def _scopes(p: Predicate, columns: frozenset[str], key: str | None) -> set[Scope
         out: set[Scope] = {TABLE}
         for part in p.parts:
             also = _scopes(part, columns, key)
-            out = {a | b for a in out for b in also if overlap(a, b)} if len(out) * len(also) <= _MOST * _MOST else out
+            out = {a | b for a in out for b in also if overlap(a, b)} if len(out) * len(also) <= _MAX_SCOPES * _MAX_SCOPES else out
         return out
     if isinstance(p, Or):
         return set(_simplified(set().union(*(_scopes(part, columns, key) for part in p.parts))))
@@ -58,7 +60,7 @@ def _scopes(p: Predicate, columns: frozenset[str], key: str | None) -> set[Scope
         return {_pinned(p.column, p.value, columns, key)} if p.value is not None or p.op == "<=>" else set()
     if isinstance(p, IsNull):
         return {_pinned(p.column, None, columns, key)}
-    if isinstance(p, In) and len(p.values) <= _MOST:
+    if isinstance(p, In) and len(p.values) <= _MAX_SCOPES:
         return {_pinned(p.column, value, columns, key) for value in p.values}
     return {TABLE}
 
@@ -71,4 +73,4 @@ def _pinned(column: Sequence[str], value: Any, columns: frozenset[str], key: str
 
 
 def _simplified(scopes: set[Scope]) -> frozenset[Scope]:
-    return frozenset({TABLE}) if TABLE in scopes or len(scopes) > _MOST else frozenset(scopes)
+    return frozenset({TABLE}) if TABLE in scopes or len(scopes) > _MAX_SCOPES else frozenset(scopes)

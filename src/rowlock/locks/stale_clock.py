@@ -1,6 +1,7 @@
-"""When a term is over: a watcher saw the same thing for a whole term by its own clock.
+"""Detects expired leases and other stale things: a term is over when this process has seen no change for that long.
 
-No machine's time is compared with another's; a watcher that came late waits a whole term.
+Only the local monotonic clock is used, never the times of different machines; an observer that comes late therefore
+waits a whole term.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from rowlock import clock
 
 
 class StaleClock:
-    """Since when this process has seen each thing unchanged.  Thread-safe."""
+    """Tracks for how long this process has seen each thing unchanged.  Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[Hashable, float]] = {}
 
     def ages(self, marks: Mapping[str, Hashable]) -> dict[str, float]:
-        """Seconds since each thing was first seen with its mark.  Things that are not named any more are forgotten."""
+        """For each named thing, the seconds since it was first seen with its current mark.  Things not named any more are forgotten."""
         now = clock.monotonic_s()
         with self._lock:
             known = self._seen

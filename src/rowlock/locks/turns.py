@@ -1,11 +1,11 @@
-"""Turns: who has lost often enough is let through (I8).
+"""Turns: a writer that has lost often enough is let through (I8).
 
-A writer that lost `AFTER` puts, and `PATIENCE_S` seconds of work with them, announces a turn in the cell `turn`.  (Small writers that
-contend lose many puts, each for a few milliseconds; a turn would cost all of them more than it gives one.)  The others look there before a put, at
-most once in `LOOK_S` seconds for each process and table, and wait while somebody has the turn, at most for its
-term.  The writer whose turn it is waits `LOOK_S` once, so that all have seen it, then rebases over what
-they committed; only puts that were on their way already can still be before it.  Like a lease a turn decides nothing (I7): a provider that
-fails, or a holder that died, costs a bounded time.
+A writer that has lost `AFTER` puts, and `PATIENCE_S` seconds of work with them, announces a turn in the register
+`turn`.  (Small contending writers lose many puts at a few milliseconds each; a turn would cost all of them more than
+it saves one.)  Other writers look there before a put, at most every `LOOK_S` seconds per process and table, and wait
+while somebody has the turn, at most for its term.  The writer whose turn it is waits `LOOK_S` once, so that everybody
+has seen it, then rebases over what was committed; only puts that were already under way can still come before its
+own.  Like a lease, a turn decides nothing (I7): a provider that fails, or a holder that died, costs a bounded time.
 """
 
 from __future__ import annotations
@@ -28,41 +28,42 @@ logger = logging.getLogger("rowlock")
 CELL = "turn"
 AFTER = 3
 PATIENCE_S = 2.0
-"""A writer announces a turn when it has lost so many puts since its last one, and so much time with them."""
+"""A writer announces a turn when it has lost AFTER puts since its last turn, and PATIENCE_S seconds of work with them."""
 LOOK_S = 1.0
 LONGEST_TERM_S = 30.0
 _MARGIN_S = 1.0
 _POLL_S = 0.1
 _REST_S = 30.0
-"""For so long a provider that failed is left alone."""
+"""How long a failed provider is not asked again."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Whose turn it is: the transaction's id, or None; `epoch` grows with each announcement; `term_s`: how long others honour it."""
+    """Whose turn it is: `holder` is a transaction's id or None; `epoch` grows with each announcement; others wait at most `term_s` seconds."""
 
     holder: str | None = None
     epoch: int = 0
     term_s: float = 0.0
 
     def to_bytes(self) -> bytes:
+        """The turn as JSON, the value of the register."""
         return orjson.dumps({"holder": self.holder, "epoch": self.epoch, "term_s": self.term_s})
 
 
 def parse(data: bytes) -> Turn:
-    """The turn in a cell; nobody's where it holds something else."""
+    """The turn that a register's bytes hold; nobody's turn if they hold anything else."""
     try:
-        said: Any = orjson.loads(data)
-        holder = None if said["holder"] is None else str(said["holder"])
-        return Turn(holder, max(0, int(said["epoch"])), min(max(0.0, float(said["term_s"])), LONGEST_TERM_S))
+        raw: Any = orjson.loads(data)
+        holder = None if raw["holder"] is None else str(raw["holder"])
+        return Turn(holder, max(0, int(raw["epoch"])), min(max(0.0, float(raw["term_s"])), LONGEST_TERM_S))
     except (ValueError, KeyError, TypeError):
         return Turn()
 
 
 class Turns:
-    """The turns of one table, as this process sees them.  Thread-safe; nothing here raises."""
+    """The turns of one table, as this process sees them.  Thread-safe; no method raises."""
 
     def __init__(self, registers: Callable[[], Registers]) -> None:
         self._open: Callable[[], Registers] = registers
@@ -72,12 +73,12 @@ class Turns:
         self._next_look: float | None = None
         self._rests_until = -math.inf
 
-    def bid(self, holder: str) -> TurnRequest:
-        """A transaction's part in it; nothing is asked of the provider yet."""
+    def request(self, holder: str) -> TurnRequest:
+        """A transaction's turn request; does not contact the provider yet."""
         return TurnRequest(self, holder)
 
     def in_force(self) -> Turn | None:
-        """The turn that this process honours now, as far as it knows."""
+        """The turn that this process knows of and must respect now; None if there is none."""
         with self._lock:
             known = self._turn.holder is not None and clock.monotonic_s() - self._since < self._turn.term_s
             return self._turn if known else None
@@ -85,7 +86,7 @@ class Turns:
     # ---- the others' side ----------------------------------------------------------------------
 
     def honour(self, holder: str, has_lost: bool) -> None:
-        """Waits while it is another's turn.  A process that has just begun to write, and has lost to nobody, does not look."""
+        """Waits while it is another writer's turn.  A process that has just begun to write and has lost no put does not look."""
         now = clock.monotonic_s()
         with self._lock:
             due = has_lost if self._next_look is None else now >= self._next_look
@@ -98,9 +99,9 @@ class Turns:
             self._look()
 
     def _look(self) -> None:
-        self._safely(lambda: self._saw(self._read()[0]))
+        self._safely(lambda: self._note(self._read()[0]))
 
-    def _saw(self, turn: Turn) -> None:
+    def _note(self, turn: Turn) -> None:
         with self._lock:
             if turn.epoch != self._turn.epoch or turn.holder != self._turn.holder:
                 self._turn, self._since = turn, clock.monotonic_s()
@@ -108,28 +109,28 @@ class Turns:
     # ---- the holder's side ---------------------------------------------------------------------
 
     def announce(self, holder: str, term_s: float) -> bool:
-        """False where somebody else's turn was announced first, or it could not be announced."""
+        """Announces a turn.  Returns False if another writer's turn came first, or the announcement failed."""
 
         def attempt() -> bool:
             turn, cell = self._read()
-            self._saw(turn)
+            self._note(turn)
             if self.in_force() is not None:
                 return False
             mine = Turn(holder, turn.epoch + 1, term_s)
-            won = self._write(mine, cell) or self._read()[0] == mine  # its reply may have been lost
+            won = self._write(mine, cell) or self._read()[0] == mine  # the reply may have been lost
             if won:
-                self._saw(mine)
+                self._note(mine)
             return won
 
         return self._safely(attempt) or False
 
     def hand_back(self, holder: str) -> None:
-        """The turn is over.  Where that cannot be said it ends with its term."""
+        """Ends the holder's turn.  If that fails, the turn ends with its term."""
 
         def attempt() -> None:
             turn, cell = self._read()
             if turn.holder == holder:
-                self._saw(over := Turn(None, turn.epoch, 0.0))
+                self._note(over := Turn(None, turn.epoch, 0.0))
                 self._write(over, cell)
 
         self._safely(attempt)
@@ -151,6 +152,7 @@ class Turns:
         return isinstance(outcome, Committed)
 
     def _safely(self, work: Callable[[], T]) -> T | None:
+        """Runs `work`; None if the provider fails, or has failed recently."""
         if clock.monotonic_s() < self._rests_until:
             return None
         try:
@@ -162,7 +164,7 @@ class Turns:
 
 
 class TurnRequest:
-    """One transaction's part: it honours the turns of others, and announces its own when it has lost often enough."""
+    """The turn handling of one transaction: waits for other writers' turns, and announces its own when it has lost often enough."""
 
     def __init__(self, turns: Turns, holder: str) -> None:
         self._turns, self._holder = turns, holder
@@ -172,18 +174,18 @@ class TurnRequest:
         self.announced = False
 
     def before_put(self, lost: int) -> None:
-        """Called outside of the commit lane before each put, with the number of puts that were lost so far."""
+        """Must be called before each put, outside the commit lane, with the number of puts lost so far.  May wait."""
         if self._begun is not None:
             took = clock.monotonic_s() - self._begun
             self._round_s, self._lost_s = max(self._round_s, took), self._lost_s + took
-        if self.announced and not self._has_the_turn():
+        if self.announced and not self._has_turn():
             self.announced, self._counted_from, self._lost_s = False, lost, 0.0
         if not self.announced:
             self._turns.honour(self._holder, has_lost=lost > 0)
-            self._announce(lost)
+            self._announce_if_due(lost)
         self._begun = clock.monotonic_s()
 
-    def _announce(self, lost: int) -> None:
+    def _announce_if_due(self, lost: int) -> None:
         if lost - self._counted_from < AFTER or self._lost_s < PATIENCE_S:
             return
         self.announced = self._turns.announce(self._holder, min(LONGEST_TERM_S, LOOK_S + 2 * self._round_s + _MARGIN_S))
@@ -192,10 +194,10 @@ class TurnRequest:
             clock.sleep(LOOK_S)
 
     def end(self) -> None:
-        """After the commit, or whatever was raised."""
+        """Must be called after the commit, or after it failed: ends the turn if one was announced."""
         if self.announced:
             self._turns.hand_back(self._holder)
 
-    def _has_the_turn(self) -> bool:
+    def _has_turn(self) -> bool:
         turn = self._turns.in_force()
         return turn is not None and turn.holder == self._holder

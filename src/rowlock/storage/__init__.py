@@ -1,4 +1,4 @@
-"""Object stores: one contract, one commit primitive."""
+"""Object stores for tables: one contract, with put-if-absent as the only commit primitive."""
 
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore

@@ -1,6 +1,6 @@
-"""Where a table is on a cloud: the parts of its URI.  Pure.
+"""Addresses of tables on object stores: parses their URIs.  Pure.
 
-What stands after the bucket is taken as it is, never decoded: the key `a%20b` is `s3://bucket/a%20b`.
+The path after the bucket is taken as it is, never decoded: the key `a%20b` is `s3://bucket/a%20b`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ SCHEMES: dict[str, Kind] = {
     "az": "azure", "azure": "azure", "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
 }  # fmt: skip
 _URI = re.compile(rf"^(?P<scheme>{SCHEME})://(?:(?P<container>[^/@]+)@)?(?P<host>[^/]+)(?P<path>/.*)?$", re.DOTALL)
-_ONE_NAME = {**SCHEME_ALIASES, "azure": "az"}
+_CANONICAL_SCHEME = {**SCHEME_ALIASES, "azure": "az"}
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`root` is the URI in its usual form, without a slash at its end; two spellings of one place have one root."""
+    """The parts of a table's URI.  `root` is the canonical URI without a trailing slash: two spellings of one location have one root."""
 
     kind: Kind
     bucket: str
@@ -34,19 +34,19 @@ class Address:
 
 
 def parse(uri: str) -> Address:
-    """Raises InvalidInput where the URI names no bucket or no folder in it."""
+    """The address that a URI stands for; raises InvalidInput if it names no bucket or no folder in it."""
     match = _URI.match(uri)
     if match is None or match["scheme"].lower() not in SCHEMES:
-        raise InvalidInput("not a place on an object store; expected s3://bucket/folder, gs://bucket/folder or az://container/folder", table=uri)
+        raise InvalidInput("not a URI on an object store; expected s3://bucket/folder, gs://bucket/folder or az://container/folder", table=uri)
     scheme, path = match["scheme"].lower(), (match["path"] or "").strip("/")
     kind = SCHEMES[scheme]
     if not path or any(part in ("", ".", "..") for part in path.split("/")):
-        raise InvalidInput("a table lives in a folder of a bucket: the path below the bucket is empty, or has a part that is empty, '.' or '..'", table=uri)
+        raise InvalidInput("a table must be in a folder of a bucket: the path after the bucket is empty, or has a part that is empty, '.' or '..'", table=uri)
     if match["container"] is not None:
         if kind != "azure":
-            raise InvalidInput("a URI of a table holds no user and no password: give them as storage_options", table=f"{scheme}://{match['host']}/{path}")
+            raise InvalidInput("a table's URI must not contain a user or password: pass them as storage_options", table=f"{scheme}://{match['host']}/{path}")
         account, _, suffix = match["host"].partition(".")
         secure = "abfss" if scheme in ("abfs", "abfss", "az", "azure") else scheme
         return Address(kind, match["container"], path, f"{secure}://{match['container']}@{match['host']}/{path}", account, suffix or None)
-    name = _ONE_NAME.get(scheme, "az" if kind == "azure" else scheme)
+    name = _CANONICAL_SCHEME.get(scheme, "az" if kind == "azure" else scheme)
     return Address(kind, match["host"], path, f"{name}://{match['host']}/{path}")

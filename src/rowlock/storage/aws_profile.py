@@ -1,7 +1,7 @@
-"""A profile of ~/.aws, as the AWS tools have it: keys, region and endpoint out of `credentials` and `config`.
+"""AWS profiles: keys, region and endpoint from the files `credentials` and `config` in ~/.aws.
 
-Keys that stand in the files are read here.  A profile that assumes a role, signs on, or runs a program for
-them is left to boto3, which knows all of these ways.
+Keys in the files are read here.  Profiles that get their keys by assuming a role, by single sign-on or by running a
+program are left to boto3.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FOR_BOTO3 = ("role_arn", "sso_session", "sso_start_url", "credential_process", 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile:
-    """What a profile says, under obstore's names."""
+    """The settings of a profile, under obstore's names; `needs_boto3`: its keys are not in the files."""
 
     name: str
     config: dict[str, str]
@@ -29,18 +29,23 @@ class Profile:
 
 
 def read(name: str | None, *, table: str | None = None) -> Profile | None:
-    """The profile of a name, or the default one, which need not be there.  Raises InvalidInput where a named one is missing."""
+    """The profile with this name, or the default one (None if that does not exist).
+
+    Raises InvalidInput if a named profile does not exist, a file cannot be parsed, or boto3 is needed and missing.
+    """
     wanted = name or "default"
     credentials, config = _file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), _file("AWS_CONFIG_FILE", "config")
     section = {**_section(config, wanted if wanted == "default" else f"profile {wanted}"), **_section(credentials, wanted)}
     if not section:
         if name is None:
             return None
-        raise InvalidInput(f"there is no profile {name!r} in the AWS files; `aws configure --profile {name}` makes one", table=table)
+        raise InvalidInput(f"there is no profile {name!r} in the AWS files; `aws configure --profile {name}` creates one", table=table)
     found = {new: section[old] for old, new in {**_KEYS, **_OTHERS}.items() if section.get(old)}
     needs_boto3 = "access_key_id" not in found and any(k in section for k in _FOR_BOTO3)
     if needs_boto3 and importlib.util.find_spec("boto3") is None:
-        raise InvalidInput(f"the AWS profile {wanted!r} gets its keys by a role, a sign-on or a program, which boto3 knows: pip install boto3", table=table)
+        raise InvalidInput(
+            f"the AWS profile {wanted!r} gets its keys by a role, single sign-on or a program, which needs boto3: pip install boto3", table=table
+        )
     return Profile(wanted, found, needs_boto3)
 
 

@@ -1,8 +1,8 @@
-"""The commit lane of a table: its writers on one machine put one after the other instead of losing to each other.
+"""The commit lane of a table: writers on one machine put one after the other, instead of losing puts to each other.
 
-Between threads it is a lock, between processes that share a local folder the kernel's lock on the log's
-folder, which ends with its holder.  A courtesy that saves rounds and decides nothing (I7): whoever has
-waited long enough goes on without it, and put-if-absent alone says who commits.
+Between threads the lane is a lock; between processes that share a local folder it is the kernel's lock on the
+log's folder, which ends with its holder.  It only saves rounds and decides nothing (I7): a writer that has waited
+long enough goes on without it, and put-if-absent alone decides who commits.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rowlock.storage.local import LocalStore
 from rowlock.storage.store import ObjectStore
 
 PATIENCE_S = 1.0
-"""So long a writer waits for the writers of other processes."""
+"""How long a writer waits for writers of other processes."""
 PAUSE_S = 10.0
-"""So long it does without the lane after it waited in vain: its holder has stopped, or works on something long."""
+"""How long a writer goes without the other processes' lock after it waited in vain: the holder hangs or is busy for long."""
 _FOLDER = "_delta_log"
 
 
 class Lane:
-    """Held by one thread at a time; may be entered again by the thread that holds it."""
+    """A commit lane: a context manager that one thread holds at a time, and may enter again (re-entrant)."""
 
     def __init__(self, folder: str | None = None) -> None:
         self._threads = threading.RLock()
@@ -37,13 +37,13 @@ class Lane:
         try:
             self._threads.acquire()
             if not depth and self._folder is not None:
-                self._held = self._queued(self._folder)
+                self._held = self._acquire_flock(self._folder)
             self._depth = depth + 1
             return self
-        except BaseException:  # an interrupt, which may come as soon as the lock is had, before anybody could say so
+        except BaseException:  # an interrupt may come right after a lock was acquired and before that is recorded
             if not depth and self._threads._is_owned():  # type: ignore[attr-defined]
                 self._depth = 0
-                self._let_go()
+                self._release()
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -51,20 +51,20 @@ class Lane:
         if self._depth:
             self._threads.release()
         else:
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         try:
             if self._held is not None:
                 held, self._held = self._held, None
                 with contextlib.suppress(OSError):
-                    fcntl.flock(held, fcntl.LOCK_UN)  # a forked child may hold the descriptor too: closing it here would not be enough
+                    fcntl.flock(held, fcntl.LOCK_UN)  # closing is not enough: a forked child may have the descriptor too
                     os.close(held)
         finally:
             self._threads.release()
 
-    def _queued(self, folder: str) -> int | None:
-        """The descriptor that holds the kernel's lock; None where it cannot be had in time."""
+    def _acquire_flock(self, folder: str) -> int | None:
+        """Acquires the kernel's lock: returns the descriptor that holds it, None if it cannot be had in time."""
         if clock.monotonic_s() < self._without_until:
             return None
         try:
@@ -76,11 +76,11 @@ class Lane:
             return descriptor
         except BlockingIOError:
             try:
-                turn = _Turn(descriptor)
-            except RuntimeError:  # no more threads, at the interpreter's end for one
+                waiter = _FlockWaiter(descriptor)
+            except RuntimeError:  # no thread can be started, for example at interpreter exit
                 os.close(descriptor)
                 return None
-            if turn.came_within(PATIENCE_S):
+            if waiter.acquired_within(PATIENCE_S):
                 return descriptor
             self._without_until = clock.monotonic_s() + PAUSE_S
             return None
@@ -89,11 +89,11 @@ class Lane:
             return None
 
 
-class _Turn:
-    """Waits for the kernel's lock in a thread of its own, since such a wait has no end of its own; a turn that comes too late is passed on."""
+class _FlockWaiter:
+    """Waits for the kernel's lock in a separate thread, since flock has no timeout; a lock that comes too late is released at once."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._came, self._given_up = descriptor, threading.Event(), False
+        self._descriptor, self._acquired, self._given_up = descriptor, threading.Event(), False
         self._lock = threading.Lock()
         threading.Thread(target=self._wait, name="rowlock lane", daemon=True).start()
 
@@ -104,18 +104,18 @@ class _Turn:
             if self._given_up:
                 os.close(self._descriptor)
             else:
-                self._came.set()
+                self._acquired.set()
 
-    def came_within(self, seconds: float) -> bool:
-        """Whether the lock is had in time; where not, and where the wait is interrupted, it is passed on when it comes."""
+    def acquired_within(self, seconds: float) -> bool:
+        """Whether the lock was acquired in time; if not, or if the wait is interrupted, it is released as soon as it comes."""
         try:
-            self._came.wait(seconds)
+            self._acquired.wait(seconds)
         finally:
             with self._lock:
-                self._given_up = not self._came.is_set()
+                self._given_up = not self._acquired.is_set()
         return not self._given_up
 
 
 def lane_of(store: ObjectStore) -> Lane:
-    """The lane of the table at a store's root."""
+    """A new commit lane for the table at a store's root; on a local disk it also orders the processes of this machine."""
     return Lane(f"{store.root}/{_FOLDER}" if isinstance(store, LocalStore) else None)

@@ -1,8 +1,8 @@
 # ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH110, PTH116, PTH120, PTH121, PTH123 - descriptors and links are what this module is about
-"""A table's folder on a local disk.
+"""The store of a table in a local folder.
 
-A commit is link(2) of a finished, synced file to its name: the kernel lets one caller win, and what
-appears is whole (I1).  Never a rename onto a name of the log.  Nothing outside of the root is written.
+A commit is link(2) of a complete, synced file to its name: the kernel lets one caller win, and readers never see
+a partial file (I1).  Never a rename onto a file of the log.  Nothing outside the root is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutc
 
 
 class LocalStore:
-    """The store of one local folder, which need not exist yet."""
+    """The store of one local folder, which need not exist yet.  Its methods are documented in `ObjectStore`."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = os.path.abspath(os.fspath(root))
@@ -39,43 +39,43 @@ class LocalStore:
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r})"
 
-    def _place(self, key: str) -> str:
+    def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        place = self._place(key)
-        if os.path.lexists(place):
+        path = self._path(key)
+        if os.path.lexists(path):
             return Lost()
-        temporary = self._write_temporary(place, data)
+        temporary = self._write_temporary(path, data)
         try:
-            os.link(temporary, place)
+            os.link(temporary, path)
         except FileExistsError:
             return Lost()
         except OSError as e:
-            return self._after_failed_link(temporary, place, e)
+            return self._after_failed_link(temporary, path, e)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         try:
-            _sync_directory(os.path.dirname(place))
+            _sync_directory(os.path.dirname(path))
         except OSError as e:
-            return Unknown(f"the commit is there but could not be made durable: {e}")
+            return Unknown(f"{path} was created but could not be synced to disk: {e}")
         return Committed(tag_of(data))
 
-    def _after_failed_link(self, temporary: str, place: str, error: OSError) -> PutOutcome:
-        """On network disks a link may be made and its reply lost: two names on one file tell."""
+    def _after_failed_link(self, temporary: str, path: str, error: OSError) -> PutOutcome:
+        """The outcome after link(2) failed: on a network disk it may have been done nevertheless, which shows in both names being one file."""
         try:
-            if os.path.samefile(temporary, place):
-                _sync_directory(os.path.dirname(place))
+            if os.path.samefile(temporary, path):
+                _sync_directory(os.path.dirname(path))
                 return Committed()
             return Lost()
         except FileNotFoundError:
-            raise StorageError(f"{place} could not be made: {error}") from error
+            raise StorageError(f"{path} could not be created: {error}") from error
         except OSError as e:
             return Unknown(f"{error}; then {e}")
 
-    def _write_temporary(self, place: str, data: bytes) -> str:
-        folder, name = os.path.split(place)
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        folder, name = os.path.split(path)
         temporary = f"{folder}/.{name}.{clock.new_id()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
         try:
@@ -97,26 +97,26 @@ class LocalStore:
         return temporary
 
     def put(self, key: str, data: bytes) -> None:
-        place = self._place(key)
-        temporary = self._write_temporary(place, data)
+        path = self._path(key)
+        temporary = self._write_temporary(path, data)
         try:
-            os.replace(temporary, place)
+            os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        _sync_directory(os.path.dirname(place))
+        _sync_directory(os.path.dirname(path))
 
     def get(self, key: str) -> bytes:
         try:
-            with open(self._place(key), "rb", buffering=0) as f:
+            with open(self._path(key), "rb", buffering=0) as f:
                 return f.readall()
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(key) from None
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         try:
-            with open(self._place(key), "rb", buffering=0) as f:
+            with open(self._path(key), "rb", buffering=0) as f:
                 f.seek(start)
                 return f.read(length)
         except (FileNotFoundError, NotADirectoryError):
@@ -127,8 +127,8 @@ class LocalStore:
         return data, tag_of(data)
 
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
-        """One at a time, by a lock of the kernel's on the folder: it ends with its holder's process."""
-        folder = os.path.dirname(self._place(key))
+        """Compares and replaces under the kernel's lock on the folder, which ends with the process that holds it."""
+        folder = os.path.dirname(self._path(key))
         try:
             descriptor = os.open(folder, os.O_RDONLY)
         except (FileNotFoundError, NotADirectoryError):
@@ -147,7 +147,7 @@ class LocalStore:
 
     def head(self, key: str) -> int | None:
         try:
-            return os.stat(self._place(key)).st_size
+            return os.stat(self._path(key)).st_size
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -159,7 +159,7 @@ class LocalStore:
 
     def modified_ms(self, key: str) -> int | None:
         try:
-            return os.stat(self._place(key)).st_mtime_ns // 1_000_000
+            return os.stat(self._path(key)).st_mtime_ns // 1_000_000
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -169,7 +169,7 @@ class LocalStore:
         return iter(found)
 
     def _walk(self, prefix: str, recursive: bool, start_after: str | None) -> Iterator[ObjectMeta]:
-        folder = self._place(prefix) if prefix else self._root
+        folder = self._path(prefix) if prefix else self._root
         try:
             entries = list(os.scandir(folder))
         except (FileNotFoundError, NotADirectoryError):
@@ -177,23 +177,23 @@ class LocalStore:
         for entry in entries:
             key = f"{prefix}/{entry.name}" if prefix else entry.name
             if entry.is_dir():
-                if recursive and not entry.is_symlink():  # what a link leads to may lie outside of the table
+                if recursive and not entry.is_symlink():  # a link's target may be outside the table
                     yield from self._walk(key, True, start_after)
-            elif not _is_ours_or_hadoops(entry.name) and (start_after is None or key > start_after):
+            elif not _is_temporary_or_checksum(entry.name) and (start_after is None or key > start_after):
                 with contextlib.suppress(FileNotFoundError):
                     stat = entry.stat()
                     yield ObjectMeta(key, stat.st_size, stat.st_mtime_ns // 1_000_000)
 
     def delete(self, key: str) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(self._place(key))
+            os.unlink(self._path(key))
 
     def exists(self, key: str = "") -> bool:
-        return os.path.exists(self._place(key) if key else self._root)
+        return os.path.exists(self._path(key) if key else self._root)
 
 
-def _is_ours_or_hadoops(name: str) -> bool:
-    """Unfinished files of this store, and the checksums that Hadoop puts beside every file."""
+def _is_temporary_or_checksum(name: str) -> bool:
+    """Whether a file is a temporary file of this store, or a checksum file that Hadoop puts beside every file."""
     return name.startswith(".") and name.endswith((".tmp", ".crc"))
 
 

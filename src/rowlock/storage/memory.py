@@ -1,6 +1,6 @@
-"""A table's folder in memory: a real store with the same contract, for simulations and tests.
+"""The store of a table in memory, with the same contract as every other, for simulations and tests.
 
-A hook may fail a put before it is done or lose its reply afterwards (I2 is tested with it).
+A hook can make a put fail before it is done or lose its reply afterwards, to test I2.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutc
 
 Moment = Literal["before", "after"]
 Fault = Callable[[Moment, str, bytes], PutOutcome | None]
-"""Called around each put_if_absent as (moment, key, data).
+"""Called around each put_if_absent and replace_if as (moment, key, data).
 
-`before`: an outcome given back is returned and nothing is written.  `after`: the put is done; an
-outcome given back stands in for the true one (Unknown: the reply was lost).  It may also raise.
+`before`: if it returns an outcome, that is the outcome and nothing is written.  `after`: the put is done; an outcome
+that it returns replaces the true one (Unknown: the reply was lost).  It may also raise.
 """
 
 
 class MemoryStore:
-    """The store of one folder that lives as long as this object."""
+    """A store in memory that exists as long as this object.  Its methods are documented in `ObjectStore`."""
 
     def __init__(self, root: str = "memory://table", *, faults: Fault | None = None) -> None:
         self._root = root

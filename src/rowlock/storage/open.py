@@ -1,6 +1,6 @@
-"""From a table's path or URI to its store.  Schemes that are not known are refused by name (I9).
+"""Opens the store of a table from its path or URI.  Unknown schemes are refused by name (I9).
 
-obstore is loaded when the first table on a cloud is opened.
+obstore is imported when the first table on an object store is opened.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _lock = threading.Lock()
 
 
 def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> ObjectStore:
-    """The store of the table at a place.
+    """The store of the table at a path or URI.
 
-    A local path or `file:` URI; `s3://` (also `s3a://`), `gs://`, `az://` and `abfss://`, for which
-    `storage_options` and the environment say how to get there (see rowlock.storage.options); and
-    `memory://name`, one store for each name in this process.  Raises InvalidInput.
+    Accepts a local path or `file:` URI; `s3://` (also `s3a://`), `gs://`, `az://` and `abfss://`, with credentials
+    and endpoints from `storage_options` and the environment (see rowlock.storage.options); and `memory://name`, one
+    store per name in this process.  Raises InvalidInput.
     """
     if isinstance(path_or_uri, Path):
         return LocalStore(path_or_uri)
@@ -49,24 +49,25 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
 
         address = parse(text)
         return arbitrated(RemoteStore(address, settings_for(address.kind, storage_options, table=address.root)), storage_options)
-    raise InvalidInput(f"{scheme}: is not a kind of place that a table can be at; there are local paths, file:, s3:, gs:, az:, abfss: and memory:", table=text)
+    raise InvalidInput(f"the scheme {scheme}: is not supported; use a local path, file:, s3:, gs:, az:, abfss: or memory:", table=text)
 
 
 def locate(store: ObjectStore, path: str) -> tuple[ObjectStore, str]:
-    """(store, key in it) of a file that a table at `store` names by its decoded path: below the table's root, or by its whole place, as shallow clones do.
+    """(store, key in it) of a file that the table at `store` names by a decoded path: relative to its root, or absolute as in shallow clones.
 
-    Another bucket is reached as the table's own is.  Raises InvalidInput, naming table, file and remedy, for a place that cannot be reached from here.
+    Another bucket is opened with the table's own settings.  Raises InvalidInput, naming table, file and remedy, for a
+    location that cannot be opened.
     """
-    place = relative_to(store.root, path)
-    if not is_absolute(place):
-        return store, place
-    folder, _, name = place.rpartition("/")
+    relative = relative_to(store.root, path)
+    if not is_absolute(relative):
+        return store, relative
+    folder, _, name = relative.rpartition("/")
     settings = getattr(store, "settings", None)
     try:
         return open_store(folder or "/", settings.given if isinstance(settings, Settings) else None), name
     except InvalidInput as e:
         raise InvalidInput(
-            f"the table names a file by its whole place, {place}, which cannot be reached from here: {e}. "
-            "A shallow clone is read and written where its source is; copy the table with its files (a deep clone, or rowlock.write of its rows to a new place) to use it here",
+            f"the table names a file by its absolute path, {relative}, which cannot be opened: {e}. "
+            "A shallow clone needs access to its source; to use the table here, copy it with its files (by a deep clone, or rowlock.write of its rows to a new table)",
             table=store.root,
         ) from e

@@ -1,9 +1,9 @@
-"""Storage options: what a store must know to reach its server, under the names that people have for it.
+"""Storage options: credentials, endpoints and connection settings of object stores.
 
-The names are those of delta-rs and the clouds' own (`AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
-`AZURE_STORAGE_ACCOUNT_NAME`, ...), in any case, and obstore's (`endpoint`, `region`, ...).  An option is
-taken from the argument, else from the environment.  Keys and tokens are a group: where the argument has
-one of it, none of the environment's is mixed in.  Values are never shown: not in a repr, not in an error.
+Names are those of delta-rs and of the clouds (`AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
+`AZURE_STORAGE_ACCOUNT_NAME`, ...), in any case, or obstore's (`endpoint`, `region`, ...).  An option is taken from
+the argument, else from the environment.  Keys and tokens are a group: if the argument has one of them, none is
+taken from the environment.  Values never appear in a repr or an error.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ CLIENT = frozenset(
         "user_agent",
     ]
 )
-"""Options of the connection: they mean the same on every cloud."""
+"""Connection options, which mean the same on every cloud."""
 _SWITCHES = frozenset({"allow_http", "allow_invalid_certificates", "http1_only", "http2_only", "randomize_addresses"})
 
-FOR_OTHERS = re.compile(
+IGNORED_OPTIONS = re.compile(
     r"^(aws_)?((\w+_)?dynamodb|(endpoint_url_)?sts|s3_locking_provider|s3_allow_unsafe_rename|force_credential_load|s3_dynamo_\w+|s3_assume_role\w*|s3_pool_\w+|s3_get_\w+)"
     r"|dynamo_\w+|delta_\w+|rowlock_\w+|max_retries|retry_timeout|backoff_config\.\w+"
 )
-"""Known names that say nothing to an object store: an arbiter's, and what delta-rs has and Rowlock needs not."""
+"""Names that object stores ignore: options of the arbiter, and options of delta-rs that Rowlock does not need."""
 
 _S3_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
 _S3_NAMES = {"endpoint_url": "endpoint", "token": "session_token", "endpoint_url_s3": "endpoint", "default_region": "region", "bucket_name": "bucket"}
-_S3_SELF = ("role_arn", "web_identity_token_file", "container_credentials_relative_uri", "container_credentials_full_uri")
-_S3_AROUND = frozenset({*_S3_CREDENTIALS, *_S3_SELF, "region", "endpoint", "profile", "skip_signature"})
-"""What is looked for in the environment here; obstore finds the rest of it."""
+_S3_CREDENTIAL_SOURCES = ("role_arn", "web_identity_token_file", "container_credentials_relative_uri", "container_credentials_full_uri")
+_S3_FROM_ENVIRONMENT = frozenset({*_S3_CREDENTIALS, *_S3_CREDENTIAL_SOURCES, "region", "endpoint", "profile", "skip_signature"})
+"""The S3 options that are read from the environment here; obstore reads the others itself."""
 _AZURE_NAMES = {
     "storage_account_name": "account_name",
     "storage_account_key": "account_key",
@@ -72,37 +72,37 @@ _AZURE_NAMES = {
 _NOT_SECRET = frozenset({"account_name", "client_id", "tenant_id", "client_email", "private_key_id"})
 _SECRET = re.compile(r"secret|token|password|sas|(^|_)key|access_key_id|credential|service_account|customer_key")
 _IN_URLS = re.compile(r"(?i)\b(sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|x-goog-credential|se|skoid|sktid)=[^&\s\"'<>]+")
-_ONCE = clock.new_uuid().bytes
+_FINGERPRINT_KEY = clock.new_uuid().bytes
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Settings:
-    """What a store of one cloud is made with.  `config` has obstore's names; `client` is about the connection."""
+    """The settings of a store on one cloud.  `config` uses obstore's names; `client` holds the connection options."""
 
     kind: Kind
     config: Mapping[str, str]
     client: Mapping[str, str | bool] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
-    """The options as they were given, for an arbiter that has some of its own; names in lower case."""
+    """The options as passed by the caller, names in lower case; the arbiter and lock providers take theirs from here."""
     profile: str | None = None
-    """A profile of ~/.aws whose keys need more than reading: boto3 gets them."""
+    """An AWS profile whose keys boto3 must fetch; None if none is needed."""
 
     def __repr__(self) -> str:
         return f"Settings({self.kind}: {', '.join(sorted({*self.config, *self.client}))})"
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal settings in this process; says nothing about them, here or elsewhere."""
+        """Equal for equal settings within this process; reveals nothing about them."""
         return _fingerprint((self.kind, sorted(self.config.items()), sorted(self.client.items()), sorted(self.given.items()), self.profile))
 
     @property
     def keys(self) -> tuple[str, str, str | None] | None:
-        """S3's access key, secret key and session token, where they are known here and not fetched by the store."""
+        """S3's (access key, secret key, session token) if the settings contain them; None if the store fetches them itself."""
         key, secret = self.config.get("access_key_id"), self.config.get("secret_access_key")
         return (key, secret, self.config.get("session_token")) if key and secret else None
 
     def redacted(self, text: object) -> str:
-        """The text without any secret of these settings, and without signatures."""
+        """The text with all secrets of these settings and all URL signatures masked."""
         out = _IN_URLS.sub(r"\1=***", str(text))
         secrets = [v for names in (self.config, self.given) for k, v in names.items() if _SECRET.search(k) and k not in _NOT_SECRET and len(v) > 3]
         for secret in sorted({*secrets}, key=len, reverse=True):
@@ -111,24 +111,24 @@ class Settings:
 
 
 def _fingerprint(of: object) -> str:
-    return hashlib.blake2b(repr(of).encode(), key=_ONCE, digest_size=12).hexdigest()
+    return hashlib.blake2b(repr(of).encode(), key=_FINGERPRINT_KEY, digest_size=12).hexdigest()
 
 
 def environment_fingerprint() -> str:
-    """Equal while what the environment says of clouds is the same."""
+    """Equal while the environment's cloud settings are unchanged, within this process."""
     return _fingerprint(sorted(_environment().items()))
 
 
 def settings_for(kind: Kind, storage_options: Mapping[str, str] | None = None, *, table: str | None = None) -> Settings:
-    """The settings of a store out of the argument and the environment.  Raises InvalidInput for a name that is not known."""
+    """The settings of a store, from `storage_options` and the environment.  Raises InvalidInput for options that cannot be used."""
     given = {str(k).lower(): str(v) for k, v in (storage_options or {}).items()}
-    mine = _own(kind, given)
-    around = {k: v for k, v in _own(kind, _environment()).items() if k in CLIENT or (kind == "s3" and k in _S3_AROUND)}
-    client = {k: v for k, v in {**around, **mine}.items() if k in CLIENT}
-    mine, around = ({k: v for k, v in names.items() if k not in CLIENT} for names in (mine, around))
+    mine = _options_for(kind, given)
+    from_environment = {k: v for k, v in _options_for(kind, _environment()).items() if k in CLIENT or (kind == "s3" and k in _S3_FROM_ENVIRONMENT)}
+    client = {k: v for k, v in {**from_environment, **mine}.items() if k in CLIENT}
+    mine, from_environment = ({k: v for k, v in names.items() if k not in CLIENT} for names in (mine, from_environment))
     if kind == "s3":
-        config, profile = _s3(mine, around, table)
-    else:  # obstore reads the environment of the other two by itself
+        config, profile = _s3(mine, from_environment, table)
+    else:  # for the other clouds obstore reads the environment itself
         config, profile = mine, None
     return Settings(kind, config, {k: v.lower() in ("true", "1", "yes") if k in _SWITCHES else v for k, v in client.items()}, given, profile)
 
@@ -137,12 +137,12 @@ def _environment() -> dict[str, str]:
     return {k.lower(): v for k, v in os.environ.items() if v and k.lower().startswith(tuple(PREFIXES))}
 
 
-def _own(kind: Kind, options: Mapping[str, str]) -> dict[str, str]:
-    """The options that concern this cloud, under obstore's short names."""
+def _options_for(kind: Kind, options: Mapping[str, str]) -> dict[str, str]:
+    """The options for this cloud, under obstore's short names."""
     out: dict[str, str] = {}
     for name, value in options.items():
         prefix = next((p for p in PREFIXES if name.startswith(p)), "")
-        if FOR_OTHERS.fullmatch(name) or (prefix and PREFIXES[prefix] != kind):
+        if IGNORED_OPTIONS.fullmatch(name) or (prefix and PREFIXES[prefix] != kind):
             continue
         short = name.removeprefix(prefix)
         short = {"s3": _S3_NAMES, "azure": _AZURE_NAMES, "gcs": {}}[kind].get(short, short)
@@ -151,14 +151,18 @@ def _own(kind: Kind, options: Mapping[str, str]) -> dict[str, str]:
     return out
 
 
-def _s3(mine: dict[str, str], around: dict[str, str], table: str | None) -> tuple[dict[str, str], str | None]:
-    """S3's configuration: the argument's keys, else the profile it names, else the environment's, else the profile in force, else the instance's."""
+def _s3(mine: dict[str, str], from_environment: dict[str, str], table: str | None) -> tuple[dict[str, str], str | None]:
+    """S3's configuration and the name of a profile that needs boto3.
+
+    Keys come from the argument, else from the profile that it names, else from the environment, else from the default
+    profile, else (by obstore) from the instance.
+    """
     if mine.get("conditional_put", "etag") != "etag":
         raise InvalidInput("conditional_put must be 'etag': a commit is a put with If-None-Match, and nothing else decides who wins", table=table)
     own_keys = any(k in mine for k in _S3_CREDENTIALS) or mine.get("skip_signature") in ("true", "1") or "profile" in mine
-    config = {**{k: v for k, v in around.items() if not (own_keys and k in (*_S3_CREDENTIALS, "profile", "skip_signature"))}, **mine}
+    config = {**{k: v for k, v in from_environment.items() if not (own_keys and k in (*_S3_CREDENTIALS, "profile", "skip_signature"))}, **mine}
     wanted = config.pop("profile", None)
-    if any(k in config for k in ("access_key_id", *_S3_SELF)) or config.get("skip_signature") in ("true", "1"):
+    if any(k in config for k in ("access_key_id", *_S3_CREDENTIAL_SOURCES)) or config.get("skip_signature") in ("true", "1"):
         return config, None
     found = aws_profile.read(wanted, table=table)
     if found is None:
@@ -167,7 +171,7 @@ def _s3(mine: dict[str, str], around: dict[str, str], table: str | None) -> tupl
 
 
 def unknown_name(settings: Settings, name: str, *, known: tuple[str, ...] = ()) -> InvalidInput:
-    """The error for an option that the store does not know; its value stays out of it."""
+    """The error for an option that the store does not know; it does not contain the option's value."""
     asked = next((k for k in settings.given if k.endswith(name.lower()) or name.lower().endswith(k)), name)
     near = difflib.get_close_matches(name.lower(), [*known, *CLIENT, *_AZURE_NAMES, *_S3_NAMES, *_S3_CREDENTIALS, "region", "profile"], 1)
     return InvalidInput(f"storage_options: {asked!r} is not an option of {settings.kind}" + (f"; did you mean {near[0]!r}?" if near else ""))

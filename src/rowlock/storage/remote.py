@@ -1,9 +1,9 @@
-"""A table's folder on S3, Google Cloud Storage or Azure Blob Storage, through obstore.
+"""The store of a table on S3, Google Cloud Storage or Azure Blob Storage, through obstore.
 
-A commit is one conditional put, sent once: If-None-Match on S3 and Azure, generation 0 on GCS; the server
-lets one caller win (I1).  Only a clear answer is Committed or Lost; a timeout, a broken connection, a 5xx
-or a conflict under way (409) is Unknown (I2), and the log is read back by whoever asked.  Everything else
-is tried again with pauses, for it does no harm twice.
+A commit is one conditional put, sent once: If-None-Match on S3 and Azure, generation 0 on GCS; the server lets one
+caller win (I1).  Only a clear answer is Committed or Lost; after a timeout, a broken connection, a 5xx or a
+concurrent-write conflict (409) the outcome is Unknown (I2), and the caller reads the log back.  All other requests
+are idempotent and are retried with pauses.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 _PART_BYTES = 16 << 20
 Failure = (BaseError, OSError, ValueError)
-"""What obstore raises; FileNotFoundError is one of them."""
+"""The errors that obstore raises; FileNotFoundError is among them."""
 
 
 class RemoteStore:
-    """The store of one folder of a bucket.  Safe to share between threads."""
+    """The store of one folder in a bucket.  Safe to share between threads.  Its methods are documented in `ObjectStore`."""
 
     def __init__(self, address: Address, settings: Settings) -> None:
         self.address, self.settings = address, settings
-        self._client, self._around = client_of(address, settings), environment_fingerprint()
+        self._client, self._environment = client_of(address, settings), environment_fingerprint()
 
     @property
     def root(self) -> str:
@@ -46,7 +46,7 @@ class RemoteStore:
 
     @property
     def identity(self) -> str:
-        return f"{self.root} {self.settings.fingerprint} {self._around}"  # what obstore itself reads of the environment is part of the client
+        return f"{self.root} {self.settings.fingerprint} {self._environment}"  # obstore reads the environment, too
 
     @property
     def is_remote(self) -> bool:
@@ -62,21 +62,21 @@ class RemoteStore:
         try:
             version: Any = {k: v for k, v in json.loads(tag).items() if v is not None}
         except (ValueError, AttributeError):
-            return Lost()  # a tag that this store never gave
+            return Lost()  # not a tag of this store
         return self._conditional(key, data, version)
 
     def _conditional(self, key: str, data: bytes, mode: Any) -> PutOutcome:
-        """One request, never sent again by itself.  Raises StorageError where the server refused it as such, which wrote nothing."""
+        """One conditional put, never retried.  Raises StorageError if the server refused the request, so that nothing was written."""
         check_key(key)
         try:
             return Committed(_tag(obs.put(self._client, key, data, mode=mode)))
         except Failure as e:
             failure = e
-        status, text = _status(failure), self._told(failure)
+        status, text = _status(failure), self._describe(failure)
         if status == 412 or (status == 409 and "BlobAlreadyExists" in str(failure)):
             return Lost()
         if status == 404 and mode != "create" and not _NO_BUCKET.search(str(failure)):
-            return Lost()  # what was to be replaced is gone
+            return Lost()  # the object to replace is gone
         if isinstance(failure, (AlreadyExistsError, PreconditionError)) and status is None:
             return Lost()
         if _is_refusal(failure, status):
@@ -85,11 +85,11 @@ class RemoteStore:
 
     def put(self, key: str, data: bytes) -> None:
         check_key(key)
-        self._tried("put", key, lambda: obs.put(self._client, key, data, chunk_size=_PART_BYTES))
+        self._with_retries("put", key, lambda: obs.put(self._client, key, data, chunk_size=_PART_BYTES))
 
     def get(self, key: str) -> bytes:
         check_key(key)
-        return self._tried("read", key, lambda: obs.get(self._client, key).bytes().to_bytes())
+        return self._with_retries("read", key, lambda: obs.get(self._client, key).bytes().to_bytes())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         check_key(key)
@@ -98,12 +98,12 @@ class RemoteStore:
             try:
                 return obs.get_range(self._client, key, start=start, length=length).to_bytes()
             except BaseError as e:
-                if _status(e) == 416:  # it ends before `start`
+                if _status(e) == 416:  # the object ends before `start`
                     return b""
                 raise
 
         if length > 0:
-            return self._tried("read", key, ranged)
+            return self._with_retries("read", key, ranged)
         if self.head(key) is None:
             raise NotFound(key)
         return b""
@@ -115,26 +115,26 @@ class RemoteStore:
             found = obs.get(self._client, key)
             return found.bytes().to_bytes(), _tag(found.meta)
 
-        return self._tried("read", key, tagged)
+        return self._with_retries("read", key, tagged)
 
     def head(self, key: str) -> int | None:
         check_key(key)
         try:
-            return self._tried("look at", key, lambda: obs.head(self._client, key)["size"])
+            return self._with_retries("look at", key, lambda: obs.head(self._client, key)["size"])
         except NotFound:
             return None
 
     def tag(self, key: str) -> str | None:
         check_key(key)
         try:
-            return self._tried("look at", key, lambda: _tag(obs.head(self._client, key)))
+            return self._with_retries("look at", key, lambda: _tag(obs.head(self._client, key)))
         except NotFound:
             return None
 
     def modified_ms(self, key: str) -> int | None:
         check_key(key)
         try:
-            return self._tried("look at", key, lambda: int(obs.head(self._client, key)["last_modified"].timestamp() * 1000))
+            return self._with_retries("look at", key, lambda: int(obs.head(self._client, key)["last_modified"].timestamp() * 1000))
         except NotFound:
             return None
 
@@ -144,7 +144,7 @@ class RemoteStore:
         def listed() -> builtins.list[ObjectMeta]:
             if start_after is None and not recursive:
                 found: Any = obs.list_with_delimiter(self._client, prefix or None)["objects"]
-            else:  # no server lists one folder from a name on through obstore: the folders below come too
+            else:  # obstore cannot list a single folder from a key on: this lists subfolders too
                 found = [meta for chunk in obs.list(self._client, prefix or None, offset=start_after) for meta in chunk]
             out = [ObjectMeta(m["path"], m["size"], int(m["last_modified"].timestamp() * 1000)) for m in found]
             return sorted(
@@ -156,12 +156,12 @@ class RemoteStore:
                 key=lambda m: m.key,
             )
 
-        return iter(self._tried("list", prefix, listed))
+        return iter(self._with_retries("list", prefix, listed))
 
     def delete(self, key: str) -> None:
         check_key(key)
         try:
-            self._tried("delete", key, lambda: obs.delete(self._client, key))
+            self._with_retries("delete", key, lambda: obs.delete(self._client, key))
         except NotFound:
             return
 
@@ -172,10 +172,10 @@ class RemoteStore:
         def anything() -> bool:
             return any(chunk for chunk in obs.list(self._client, key or None, chunk_size=1))
 
-        return self._tried("list", key, anything)
+        return self._with_retries("list", key, anything)
 
-    def _tried(self, what: str, key: str, call: Callable[[], T]) -> T:
-        """The call's answer; tried again where the failure may pass.  Raises NotFound or StorageError."""
+    def _with_retries(self, what: str, key: str, call: Callable[[], T]) -> T:
+        """Runs `call`, retrying failures that may be transient.  Raises NotFound or StorageError."""
         for n in range(_TRIES):
             try:
                 return call()
@@ -190,35 +190,35 @@ class RemoteStore:
                 break
             clock.back_off(n, 0.05, most_s=2.0)
         place = f"{self.root}/{key}" if key else self.root
-        raise StorageError(f"{place}: could not {what} it: {self._told(failure)}")
+        raise StorageError(f"could not {what} {place}: {self._describe(failure)}")
 
-    def _told(self, failure: BaseException) -> str:
-        """The failure in a line or two, without secrets."""
+    def _describe(self, failure: BaseException) -> str:
+        """The failure as a short message without secrets, with a hint at the remedy."""
         text = str(failure).split("\n\nDebug source:")[0]
         hint = ""
         if _NO_BUCKET.search(text):
-            hint = f"the bucket {self.address.bucket!r} does not exist. "
+            hint = f"the bucket {self.address.bucket!r} does not exist: create it, or correct the table's URI. "
         elif isinstance(failure, (PermissionDeniedError, UnauthenticatedError)) or _status(failure) in (401, 403):
-            hint = "access was denied: look at the credentials, and whether they may read, write and list this bucket. "
+            hint = "access was denied: check the credentials, and that they may read, write and list this bucket. "
         return hint + self.settings.redacted(" ".join(text.split()))[:600]
 
 
 def _tag(told: Mapping[str, Any]) -> str:
-    """What the server says of one state of an object: its entity tag, and its version or generation."""
+    """The tag of one state of an object: the server's entity tag, and its version or generation."""
     e_tag = told["e_tag"]
-    if e_tag is not None and not e_tag.startswith(('"', "W/")):  # as servers of GCS answer to a put, and to nothing else
+    if e_tag is not None and not e_tag.startswith(('"', "W/")):  # GCS servers leave out the quotes in their answer to a put
         e_tag = f'"{e_tag}"'
     return json.dumps({"e_tag": e_tag, "version": told["version"]})
 
 
 def _status(failure: BaseException) -> int | None:
-    """The HTTP status that obstore tells in words; None where there was no answer."""
+    """The HTTP status in obstore's message; None if there was no response."""
     match = _STATUS.search(str(failure))
     return int(match[1]) if match else None
 
 
 def _is_refusal(failure: BaseException, status: int | None) -> bool:
-    """Whether the server would refuse it every time: a 4xx that is not about time, load or a race, or a request that cannot be made."""
+    """Whether a retry would be refused as well: a 4xx other than timeout, load and races, or an invalid request."""
     if status is not None:
         return (400 <= status < 500 and status not in (408, 409, 412, 425, 429)) or status == 501
     return isinstance(failure, ValueError)

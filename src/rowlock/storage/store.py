@@ -1,8 +1,8 @@
-"""What a store must do: keys and bytes below one table's root, and one commit primitive.
+"""The contract of an object store: objects below one table's root, and put-if-absent as the commit primitive.
 
-`put_if_absent` is the only thing that decides who commits (I1); its outcome is a value, and when it
-cannot be known that is said (I2).  Keys are relative to the root, with `/`, and never leave it.
-`rowlock.storage` has the stores; every store passes the same contract tests.
+`put_if_absent` alone decides who commits (I1).  Its outcome is a value, Unknown if it cannot be determined (I2).
+Keys are relative to the root, use `/` and never leave the root.  `rowlock.storage` has the implementations;
+all pass the same contract tests.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Protocol, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The bytes are there, they are ours, and they are durable.  `tag` is that of the object (see `ObjectStore.tag`), where the store says it."""
+    """The object was written by this call and is durable.  `tag` is its tag (see `ObjectStore.tag`), if the store returned one."""
 
     tag: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Something was there already, and it was left as it is."""
+    """Another object was there already (or had changed); nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The bytes may be there, may come yet, or may not: read the log back before doing anything else."""
+    """The object may have been written, may be written later, or not at all: read the log back before doing anything else."""
 
     reason: str
 
@@ -37,7 +37,7 @@ PutOutcome: TypeAlias = Committed | Lost | Unknown
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """One object of a listing."""
+    """One object in a listing."""
 
     key: str
     size_bytes: int
@@ -45,12 +45,15 @@ class ObjectMeta:
 
 
 def tag_of(data: bytes) -> str:
-    """The tag of a store that keeps none: a digest of what it holds.  Cells that come back to an old state must say so in their bytes (an epoch)."""
+    """A tag for stores without entity tags: a digest of the object's bytes.
+
+    Equal bytes have equal tags, so a cell that may return to an old value must contain a counter (an epoch).
+    """
     return hashlib.sha256(data).hexdigest()
 
 
 class StorageError(Exception):
-    """A store failed; for reads it may be tried again."""
+    """A store failed.  Reads may be tried again."""
 
 
 class NotFound(StorageError, KeyError):
@@ -61,7 +64,7 @@ class NotFound(StorageError, KeyError):
         super().__init__(key)
 
     def __str__(self) -> str:
-        return f"there is nothing at {self.key}"
+        return f"there is no object at {self.key}"
 
 
 class ObjectStore(Protocol):
@@ -69,25 +72,25 @@ class ObjectStore(Protocol):
 
     @property
     def root(self) -> str:
-        """The table's place: an absolute local path, or a URI."""
+        """The table's location: an absolute local path, or a URI."""
         ...
 
     @property
     def identity(self) -> str:
-        """Tells two stores in one process apart where their root does not, by endpoint or credentials; holds no secret."""
+        """Distinguishes stores in one process that have the same root but another endpoint or other credentials; contains no secret."""
         ...
 
     @property
     def is_remote(self) -> bool:
-        """Whether each call is a request over a network: what need not be asked is not asked then."""
+        """Whether each call is a network request, so that optional calls are better left out."""
         ...
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        """Makes the object, whole, unless there is one: of many callers exactly one gets Committed."""
+        """Creates the object atomically unless it exists: of many callers exactly one gets Committed."""
         ...
 
     def put(self, key: str, data: bytes) -> None:
-        """Writes the object whole, replacing what is there; durable when this returns."""
+        """Writes the object atomically, replacing an existing one; durable on return."""
         ...
 
     def get(self, key: str) -> bytes:
@@ -95,43 +98,43 @@ class ObjectStore(Protocol):
         ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """`length` bytes of the object from byte `start` on, fewer at its end; raises NotFound."""
+        """`length` bytes of the object from byte `start`, fewer at its end; raises NotFound."""
         ...
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
-        """The object's bytes and the tag of just this state of it; raises NotFound."""
+        """The object's bytes and the tag of exactly this state; raises NotFound."""
         ...
 
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
-        """Replaces the object if it is still in the state of `tag`: of many callers with one tag exactly one gets Committed.
+        """Replaces the object if it still has this tag: of many callers with the same tag exactly one gets Committed.
 
-        Lost where it has changed or is gone.  For leases and the like, never for the log.
+        Lost if it has changed or is gone.  For registers (leases, turns), never for the log.
         """
         ...
 
     def head(self, key: str) -> int | None:
-        """The object's size in bytes; None where there is none."""
+        """The object's size in bytes; None if it does not exist."""
         ...
 
     def tag(self, key: str) -> str | None:
-        """The tag of the state that the object is in, as `get_tagged` and `Committed` give it; None where there is none."""
+        """The tag of the object's current state, as in `get_tagged` and `Committed`; None if it does not exist."""
         ...
 
     def modified_ms(self, key: str) -> int | None:
-        """When the object was last put, by the store's own clock, in milliseconds (some stores: in whole seconds, cut); None where there is none."""
+        """When the object was last written, by the store's clock, in milliseconds (in some stores truncated to seconds); None if it does not exist."""
         ...
 
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
-        """The objects in the folder `prefix` (without a slash at its end; '' is the root), in order of their keys.
+        """The objects in the folder `prefix` (without a trailing slash; '' is the root), sorted by key.
 
-        Only keys that sort after `start_after`; with `recursive` those in folders below too. An absent folder is empty.
+        Only keys that sort after `start_after`; with `recursive` also those in subfolders.  A missing folder is empty.
         """
         ...
 
     def delete(self, key: str) -> None:
-        """Deletes the object; nothing happens where there is none."""
+        """Deletes the object; does nothing if it does not exist."""
         ...
 
     def exists(self, key: str = "") -> bool:
-        """Whether there is an object or a folder under the key; by default the table's folder itself."""
+        """Whether the key is an object or a folder; by default the table's folder itself."""
         ...

@@ -1,4 +1,4 @@
-"""Delta's DynamoDB arbiter: for a fleet with writers that use S3DynamoDBLogStore, or a store that cannot put if absent."""
+"""Delta's DynamoDB commit arbiter, for tables shared with Spark jobs that use S3DynamoDBLogStore, or stores without put-if-absent."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rowlock.storage.store import ObjectStore
 
 
 def arbitrated(store: ObjectStore, options: Mapping[str, str] | None = None) -> ObjectStore:
-    """The store, with its commits arbitrated where the options, or for a table on S3 the environment, say so; else as it is.
+    """The store with its commits arbitrated by DynamoDB, if the options (or, on S3, the environment) ask for it; else the store itself.
 
-    Raises InvalidInput for an option that cannot mean anything, or where boto3 is missing.
+    Raises InvalidInput for an invalid option, or if boto3 is missing.
     """
     provider = (settings.option if store_kind(store.root) == "s3" else settings.given)(options, settings.PROVIDER)
     if provider is None or provider.lower() == "none" or isinstance(store, ArbitratedStore):
         return store
     if provider.lower() != "dynamodb":
-        raise InvalidInput(f"{settings.PROVIDER} is {provider!r}; there is only dynamodb", table=store.root)
+        raise InvalidInput(f"{settings.PROVIDER} is {provider!r}; allowed are dynamodb and none", table=store.root)
     scheme, ttl = settings.option(options, settings.SCHEME), settings.option(options, settings.TTL_SECONDS)
     if ttl is not None and not ttl.isdigit():
-        raise InvalidInput(f"{settings.TTL_SECONDS} is {ttl!r}; it is a number of seconds", table=store.root)
+        raise InvalidInput(f"{settings.TTL_SECONDS} is {ttl!r}; it must be a whole number of seconds", table=store.root)
     return ArbitratedStore(
         store,
         EntryTable(settings.client_of(options), settings.option(options, settings.TABLE_NAME) or settings.DEFAULT_TABLE_NAME),

@@ -1,21 +1,21 @@
-"""A store whose commits a DynamoDB table arbitrates, by the procedure of Delta's S3DynamoDBLogStore.
+"""A store whose commits are arbitrated by a DynamoDB table, with the procedure of Delta's S3DynamoDBLogStore.
 
-Of each `_delta_log/<version>.json` the entry decides who has it (I1): it is made by a conditional put,
-before the file is in its place.
+For each `_delta_log/<version>.json` an entry in the DynamoDB table decides who commits it (I1); the entry is created
+by a conditional put before the file exists.
 
-    absent?  the file must not be there, the version before it must be (finished first, where it is half done)
-    temp     the bytes go to _delta_log/.tmp/<version>.json.<id>
-    claim    the entry, incomplete, if there is none: from here on the commit is decided
-    copy     the bytes go to <version>.json
-    complete the entry says so, and when it may expire
+    absent?  the file must not exist, and the previous version must (if it is unfinished, it is finished first)
+    temp     the bytes are put to _delta_log/.tmp/<version>.json.<id>
+    claim    the incomplete entry is created if there is none: from here on the commit is decided
+    copy     the bytes are put to <version>.json
+    complete the entry is marked complete, with its expiry time
 
-A writer that dies after `claim` has committed.  Whoever comes next finishes its work: a writer of the next
-version, a listing of the log, a read of the version.  Spark does the same, so either finishes what the other
-left.  Files that are there are read without asking; asking costs one consistent read of one row, and only
-where a version is absent.  All other keys pass through.
+A writer that dies after `claim` has committed.  Its work is finished by whoever comes next: a writer of the next
+version, a listing of the log, or a read of the version.  Spark does the same, so each finishes what the other left.
+Existing files are read without asking the arbiter; it is asked, with one consistent read of one row, only if a
+version is absent.  All other keys pass through to the inner store.
 
-Where a writer went past the arbiter and its file is in the place of a claimed version, the file is the truth
-for every reader: the claim is Lost, and said loudly.
+If a writer bypassed the arbiter and its file stands in the place of a claimed version, that file is what every
+reader sees: the claim is Lost, and an error is logged.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ T = TypeVar("T")
 
 
 class ArbitratedStore:
-    """`inner`, with `entries` as the arbiter of its commits.
+    """The store `inner`, with `entries` as the arbiter of its commits.
 
-    scheme            how tablePath begins (s3a, s3); None: as the entries that are there have it, s3a where there are none
-    ttl_s             how long a complete entry is kept: longer than any writer may sleep between looking and claiming
-    conditional_copy  False where `inner` cannot put if absent: then the copy is an ordinary put, as Delta's is
+    scheme            the scheme of tablePath (s3a or s3); None: that of existing entries, or s3a if there are none
+    ttl_s             seconds for which a complete entry is kept; must exceed the pause of any writer between `absent?` and `claim`
+    conditional_copy  False if `inner` has no put-if-absent: then the copy is an ordinary put, as in Delta
     """
 
     def __init__(
         self, inner: ObjectStore, entries: EntryTable, *, scheme: str | None = None, ttl_s: int = DEFAULT_TTL_S, conditional_copy: bool = True
     ) -> None:
         if ttl_s < 0:
-            raise InvalidInput(f"entries cannot be kept for {ttl_s} seconds: 0 or more", table=inner.root)
+            raise InvalidInput(f"entries cannot be kept for {ttl_s} seconds; give 0 or more", table=inner.root)
         self.inner, self.entries = inner, entries
         self._candidates = spellings(inner.root, scheme)
         self._ttl_s, self._conditional_copy = ttl_s, conditional_copy
@@ -74,7 +74,7 @@ class ArbitratedStore:
 
     @property
     def table_path(self) -> str:
-        """This table's tablePath in the entries.  Raises InvalidInput where it has entries under two: each would be an arbiter."""
+        """This table's tablePath in the entries.  Raises InvalidInput if there are entries under two: each would arbitrate by itself."""
         with self._lock:
             if self._table_path is None:
                 found = {path: entry for path in self._candidates if (entry := self.entries.latest(path)) is not None}
@@ -89,14 +89,18 @@ class ArbitratedStore:
             return self._table_path
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        """As of any store; for a commit also raises ConcurrentWriteException where the version before it is gone, and InvalidInput for a version 0 over old entries."""
+        """As `ObjectStore.put_if_absent`.
+
+        For a commit, raises ConcurrentWriteException if the previous version is gone, and InvalidInput for a version 0
+        while there are entries of an earlier table.
+        """
         version = _version_of(key)
         if version is None:
             return self.inner.put_if_absent(key, data)
         try:
             if self.inner.head(key) is not None:
                 return Lost()
-            self._check_before(version)
+            self._check_previous_version(version)
             entry = Entry(self.table_path, key.rpartition("/")[2], f".tmp/{key.rpartition('/')[2]}.{clock.new_id()}")
             self.inner.put(entry.temp_key, data)
             held = self.entries.claim(entry)
@@ -107,13 +111,13 @@ class ArbitratedStore:
             return Lost()
         return self._publish(entry, data)
 
-    def _check_before(self, version: int) -> None:
-        """The version before must be there, or is finished now; before version 0 there must be no trace of another table."""
+    def _check_previous_version(self, version: int) -> None:
+        """Finishes the previous version if needed, and raises if it is gone; for version 0, raises if entries of an earlier table exist."""
         if version == 0:
             old = self.entries.get(self.table_path, f"{0:020d}.json")
             if old is not None and old.complete and self.inner.head(old.key) is None:
                 raise InvalidInput(
-                    f"the DynamoDB table {self.entries.name} still has entries of a table that was at {self.table_path} before. Where that table is gone for good: `rowlock arbiter forget` with its path",
+                    f"the DynamoDB table {self.entries.name} still has entries of an earlier table at {self.table_path}. If that table is gone for good, delete them with `rowlock arbiter forget` and its path",
                     table=self.root,
                 )
             return
@@ -122,7 +126,7 @@ class ArbitratedStore:
             self._finish(before)
         elif self.inner.head(names.commit_key(version - 1)) is None:
             raise ConcurrentWriteException(
-                f"Version {version} cannot be committed: version {version - 1} is not in the log, which was cleaned up or made anew while this transaction waited. Nothing was committed.",
+                f"Version {version} cannot be committed: version {version - 1} is not in the log, which was cleaned up or recreated while this transaction waited. Nothing was committed.",
                 table=self.root,
                 remedy="Run the statement again.",
             )
@@ -131,23 +135,23 @@ class ArbitratedStore:
         try:
             there, tag = self._copy(entry.key, data)
         except StorageError as e:
-            return Unknown(f"{entry.file_name} is ours, but its file could not be put in its place: {e}")
+            return Unknown(f"{entry.file_name} was claimed, but its file could not be written: {e}")
         self._complete(entry)
         if there != data:
             logger.error(
-                "%s of %s was claimed in the DynamoDB table %s, but a writer that does not ask it had put its own file there: that one holds. All writers of a table need one arbiter.",
+                "%s of %s was claimed in the DynamoDB table %s, but a writer that does not use it had put its own file there, which counts. All writers of a table must use one arbiter.",
                 entry.file_name, self.root, self.entries.name,
             )  # fmt: skip
-            return Lost()  # the bytes below .tmp stay: they are the evidence
+            return Lost()  # the bytes in .tmp are kept as evidence
         self._discard(entry)
         return Committed(tag)
 
     def _copy(self, key: str, data: bytes) -> tuple[bytes, str | None]:
-        """Puts the bytes in their place unless something is there; gives what is there then, and its tag if that was told.
+        """Puts the commit file if absent; returns (the bytes that are there now, their tag if known).
 
-        Raises StorageError where that cannot be known.
+        Raises StorageError if that cannot be determined.
         """
-        reason = "it comes and goes"
+        reason = "the file appears and disappears"
         for n in range(COPY_TRIES):
             if not self._conditional_copy and self.inner.head(key) is None:
                 self.inner.put(key, data)
@@ -163,11 +167,11 @@ class ArbitratedStore:
         raise StorageError(reason)
 
     def _complete(self, entry: Entry) -> None:
-        """The file is in its place: that the entry says so only saves others a look, so this may fail."""
+        """Marks the entry of an existing commit file as complete; a failure is only logged, since it just costs others a check."""
         try:
             self.entries.complete(entry, self._ttl_s)
         except (StorageError, InvalidInput) as e:
-            logger.info("the entry of %s of %s could not be completed, which the next writer will do: %s", entry.file_name, self.root, e)
+            logger.info("the entry of %s of %s could not be marked complete; the next writer will do it: %s", entry.file_name, self.root, e)
 
     def _discard(self, entry: Entry) -> None:
         try:
@@ -176,14 +180,14 @@ class ArbitratedStore:
             logger.info("%s could not be deleted: %s", entry.temp_key, e)
 
     def _finish(self, entry: Entry) -> None:
-        """Does what is left of a commit whose writer stopped half-way, or has not come to it yet."""
+        """Finishes a claimed commit whose writer stopped half-way or is still at work: copies its file, and completes its entry."""
         if self.inner.head(entry.key) is None:
             try:
                 self._copy(entry.key, self.inner.get(entry.temp_key))
-            except NotFound:  # its writer has finished, and taken its temporary file away
+            except NotFound:  # its writer has finished meanwhile and deleted the temporary file
                 if self.inner.head(entry.key) is None:
                     raise CorruptLog(
-                        f"the DynamoDB table {self.entries.name} has an unfinished commit whose bytes are gone: {entry.temp_key} is not there",
+                        f"the DynamoDB table {self.entries.name} has an unfinished commit whose bytes are gone: {entry.temp_key} does not exist",
                         table=self.root,
                         version=_version_of(entry.key),
                         file=entry.key,
@@ -191,7 +195,7 @@ class ArbitratedStore:
         self._complete(entry)
 
     def _recover(self, key: str) -> bool:
-        """Whether an absent key may be there now: its commit had been claimed, and is finished."""
+        """Whether an absent key may exist now, because its commit was claimed and has been finished."""
         if _version_of(key) is None:
             return False
         entry = self.entries.get(self.table_path, key.rpartition("/")[2])
@@ -200,16 +204,16 @@ class ArbitratedStore:
         return entry is not None
 
     def get(self, key: str) -> bytes:
-        return self._recovering(key, lambda: self.inner.get(key))
+        return self._read_or_recover(key, lambda: self.inner.get(key))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        return self._recovering(key, lambda: self.inner.get_range(key, start, length))
+        return self._read_or_recover(key, lambda: self.inner.get_range(key, start, length))
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
-        return self._recovering(key, lambda: self.inner.get_tagged(key))
+        return self._read_or_recover(key, lambda: self.inner.get_tagged(key))
 
-    def _recovering(self, key: str, read: Callable[[], T]) -> T:
-        """What `read` gives, a second time where the object was missing and its claim could be finished."""
+    def _read_or_recover(self, key: str, read: Callable[[], T]) -> T:
+        """Runs `read`; if the object is missing but its commit was claimed, finishes the commit and reads again."""
         try:
             return read()
         except NotFound:
@@ -232,7 +236,7 @@ class ArbitratedStore:
         return self.inner.exists(key) or (self._recover(key) and self.inner.exists(key))
 
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
-        """As of any store; before the log's folder is listed its newest commit is finished."""
+        """As `ObjectStore.list`; before listing the log, finishes its newest commit."""
         if prefix == names.LOG_DIRECTORY:
             newest = self.entries.latest(self.table_path)
             if newest is not None and not newest.complete:
@@ -240,15 +244,15 @@ class ArbitratedStore:
         return self.inner.list(prefix, start_after=start_after, recursive=recursive)
 
     def forget(self) -> int:
-        """Deletes the entries of a table that is gone, so that another can be made in its place; how many they were.
+        """Deletes the entries of a deleted table, so that another can be created at its path; returns their number.
 
-        Raises InvalidInput where the log is still there, or an entry is not complete: its commit may yet be finished.
+        Raises InvalidInput if the log still exists, or an entry is incomplete, since its commit may still be finished.
         """
         if any(_version_of(meta.key) is not None for meta in self.inner.list(names.LOG_DIRECTORY)):
-            raise InvalidInput("the table is still there: its entries keep its commits apart", table=self.root)
+            raise InvalidInput("the table still exists, and its entries arbitrate its commits: delete the table first", table=self.root)
         entries = list(self.entries.all(self.table_path))
         if unfinished := [e for e in entries if not e.complete]:
-            raise InvalidInput(f"the entry of {unfinished[0].file_name} is not complete: its commit may yet be finished", table=self.root)
+            raise InvalidInput(f"the entry of {unfinished[0].file_name} is incomplete: its commit may still be finished", table=self.root)
         return sum(self.entries.forget(e) for e in entries)
 
     def put(self, key: str, data: bytes) -> None:
@@ -262,7 +266,7 @@ class ArbitratedStore:
 
 
 def _version_of(key: str) -> int | None:
-    """The version whose commit the key is; None for every other key."""
+    """The version whose commit file has this key; None for every other key."""
     if not key.startswith(f"{names.LOG_DIRECTORY}/") or key.count("/") != 1:
         return None
     file = names.parse(key)

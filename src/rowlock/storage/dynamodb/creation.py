@@ -1,4 +1,4 @@
-"""Tables in DynamoDB, made on request; the arbiter's in Delta's layout, with expired entries deleted by DynamoDB where it can."""
+"""Creates DynamoDB tables on request; the arbiter's has Delta's layout, and DynamoDB deletes its expired entries if it can."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from rowlock import clock
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.dynamodb import settings
-from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Client, explain
+from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Client, raise_for
 
 KEY = {"tablePath": "HASH", "fileName": "RANGE"}
 _WAIT_S = 120.0
@@ -17,7 +17,7 @@ _WAIT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class CreatedTable:
-    """`created`: it was not there before.  `expires`: DynamoDB deletes what has expired; else that is the owner's work."""
+    """The result of `create_table`: `created`, whether it was missing; `expires`, whether DynamoDB deletes expired entries by itself."""
 
     name: str
     created: bool
@@ -25,33 +25,33 @@ class CreatedTable:
 
 
 def create_table(options: Mapping[str, str] | None = None, *, name: str | None = None, client: Client | None = None) -> CreatedTable:
-    """Makes the arbiter's table where there is none, and waits until it can be used.
+    """Creates the arbiter's table if it does not exist, and waits until it can be used.
 
-    Raises InvalidInput where there is a table of that name in another layout, StorageError where DynamoDB refuses,
-    ArbiterUnreachable where it does not answer or takes longer than two minutes.
+    Raises InvalidInput if there is a table of that name with another layout, StorageError if DynamoDB refuses,
+    ArbiterUnreachable if it does not answer or takes longer than two minutes.
     """
     client = client or settings.client_of(options)
     table = name or settings.option(options, settings.TABLE_NAME) or settings.DEFAULT_TABLE_NAME
-    created = make_table(client, table, KEY, f"name another with {settings.TABLE_NAME}")
-    return CreatedTable(table, created, _expire(client, table))
+    created = ensure_table(client, table, KEY, f"name another with {settings.TABLE_NAME}")
+    return CreatedTable(table, created, _enable_expiry(client, table))
 
 
-def make_table(client: Client, table: str, keys: Mapping[str, str], remedy: str) -> bool:
-    """Makes a table with text keys, billed by request, and waits until it can be used; whether it was not there before.
+def ensure_table(client: Client, table: str, keys: Mapping[str, str], remedy: str) -> bool:
+    """Creates a table with text keys, billed by request, and waits until it can be used; returns whether it was missing.
 
-    Raises as `create_table` does; `remedy` is for a table of that name in another layout.
+    Raises as `create_table` does; `remedy` is the advice in the error for a table with another layout.
     """
     found = _describe(client, table)
     created = found is None and _create(client, table, keys)
     deadline = clock.monotonic_s() + _WAIT_S
     while found is None or found["TableStatus"] != "ACTIVE":
         if clock.monotonic_s() > deadline:
-            raise ArbiterUnreachable(f"the DynamoDB table {table} is still being made")
+            raise ArbiterUnreachable(f"the DynamoDB table {table} was not ready after {_WAIT_S:.0f} s; try again later")
         clock.sleep(0.05 if found is None else 0.5)
         found = _describe(client, table)
     layout = {key["AttributeName"]: key["KeyType"] for key in found["KeySchema"]}
     if layout != keys:
-        raise InvalidInput(f"there is a DynamoDB table {table} already, with the key {layout} instead of {keys}: {remedy}")
+        raise InvalidInput(f"the DynamoDB table {table} exists already, with the key {layout} instead of {keys}: {remedy}")
     return created
 
 
@@ -63,11 +63,11 @@ def _describe(client: Client, table: str) -> Any:
     except (ClientError, BotoCoreError) as e:
         if isinstance(e, ClientError) and e.response["Error"]["Code"] == "ResourceNotFoundException":
             return None
-        explain(e, table, "describe_table")
+        raise_for(e, table, "describe_table")
 
 
 def _create(client: Client, table: str, keys: Mapping[str, str]) -> bool:
-    """Whether it was we who made it."""
+    """Creates the table; False if another process created it meanwhile."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -80,12 +80,12 @@ def _create(client: Client, table: str, keys: Mapping[str, str]) -> bool:
     except (ClientError, BotoCoreError) as e:
         if isinstance(e, ClientError) and e.response["Error"]["Code"] == "ResourceInUseException":
             return False
-        explain(e, table, "create_table")
+        raise_for(e, table, "create_table")
     return True
 
 
-def _expire(client: Client, table: str) -> bool:
-    """Whether expired entries go by themselves.  Not every server that speaks DynamoDB can; the arbiter is right without it."""
+def _enable_expiry(client: Client, table: str) -> bool:
+    """Turns on deletion of expired entries; returns whether it is on.  Some DynamoDB-compatible servers lack it; the arbiter works without it."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -1,13 +1,13 @@
-"""The arbiter's entries: one row of a DynamoDB table for each commit of a log, in the layout of Delta's S3DynamoDBLogStore.
+"""The arbiter's entries: one row of a DynamoDB table per commit, in the layout of Delta's S3DynamoDBLogStore.
 
-    tablePath (HASH)   the table as Hadoop spells it, such as s3a://bucket/sales
+    tablePath (HASH)   the table's location as Hadoop spells it, such as s3a://bucket/sales
     fileName (RANGE)   00000000000000000042.json
     tempPath           where the commit's bytes were put first, relative to _delta_log
-    complete           "true" once the bytes are in their place, else "false"
-    expireTime         seconds since the epoch (UTC) from which the row may go; only of complete ones
+    complete           "true" once the commit file exists, else "false"
+    expireTime         seconds since the epoch (UTC) after which a complete entry may be deleted
 
-Owns the requests and what their errors mean.  A claim whose reply was lost is settled by its tempPath,
-which no other writer has (I2).
+Owns the requests and the meaning of their errors.  The outcome of a claim whose reply was lost is found by its
+tempPath, which no other writer uses (I2).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _TRANSIENT = frozenset({
 
 
 class ArbiterUnreachable(StorageError):
-    """DynamoDB did not answer, or not clearly: what was asked of it may have been done or not."""
+    """DynamoDB did not answer, or not clearly: the request may or may not have been carried out."""
 
 
-class _ClaimTaken(Exception):
-    """The condition of a request does not hold; `item` is what stands there, where the server said."""
+class _ConditionFailed(Exception):
+    """The condition of a request does not hold; `item` is the existing row, if the server returned it."""
 
     def __init__(self, item: Mapping[str, Any] | None) -> None:
         self.item = item
 
 
 class Client(Protocol):
-    """What is used of boto3's DynamoDB client."""
+    """The methods of boto3's DynamoDB client that are used."""
 
     def get_item(self, **arguments: Any) -> Any: ...
     def put_item(self, **arguments: Any) -> Any: ...
@@ -57,7 +57,7 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One commit: who has it (`temp_path`), and whether its file is in its place."""
+    """The entry of one commit: its writer (known by `temp_path`), and whether its file exists."""
 
     table_path: str
     file_name: str
@@ -72,7 +72,7 @@ class Entry:
 
     @property
     def temp_key(self) -> str:
-        """The key of the bytes that were put first."""
+        """The key of the temporary file, in the table's store."""
         return f"{LOG_DIRECTORY}/{self.temp_path}"
 
     def item(self) -> dict[str, dict[str, str]]:
@@ -87,7 +87,7 @@ class Entry:
 
 
 def entry_of(item: Mapping[str, Any]) -> Entry:
-    """The entry of a row; raises CorruptLog for one that is in another layout."""
+    """The entry that a row holds; raises CorruptLog if the row has another layout."""
     try:
         expires = item.get("expireTime")
         return Entry(
@@ -112,18 +112,18 @@ class EntryTable:
         return f"EntryTable({self.name!r})"
 
     def get(self, table_path: str, file_name: str) -> Entry | None:
-        """The entry of a commit, read consistently."""
+        """The entry of a commit, by a consistent read; None if there is none."""
         key = {"tablePath": {"S": table_path}, "fileName": {"S": file_name}}
         item = self._ask("get_item", Key=key, ConsistentRead=True).get("Item")
         return entry_of(item) if item else None
 
     def latest(self, table_path: str) -> Entry | None:
-        """The entry of the highest version, read consistently."""
+        """The entry of the highest version, by a consistent read; None if there is none."""
         items = self._query(table_path, ScanIndexForward=False, Limit=1)["Items"]
         return entry_of(items[0]) if items else None
 
     def all(self, table_path: str) -> Iterator[Entry]:
-        """Every entry of a table that is still there, oldest version first."""
+        """Every entry of a table, oldest version first."""
         start: dict[str, Any] = {}
         while True:
             page = self._query(table_path, **start)
@@ -133,17 +133,17 @@ class EntryTable:
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
     def claim(self, entry: Entry) -> Entry:
-        """Puts the entry unless the commit has one: gives the entry that stands there then, this one or another's (I1).
+        """Creates the entry unless the commit has one; returns the entry that exists then, this one or another writer's (I1).
 
-        An entry is another's if its temp_path differs.  Putting again after a lost reply is safe: at worst we
-        find our own.  Raises ArbiterUnreachable where it stays open whether the claim was, or will be, taken.
+        Another writer's entry has a different temp_path.  Retrying after a lost reply is safe: at worst it finds our own
+        entry.  Raises ArbiterUnreachable if it remains unknown whether the claim was, or will be, carried out.
         """
         unclear: ArbiterUnreachable | None = None
         for n in range(CLAIM_TRIES):
             try:
                 self._ask("put_item", Item=entry.item(), ConditionExpression="attribute_not_exists(fileName)", ReturnValuesOnConditionCheckFailure="ALL_OLD")
                 return entry
-            except _ClaimTaken as taken:
+            except _ConditionFailed as taken:
                 try:
                     held = entry_of(taken.item) if taken.item else self.get(entry.table_path, entry.file_name)
                 except ArbiterUnreachable as e:
@@ -155,25 +155,25 @@ class EntryTable:
             except (StorageError, InvalidInput) as e:
                 if unclear is None:
                     raise
-                unclear = ArbiterUnreachable(f"{unclear}; then {e}")  # the first request may have been served
+                unclear = ArbiterUnreachable(f"{unclear}; then {e}")  # an earlier request may have been carried out
             clock.back_off(n, 0.02)
-        raise unclear or ArbiterUnreachable(f"the entry of {entry.file_name} comes and goes in the DynamoDB table {self.name}")
+        raise unclear or ArbiterUnreachable(f"the entry of {entry.file_name} appears and disappears in the DynamoDB table {self.name}")
 
     def complete(self, entry: Entry, ttl_s: int) -> None:
-        """Marks the entry complete, to expire in `ttl_s` seconds; nothing happens where it is gone or another's."""
+        """Marks the entry complete, to expire in `ttl_s` seconds; does nothing if it is gone or another writer's."""
         done = replace(entry, complete=True, expire_time_s=clock.now_ms() // 1000 + ttl_s)
         try:
             self._ask("put_item", Item=done.item(), ConditionExpression="tempPath = :ours", ExpressionAttributeValues={":ours": {"S": entry.temp_path}})
-        except _ClaimTaken:
+        except _ConditionFailed:
             return
 
     def forget(self, entry: Entry) -> bool:
-        """Deletes a complete entry; whether it was there, complete and this one."""
+        """Deletes the entry if it is complete and unchanged; returns whether it was deleted."""
         key = {"tablePath": {"S": entry.table_path}, "fileName": {"S": entry.file_name}}
         same = {":ours": {"S": entry.temp_path}, ":true": {"S": "true"}}
         try:
             self._ask("delete_item", Key=key, ConditionExpression="tempPath = :ours AND complete = :true", ExpressionAttributeValues=same)
-        except _ClaimTaken:
+        except _ConditionFailed:
             return False
         return True
 
@@ -188,26 +188,26 @@ class EntryTable:
         try:
             return getattr(self.client, what)(TableName=self.name, **arguments)
         except (ClientError, BotoCoreError) as e:
-            explain(e, self.name, what)
+            raise_for(e, self.name, what)
 
 
-def explain(error: Exception, table: str, what: str) -> NoReturn:
-    """Raises what an error of the client means.  Messages of refused requests may repeat parts of them and are left out."""
+def raise_for(error: Exception, table: str, what: str) -> NoReturn:
+    """Raises the error that a boto3 error stands for.  Messages of denied requests are left out: they may repeat secrets from the request."""
     from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
     if isinstance(error, ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code == "ConditionalCheckFailedException":
-            raise _ClaimTaken(error.response.get("Item")) from None
+            raise _ConditionFailed(error.response.get("Item")) from None
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if code in _TRANSIENT or status >= 500 or error.response.get("ResponseMetadata", {}).get("RetryAttempts"):
             raise ArbiterUnreachable(f"{what} on the DynamoDB table {table} failed: {code or status}") from error
         if code == "ResourceNotFoundException":
             raise InvalidInput(
-                f"there is no DynamoDB table {table}, which is to arbitrate commits: make it with `rowlock arbiter create`, or name another with DELTA_DYNAMO_TABLE_NAME"
+                f"there is no DynamoDB table {table} to arbitrate commits: create it with `rowlock arbiter create`, or name another with DELTA_DYNAMO_TABLE_NAME"
             ) from None
         if code in _DENIED:
-            raise StorageError(f"DynamoDB refuses {what} on the table {table}: {code}; look at the credentials and what they are allowed") from None
+            raise StorageError(f"DynamoDB denies {what} on the table {table}: {code}; check the credentials and their permissions") from None
         raise StorageError(f"{what} on the DynamoDB table {table} failed: {code}: {error.response.get('Error', {}).get('Message', '')}") from error
     if isinstance(error, ConnectionError | HTTPClientError):
         raise ArbiterUnreachable(f"{what} on the DynamoDB table {table} got no answer: {type(error).__name__}") from error

@@ -1,16 +1,16 @@
-"""Options of the arbiter, from `storage_options` or the environment, with the names that delta-rs gave them; and the client they make.
+"""Options of the arbiter, from `storage_options` or the environment, under delta-rs's names; and the DynamoDB client.
 
     AWS_S3_LOCKING_PROVIDER    dynamodb: commits are arbitrated
-    DELTA_DYNAMO_TABLE_NAME    default delta_log, as Delta has it
-    DELTA_DYNAMO_SCHEME        s3a or s3: how the entries spell the table; default as they do already, else s3a
+    DELTA_DYNAMO_TABLE_NAME    default delta_log, as in Delta
+    DELTA_DYNAMO_SCHEME        s3a or s3: the scheme of tablePath; default that of existing entries, else s3a
     DELTA_DYNAMO_TTL_SECONDS   how long complete entries are kept; default one day
-    DELTA_DYNAMO_CONDITIONAL_COPY  false: for stores that cannot put if absent
+    DELTA_DYNAMO_CONDITIONAL_COPY  false: for stores without put-if-absent
     AWS_ENDPOINT_URL_DYNAMODB, AWS_REGION_DYNAMODB, AWS_ACCESS_KEY_ID_DYNAMODB, AWS_SECRET_ACCESS_KEY_DYNAMODB, AWS_SESSION_TOKEN_DYNAMODB
-                               default the same without the ending, else as boto3 finds them: profile, instance, ...
+                               default the same names without _DYNAMODB, else as boto3 finds them (profile, instance, ...)
 
-The region defaults to us-east-1, as in Delta's LogStore.  Names are taken in any case.  boto3 is imported
-only when a client is made.  Keys and token are a group: where the options have one of it, none of the
-environment's is mixed in.  Nothing here shows a secret.
+The region defaults to us-east-1, as in Delta's LogStore.  Names are accepted in any case.  boto3 is imported only
+when a client is created.  Keys and token are a group: if the options have one of them, none is taken from the
+environment.  Nothing here shows a secret.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _lock = threading.Lock()
 
 
 def option(options: Mapping[str, str] | None, *names: str) -> str | None:
-    """The first of the names that has a value, in the options in any case, or in the environment."""
+    """The value of the first of these names that is set in the options (in any case), else in the environment; None if none is."""
     return given(options, *names) or next((value for name in names if (value := os.environ.get(name))), None)
 
 
 def given(options: Mapping[str, str] | None, *names: str) -> str | None:
-    """The first of the names that has a value in the options themselves."""
+    """The value of the first of these names that is set in the options (in any case); None if none is."""
     mine = {name.upper(): value for name, value in (options or {}).items()}
     return next((value for name in names if (value := mine.get(name))), None)
 
 
 def client_of(options: Mapping[str, str] | None) -> Client:
-    """A DynamoDB client, one for each set of options in this process.  Raises InvalidInput where boto3 is missing."""
+    """The process's DynamoDB client for these options.  Raises InvalidInput if boto3 is missing."""
     credentials = {argument: value for argument, names in _CREDENTIALS.items() if (value := given(options, *names))}
     if not credentials and not given(options, "AWS_PROFILE"):
         credentials = {argument: value for argument, names in _CREDENTIALS.items() if (value := option(None, *names))}
@@ -73,7 +73,7 @@ def _client(arguments: Mapping[str, str], profile: str | None) -> Client:
         from boto3.session import Session
         from botocore.config import Config
     except ImportError:
-        raise InvalidInput("the DynamoDB arbiter needs boto3: pip install 'rowlock[dynamodb]'") from None
+        raise InvalidInput("DynamoDB (arbiter or leases) needs boto3: pip install 'rowlock[dynamodb]'") from None
     how = Config(connect_timeout=5, read_timeout=10, max_pool_connections=64, retries={"mode": "standard", "total_max_attempts": 4})
     session: Any = Session(profile_name=None if "aws_access_key_id" in arguments else profile)
     return cast(Client, session.client("dynamodb", config=how, **arguments))

@@ -1,7 +1,7 @@
-"""How a table is spelled in the arbiter's entries.  Two spellings would be two arbiters, so this is exact.  Pure.
+"""The spelling of a table's location (tablePath) in the arbiter's entries.  Two spellings would be two arbiters.  Pure.
 
-Delta writes what Hadoop's Path says of the table's folder: scheme, authority without user, decoded path,
-single slashes, none at the end.  On S3 the scheme is what the Spark job was given, in most fleets s3a.
+Delta writes Hadoop's Path of the table's folder: scheme, authority without user, decoded path with single slashes
+and no trailing one.  On S3 the scheme is the one that the Spark job uses, usually s3a.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from rowlock.protocol.paths import SCHEME
 
 _URI = re.compile(rf"^(?P<scheme>{SCHEME})://(?:[^/@]*@)?(?P<authority>[^/]*)(?P<path>.*)$", re.DOTALL)
 S3_SCHEMES = ("s3a", "s3")
-"""The schemes under which one S3 table may be known, most usual first."""
+"""The schemes that one S3 table may have in the entries, the most common first."""
 
 
 def spellings(root: str, scheme: str | None = None) -> tuple[str, ...]:
-    """Every tablePath that the store with this root may have in the entries: with a `scheme` the one with it, else of S3 one for each scheme."""
+    """The possible tablePaths of the table at `root`: the one with `scheme` if given, else on S3 one for each scheme."""
     match = _URI.match(root)
     if match is None:
         return ("file:" + _path(root),)

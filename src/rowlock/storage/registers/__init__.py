@@ -1,4 +1,4 @@
-"""Registers: named cells with compare-and-swap, for what writers tell each other outside of the log."""
+"""Registers: named cells with compare-and-swap, in which writers keep leases and turns outside the log."""
 
 from rowlock.storage.registers.objects import ObjectRegisters
 from rowlock.storage.registers.open import PROVIDER_VARIABLE, create_lock_table, open_registers

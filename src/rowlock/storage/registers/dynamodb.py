@@ -1,6 +1,6 @@
-"""Registers in DynamoDB: one item each, in a table of their own, changed by conditional writes.
+"""Registers in DynamoDB: one item per cell, in a separate table, changed by conditional writes.
 
-The table has the key `register` (a string: the Delta table's place and the cell's name) and may serve any
+The DynamoDB table has the key `register` (a string: the Delta table's location and the cell's name) and may serve any
 number of Delta tables.  Credentials, region and endpoint are found as for the arbiter (see storage.dynamodb.settings).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rowlock.storage.dynamodb.creation import make_table
+from rowlock.storage.dynamodb.creation import ensure_table
 from rowlock.storage.dynamodb.settings import client_of
 from rowlock.storage.registers.register import Cell
 from rowlock.storage.store import Committed, Lost, PutOutcome, StorageError, Unknown
@@ -31,7 +31,7 @@ class DynamoDbRegisters:
         try:
             item = self._client.get_item(TableName=self._table, Key=self._key(name), ConsistentRead=True).get("Item")
         except Exception as e:
-            raise StorageError(f"DynamoDB, table {self._table}: {e}") from e
+            raise StorageError(f"the register {name} could not be read from the DynamoDB table {self._table}: {e}") from e
         return None if item is None else Cell(bytes(item["content"]["B"]), item["tag"]["N"])
 
     def create(self, name: str, value: bytes) -> PutOutcome:
@@ -53,13 +53,16 @@ class DynamoDbRegisters:
             if code == "ConditionalCheckFailedException":
                 return Lost()
             if code == "ResourceNotFoundException":
-                raise StorageError(f"DynamoDB has no table {self._table}: rowlock.create_lock_table('dynamodb:{self._table}') makes it") from e
+                raise StorageError(f"DynamoDB has no table {self._table}: rowlock.create_lock_table('dynamodb:{self._table}') creates it") from e
             return Unknown(f"DynamoDB, table {self._table}: {e}")
-        except Exception as e:  # noqa: BLE001 - whatever the client met, the item may have been written
+        except Exception as e:  # noqa: BLE001 - whatever error it is, the item may have been written
             return Unknown(f"DynamoDB, table {self._table}: {e}")
         return Committed()
 
 
 def create_table(name: str, options: Mapping[str, str] | None = None) -> None:
-    """Makes the table, billed by request, and waits until it serves; nothing happens where it is there.  Raises as the arbiter's does."""
-    make_table(client_of(options), name, {"register": "HASH"}, "name another as the provider")
+    """Creates the DynamoDB table for leases, billed by request, if it does not exist, and waits until it can be used.
+
+    Raises as `storage.dynamodb.creation.create_table` does.
+    """
+    ensure_table(client_of(options), name, {"register": "HASH"}, "name another table in the lock provider, dynamodb:TABLE")

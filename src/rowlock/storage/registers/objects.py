@@ -1,7 +1,7 @@
-"""Registers in the table's own folder: one object each, below `_rowlock/locks/`.
+"""Registers in the table's own folder: one object per cell, in `_rowlock/locks/`.
 
-Other engines and vacuum leave that folder alone.  It needs nothing that the table does not need, so
-it is the default.
+Other engines and vacuum ignore that folder.  This is the default provider, since it needs nothing besides the
+table's own store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From the name of a provider to its registers: `object`, `dynamodb:TABLE`, `postgresql`.
+"""Opens the registers of a lock provider: `object`, `dynamodb:TABLE` or `postgresql`.
 
-The environment's ROWLOCK_LOCK_PROVIDER wins over what the table says.  A connection string of PostgreSQL may
-hold a password, so it is taken from the environment only: ROWLOCK_LOCK_DSN, or ROWLOCK_LOCK_PROVIDER itself,
-or libpq's own PGHOST, PGSERVICE and so on.  `storage_options` may say each of them too.
+ROWLOCK_LOCK_PROVIDER in the environment overrides the table's property.  A connection string for PostgreSQL may
+contain a password, so it is never read from the table, only from the environment: ROWLOCK_LOCK_DSN, or
+ROWLOCK_LOCK_PROVIDER itself, or libpq's own PGHOST, PGSERVICE and so on.  `storage_options` may set the same names.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _POSTGRESQL = ("postgresql://", "postgres://")
 
 
 def open_registers(store: ObjectStore, provider: str = "object", options: Mapping[str, str] | None = None) -> Registers:
-    """The registers of the table at a store's root.
+    """The registers of the table at a store's root, with the given provider (unless the environment names another).
 
-    `options`: credentials and endpoints by their names in the environment, beside those that the store was opened with.
-    Raises InvalidInput for a provider that is not known, or whose client is not installed.
+    `options`: credentials and endpoints, under their names in the environment, in addition to those that the store
+    was opened with.  Raises InvalidInput for an unknown provider, or one whose client is not installed.
     """
-    options = {**_given_to(store), **(options or {})}
+    options = {**_options_of(store), **(options or {})}
     known = {**os.environ, **options}
     chosen = known.get(PROVIDER_VARIABLE) or provider
     if chosen == "object":
@@ -37,24 +37,24 @@ def open_registers(store: ObjectStore, provider: str = "object", options: Mappin
         return dynamodb.DynamoDbRegisters(chosen.removeprefix("dynamodb:"), store.root, options)
     if (dsn := _dsn(chosen, known)) is not None:
         return postgresql.PostgresRegisters(dsn, store.root)
-    raise _unknown(chosen)
+    raise _unknown_provider(chosen)
 
 
 def create_lock_table(provider: str, storage_options: Mapping[str, str] | None = None) -> None:
-    """Makes the table that `dynamodb:TABLE` or `postgresql` keeps its leases in; nothing happens where it is there.
+    """Creates the table in which `dynamodb:TABLE` or `postgresql` keeps leases and turns; does nothing if it exists.
 
-    Raises InvalidInput for another provider (`object` needs none), StorageError where it cannot be made.
+    Raises InvalidInput for any other provider (`object` needs no table), StorageError if the table cannot be created.
     """
     if provider.startswith("dynamodb:"):
         return dynamodb.create_table(provider.removeprefix("dynamodb:"), storage_options)
     if (dsn := _dsn(provider, {**os.environ, **(storage_options or {})})) is not None:
         return postgresql.create_table(dsn)
-    raise _unknown(provider)
+    raise _unknown_provider(provider)
 
 
-def _given_to(store: ObjectStore) -> Mapping[str, str]:
+def _options_of(store: ObjectStore) -> Mapping[str, str]:
     """The storage options that a store was opened with, under the names of the environment."""
-    settings = getattr(getattr(store, "inner", store), "settings", None)  # an arbitrated store holds the one that was opened
+    settings = getattr(getattr(store, "inner", store), "settings", None)  # an arbitrated store wraps the store that was opened
     if not isinstance(settings, Settings):
         return {}
     keys = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), settings.keys or (), strict=False))
@@ -62,14 +62,14 @@ def _given_to(store: ObjectStore) -> Mapping[str, str]:
 
 
 def _dsn(provider: str, options: Mapping[str, str]) -> str | None:
-    """libpq reads the rest, or all, from its own variables."""
+    """The PostgreSQL connection string of a provider; None for another provider.  libpq fills in what is missing from its own variables."""
     if provider == "postgresql":
         return options.get(DSN_VARIABLE, "")
     return provider if provider.startswith(_POSTGRESQL) else None
 
 
-def _unknown(provider: str) -> InvalidInput:
-    kind = re.match(r"\w{1,20}(?=:)", provider)  # no more of it: it may be a connection string
+def _unknown_provider(provider: str) -> InvalidInput:
+    kind = re.match(r"\w{1,20}(?=:)", provider)  # show only this much: the provider may be a connection string
     return InvalidInput(
         f"There is no lock provider {repr(kind[0] + ':...') if kind else 'of this name'}: choose object, dynamodb:TABLE or postgresql (with {DSN_VARIABLE} in the environment)"
     )

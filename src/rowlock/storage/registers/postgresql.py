@@ -1,7 +1,7 @@
-"""Registers in PostgreSQL: one row each, in the small table `rowlock_registers`, changed by UPDATE ... WHERE tag = ....
+"""Registers in PostgreSQL: one row per cell in the table `rowlock_registers`, changed by UPDATE ... WHERE tag = ....
 
-How to connect is a secret: it comes from the caller or the environment, is never written into a Delta
-table, and no message and no repr shows it.
+The connection string is a secret: it comes from the caller or the environment, is never written into a Delta table,
+and appears in no message and no repr.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _READ = f"SELECT content, tag FROM {TABLE} WHERE register = %s"
 _INSERT = f"INSERT INTO {TABLE} (register, content, tag) VALUES (%s, %s, 1) ON CONFLICT DO NOTHING"
 _UPDATE = f"UPDATE {TABLE} SET content = %s, tag = tag + 1 WHERE register = %s AND tag = %s"
 _WAITS = {"connect_timeout": 3, "tcp_user_timeout": 5000, "options": "-c statement_timeout=5000 -c lock_timeout=5000"}
-"""A writer that waits for a lock must not wait for its provider."""
+"""Connection settings with short timeouts: a slow provider must not hold up a writer."""
 
 
 def _client() -> Any:
@@ -31,7 +31,7 @@ def _client() -> Any:
 
 
 def connect(dsn: str) -> Any:
-    """A connection that commits each statement.  Raises InvalidInput where psycopg is not installed, StorageError without showing `dsn`."""
+    """A connection in autocommit mode.  Raises InvalidInput if psycopg is not installed, StorageError (without `dsn`) if it fails."""
     psycopg = _client()
     try:
         return psycopg.connect(dsn, autocommit=True, **_WAITS)
@@ -42,7 +42,7 @@ def connect(dsn: str) -> Any:
 
 
 class PostgresRegisters:
-    """The registers of the Delta table at `root`.  One connection, opened when it is first needed and again after it broke."""
+    """The registers of the Delta table at `root`.  Uses one connection, opened on first use and again after it failed."""
 
     def __init__(self, dsn: str, root: str) -> None:
         self._dsn, self._root = dsn, root
@@ -84,18 +84,18 @@ class PostgresRegisters:
         try:
             return connection.execute(statement, values)
         except _client().Error as e:
-            connection.close()  # whatever it met, the next call begins afresh
+            connection.close()  # after any error the next call opens a new connection
             if e.sqlstate == "42P01":
-                raise StorageError(f"PostgreSQL has no table {TABLE}: rowlock.create_lock_table('postgresql') makes it") from None
+                raise StorageError(f"PostgreSQL has no table {TABLE}: rowlock.create_lock_table('postgresql') creates it") from None
             raise StorageError(f"PostgreSQL: {type(e).__name__} ({e.sqlstate or 'no answer'})") from None
 
 
 def create_table(dsn: str) -> None:
-    """Makes the table; nothing happens where it is there."""
+    """Creates the table for leases and turns if it does not exist.  Raises StorageError."""
     connection = connect(dsn)
     try:
         connection.execute(_CREATE)
     except _client().Error as e:
-        raise StorageError(f"PostgreSQL: the table {TABLE} could not be made: {type(e).__name__} ({e.sqlstate})") from None
+        raise StorageError(f"PostgreSQL: the table {TABLE} could not be created: {type(e).__name__} ({e.sqlstate})") from None
     finally:
         connection.close()

@@ -1,8 +1,8 @@
-"""What registers must do: small named cells of one table, each changed by compare-and-swap.
+"""The contract of registers: small named cells of one table, each changed by compare-and-swap.
 
-Leases and turns live in them.  They decide nothing about the data (I7), so a provider may fail, lose
-a reply or be away; it must only come back, and better soon.  A cell is never deleted: what is in it
-counts upwards for ever.  Every provider passes the same contract tests.
+They hold leases and turns, which decide nothing about the data (I7), so a provider may fail, lose a reply or be
+unavailable; its calls must only return soon.  A cell is never deleted, and its content has a counter that only
+grows.  Every provider passes the same contract tests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rowlock.storage.store import PutOutcome
 
 
 class Cell(NamedTuple):
-    """What a cell holds, and the tag of just this state of it."""
+    """The value of a cell, and the tag of exactly this state."""
 
     value: bytes
     tag: str
@@ -23,16 +23,16 @@ class Registers(Protocol):
     """The cells of one table.  All methods are safe to call from any thread; any may raise StorageError."""
 
     def read(self, name: str) -> Cell | None:
-        """The cell; None where there is none yet."""
+        """The cell's value and tag; None if it does not exist yet."""
         ...
 
     def create(self, name: str, value: bytes) -> PutOutcome:
-        """Makes the cell unless there is one: of many callers exactly one gets Committed."""
+        """Creates the cell unless it exists: of many callers exactly one gets Committed."""
         ...
 
     def swap(self, name: str, value: bytes, tag: str) -> PutOutcome:
-        """Changes the cell if it is still in the state of `tag`: of many callers with one tag exactly one gets Committed.
+        """Changes the cell if it still has this tag: of many callers with the same tag exactly one gets Committed.
 
-        Lost and Unknown alike mean: read it back, for a client's own retry may call the winner a loser.
+        After Lost and Unknown alike, read the cell back: after a client's own retry even the winner may get Lost.
         """
         ...

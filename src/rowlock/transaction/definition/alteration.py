@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock.boundary.engine import Engine
-from rowlock.conflict.delta import delta_between, whole
+from rowlock.conflict.delta import delta_between, live_slice
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import column_mapping
@@ -182,7 +182,7 @@ def _born(state: SharedState, asked: Snapshot | None, head: Snapshot) -> Sequenc
     """The rows of `head` that were not asked yet."""
     files = {f.path: f for f in head.files.adds()}
     if asked is None or asked.metadata.schema_string != head.metadata.schema_string:  # a name may mean another column now
-        return [whole(f, state.vectors.of) for f in files.values()]
+        return [live_slice(f, state.vectors.of) for f in files.values()]
     before = {f.path: f for f in asked.files.adds()}
     return delta_between({*before, *files}, before, files, state.vectors.of).born
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Effects, Provenance, RowBlock
-from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, whole
+from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, live_slice
 from rowlock.protocol.actions import AddFile, Commit, RemoveFile
 from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
 from rowlock.protocol.placement import Placement, placement_of
@@ -50,7 +50,7 @@ def follow_moves(
 
     `known` and `after` are the files among `paths` as the transaction knows them and as they are now.
     """
-    seen = {p: whole(f, vector_of) for p, f in known.items()}
+    seen = {p: live_slice(f, vector_of) for p, f in known.items()}
     gone: list[Slice] = []
     rows = 0
     found = False
@@ -65,7 +65,7 @@ def follow_moves(
             rows += count
     if not found:
         return None
-    rest = delta_of(paths, seen, {p: whole(f, vector_of) for p, f in after.items()})
+    rest = delta_of(paths, seen, {p: live_slice(f, vector_of) for p, f in after.items()})
     return Followed(effects, Delta((*gone, *rest.gone), rest.born), rows)
 
 

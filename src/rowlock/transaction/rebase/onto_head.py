@@ -120,7 +120,7 @@ def _merged(txn: Pending, attempt: Attempt, staged: Staged, winners: list[Commit
 def _rebased(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> Staged:
     staged, passed = txn.staged, (*txn.staged.passed, *winners)
     level = "serializable" if txn.metadata is not None or txn.options.isolation is None else txn.options.isolation
-    seen = isolation.view(level, winners, staged.unseen)
+    seen = isolation.paths_to_check(level, winners, staged.unseen)
     paths = seen.paths
     known, after = known_files(txn, paths), head.files.get(paths)
     moving = any(s.kind == "move" for s in txn.program)
@@ -207,7 +207,7 @@ def _moves(txn: Pending, effects: Effects, passed: Sequence[Commit], delta: Delt
     hit = frozenset(s.path for s in delta.gone if s.path in effects.tombstones and s.covers(effects.tombstones[s.path]))
     if not hit:
         return Delta((), ())
-    tied = isolation.connected(hit, passed)
+    tied = isolation.linked_paths(hit, passed)
     part = Delta(tuple(s for s in delta.gone if s.path in tied), tuple(s for s in delta.born if s.path in tied))
     return delta if txn.table.engine.differ(part.gone, txn.base, part.born, head, 1) else part
 

@@ -46,7 +46,7 @@ def _stands(txn: Pending, change: TableChange) -> bool:
     if txn.reads_table:
         return False
     if all(s.kind == "append" for s in txn.program):
-        return not any(change.takes_from(s.sets) for s in txn.program)
+        return not any(change.affects(s.sets) for s in txn.program)
     return all(s.kind == "move" for s in txn.program) and not change.retyped
 
 

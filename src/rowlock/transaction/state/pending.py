@@ -12,7 +12,7 @@ from rowlock import clock
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.engine import Engine
 from rowlock.boundary.statements import Statement
-from rowlock.conflict.delta import Slice, whole
+from rowlock.conflict.delta import Slice, live_slice
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -149,4 +149,4 @@ class Pending:
             chosen = list(self.base.files.get([p for group in statement.only for p in group]).values())
         else:
             chosen = self.base.files.prune(statement.reads, self.base.schema, self.base.partition_columns)
-        return [whole(f, self.table.state.vectors.of) for f in chosen]
+        return [live_slice(f, self.table.state.vectors.of) for f in chosen]

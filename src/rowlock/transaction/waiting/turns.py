@@ -27,7 +27,7 @@ def turn_of(what: Committing) -> Iterator[TurnRequest | None]:
         yield None
         return
     turns: Turns = state.shared(f"turns {snapshot.properties.lock_provider}", lambda: Turns(lambda: registers_of(state, snapshot)))
-    bid = turns.bid(what.txn_id)
+    bid = turns.request(what.txn_id)
     try:
         yield bid
     finally:
