@@ -14,13 +14,17 @@ from rowlock import clock
 from rowlock.boundary.statements import Statement
 from rowlock.engines.memory.sql.script import Append, Delete, Optimize, Overwrite, Script, parse
 from rowlock.engines.memory.statements import run, statements_of
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput
 from rowlock.locks.lease import Lease, Leases
 from rowlock.locks.scope import TABLE, Scope
+from rowlock.log.snapshot import Snapshot
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.run import Planned, StagingTransaction
+from rowlock.transaction.run import run as run_plan
 from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
 from rowlock.transaction.waiting import lease_line
 from rowlock.transaction.waiting.lease_line import LeaseLine, scopes_under
@@ -157,6 +161,50 @@ def test_a_statement_that_comes_later_waits_for_nobody(time: TestClock) -> None:
         mine.join(txn, second)
         assert len(Leases(ObjectRegisters(made.state.store)).holders().grants) == 2, "what is held is not asked for again"
     assert not Leases(ObjectRegisters(made.state.store)).holders().grants
+
+
+def test_several_statements_under_table_wait_before_the_first_is_planned(time: TestClock) -> None:
+    """Planning an append may write its rows: it is not done twice where the head moves during the wait."""
+    made = world(lock="table")
+    lease = held(made)
+    time.on_sleep = [lambda: run(made.table, ADDS, Options(lock="none")), lease.release]
+    planned: list[int] = []
+
+    def plan(base: Snapshot) -> Planned:
+        planned.append(base.version)
+        return statements_of(UPDATE, base), {"predicate": "k = 1"}
+
+    with LeaseLine(made.state) as line:
+        staging = StagingTransaction(line, lambda reruns: made.table.begin(reruns=reruns))
+        assert [staging.stage(plan), staging.stage(plan)] == [{"predicate": "k = 1"}] * 2
+        receipt = staging.txn.commit("UPDATE", {})
+    assert planned == [2, 2] and (receipt.read_version, receipt.version) == (2, 3) and receipt.seconds["lock"] > 0
+    assert {r["k"]: r["v"] for r in made.rows()} == {1: 2, 2: 0, 9: 9}
+
+
+@pytest.mark.parametrize(("policy", "runs"), [("rerun", 3), ("fail", 1)])
+def test_a_plan_runs_again_by_policy(policy: str, runs: int) -> None:
+    """Twice another deletes the row that the plan updates."""
+    made = world(onConflict=policy, granularity="file")
+    planned: list[int] = []
+
+    def plan(base: Snapshot) -> Planned:
+        planned.append(base.version)
+        if len(planned) < 3:
+            run(made.table, parse("UPDATE SET v = v + 10 WHERE k = 1 AND p = 1"))
+        return statements_of(UPDATE, base), {}
+
+    def call() -> Receipt:
+        return run_plan(made.table, "UPDATE", plan)
+
+    if policy == "fail":
+        with pytest.raises(DeltaConcurrentModificationException):
+            call()
+    else:
+        commit = made.state.log.read_commit(call().version or 0)
+        assert commit is not None and commit.info is not None and commit.info.rowlock is not None and commit.info.rowlock["reruns"] == 2
+        assert {r["k"]: r["v"] for r in made.rows()} == {1: 21, 2: 0}
+    assert len(planned) == runs
 
 
 @pytest.mark.parametrize("advice", ["none", "writes", "table", "partition"])

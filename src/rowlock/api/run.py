@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rowlock import clock
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.transaction import DeltaTransaction
-from rowlock.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
-from rowlock.transaction.failed_attempt import work_of
+from rowlock.transaction.run import run_again
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict
 from rowlock.transaction.state.receipt import Receipt, Reruns
 
@@ -32,20 +30,23 @@ def run(
     `fn` must be free of effects elsewhere.  Under `on_conflict='fail'` it runs once.  Returns the receipt of the commit; raises what
     `fn` raises, and the last DeltaConcurrentModificationException.
     """
-    reruns = Reruns()
-    for attempt in range(max(0, retries) + 1):
+
+    def begin(reruns: Reruns) -> DeltaTransaction:
         txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout)
-        try:
-            with txn:
-                txn._runner.txn.reruns = reruns
-                fn(txn)
-            receipt = txn.receipt
-            assert receipt is not None
-            return receipt
-        except DeltaConcurrentModificationException as conflict:
-            policy = txn._runner.txn.options.on_conflict
-            if attempt >= retries or policy == "fail" or isinstance(conflict, ConcurrentTransactionException):
-                raise
-            reruns = reruns.after(txn._runner.txn.txn_id, work_of(txn._runner.txn))
-        clock.back_off(attempt, 0.01, most_s=0.64, from_zero=True)
-    raise AssertionError("unreachable")
+        txn._reruns = reruns
+        return txn
+
+    def carry_out(txn: DeltaTransaction) -> Receipt:
+        with txn:
+            fn(txn)
+        receipt = txn.receipt
+        assert receipt is not None
+        return receipt
+
+    return run_again(
+        begin,
+        carry_out,
+        lambda txn: txn._runner.txn,
+        most=max(0, retries),
+        again=lambda options, _: options.on_conflict != "fail",
+    )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 import orjson
 
-from rowlock import clock, display
+from rowlock import display
 from rowlock.api import arguments
 from rowlock.api.changes import Changes
 from rowlock.api.handle import Handle, Plan, Receipts
-from rowlock.boundary.statements import Statement
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.evaluator import Evaluator
@@ -25,8 +24,8 @@ from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
 from rowlock.transaction import failed_attempt
-from rowlock.transaction.run import Planned
-from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.run import Planned, StagingTransaction
+from rowlock.transaction.state.receipt import Receipt, Reruns
 from rowlock.transaction.transaction import Options, Transaction
 from rowlock.transaction.waiting.lease_line import LeaseLine
 
@@ -36,12 +35,17 @@ _SEVERAL = "TRANSACTION"
 class OpenTransaction:
     """An open transaction as what carries statements out (see `handle.Runner`)."""
 
-    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None) -> None:
-        self._handle, self._options, self._app = handle, options, app
+    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None, reruns: Reruns) -> None:
+        self._handle = handle
         self._line = LeaseLine(handle.state)
-        self.txn: Transaction = handle.table.begin(options, app=app)
+        self._staging = StagingTransaction(self._line, lambda reruns: handle.table.begin(options, app=app, reruns=reruns), reruns)
         self.steps: list[tuple[str, dict[str, Any]]] = []
         self._sources: list[Source] = []
+
+    @property
+    def txn(self) -> Transaction:
+        """The transaction; another one after it had to wait and began anew from the head."""
+        return self._staging.txn
 
     @property
     def spark(self) -> SparkSession:
@@ -71,9 +75,7 @@ class OpenTransaction:
         """Stages a statement on top of those before it.  The receipt has no version yet."""
         self.check_open()
         metrics: dict[str, int] = {}
-        if (planned := self._planned(plan)) is not None:
-            statements, parameters = planned
-            self.txn.execute(*statements)
+        if (parameters := self._staging.stage(lambda snapshot: plan(self.evaluator, snapshot))) is not None:
             self.steps.append((operation, dict(parameters)))
             metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
         return Receipt(
@@ -85,29 +87,9 @@ class OpenTransaction:
             metrics=metrics,
         )
 
-    def _planned(self, plan: Plan) -> Planned | None:
-        """A statement under what the transaction reads; None where its application's step is in the log already."""
-        while not self.txn.already_committed:
-            start = clock.monotonic_s()
-            planned = plan(self.evaluator, self.txn.base)
-            planned_s = clock.monotonic_s() - start
-            if not self._began_anew(planned[0]):
-                self.txn.watch.add("plan", planned_s)
-                return planned
-        return None
-
-    def _began_anew(self, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
-        """Waits in line; where others committed meanwhile, a transaction that has staged and read nothing yet reads the head instead."""
-        moved = self._line.join(self.txn, statements, reads_table=reads_table)
-        anew = moved and not self.txn.program and not self.txn.reads_table
-        if anew:
-            self.txn = self._handle.table.begin(self._options, app=self._app, reruns=self.txn.reruns)
-        self._line.account(self.txn)
-        return anew
-
     def will_read(self) -> None:
-        """The transaction is about to read the table as a whole."""
-        self._began_anew((), reads_table=True)
+        """Waits before the transaction reads the table as a whole."""
+        self._staging.will_read()
 
     def commit(self) -> Receipt:
         if len(self.steps) == 1:
@@ -141,6 +123,8 @@ class DeltaTransaction(Changes):
         self._handle, self._options, self._app, self._alias = handle, options, app, alias
         self._table_receipts, self._receipts = receipts, Receipts()
         self._opened = runner
+        self._reruns = Reruns()
+        """What `rowlock.run` threw away of the same work before, for the receipt."""
 
     def __repr__(self) -> str:
         return display.call("DeltaTransaction", repr(self._handle.path), *self._progress(), alias=self._alias)
@@ -165,7 +149,7 @@ class DeltaTransaction(Changes):
         if self._opened is not None:
             raise InvalidInput("The transaction has begun already; each block needs its own table.transaction()", table=self._handle.path)
         self._table_receipts.last = None
-        self._opened = OpenTransaction(self._handle, self._options, self._app)
+        self._opened = OpenTransaction(self._handle, self._options, self._app, self._reruns)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

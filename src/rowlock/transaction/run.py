@@ -1,9 +1,13 @@
-"""One statement, or a few that belong together, as one transaction: planned against the head, staged, committed, and run again where that is due."""
+"""Runs statements as one transaction: each is planned, waits in the lease line, is staged, and all are committed; after a conflict again, by policy.
+
+`StagingTransaction` plans, waits and stages; `run_again` repeats a transaction that met a conflict.  `run` does both for one plan, and the
+transactions of several statements and `rowlock.run` (in `api`) are made of the same two.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from rowlock import clock
 from rowlock.boundary.statements import Statement
@@ -18,14 +22,60 @@ from rowlock.transaction.waiting.lease_line import LeaseLine
 
 Planned = tuple[Sequence[Statement], Mapping[str, Any]]
 """The statements of a transaction and its operation's parameters."""
+Plan = Callable[[Snapshot], Planned]
+"""Plans statements against a snapshot; it may be called again with a later one."""
 RERUNS = 20
 """How often a statement is planned and staged anew before its conflict is raised after all."""
+W = TypeVar("W")
+
+
+class StagingTransaction:
+    """A transaction in the lease line, into which statements are staged one after the other.
+
+    A transaction that had to wait while others committed, and that has staged and read nothing yet, begins anew from the head: `txn` is
+    another one then.
+    """
+
+    def __init__(self, line: LeaseLine, begin: Callable[[Reruns], Transaction], reruns: Reruns | None = None) -> None:
+        """`reruns`: what was thrown away before of the same work, for the receipt."""
+        self._line, self._begin = line, begin
+        self.txn = begin(reruns or Reruns())
+
+    def stage(self, plan: Plan) -> Mapping[str, Any] | None:
+        """Plans statements against what the transaction reads, waits for what they touch, and stages them.  Returns the operation's parameters.
+
+        Returns None, with nothing staged, where the step of the transaction's application is in the log already.
+        """
+        while not self.txn.already_committed:
+            if self._begins_anew(self._line.join_unplanned(self.txn)):
+                continue
+            start = clock.monotonic_s()
+            statements, parameters = plan(self.txn.base)
+            planned_s = clock.monotonic_s() - start
+            if self._begins_anew(self._line.join(self.txn, statements)):
+                continue
+            self.txn.watch.add("plan", planned_s)
+            self.txn.execute(*statements)
+            return parameters
+        return None
+
+    def will_read(self) -> None:
+        """Waits before the transaction reads the table as a whole."""
+        self._begins_anew(self._line.join(self.txn, (), reads_table=True))
+
+    def _begins_anew(self, head_moved: bool) -> bool:
+        """Begins anew where the head moved during the wait and nothing would be lost by it; whether it did."""
+        anew = head_moved and not self.txn.program and not self.txn.reads_table
+        if anew:
+            self.txn = self._begin(self.txn.reruns)
+        self._line.account(self.txn)
+        return anew
 
 
 def run(
     table: Table,
     operation: str,
-    plan: Callable[[Snapshot], Planned],
+    plan: Plan,
     *,
     metadata: Callable[[Snapshot], Metadata] | None = None,
     app: SetTransaction | None = None,
@@ -38,47 +88,45 @@ def run(
     """
     asked = [snapshot] if snapshot is not None else []
 
-    def begin() -> Transaction:
+    def begin(reruns: Reruns) -> Transaction:
         head = asked.pop() if asked else table.refresh()
         return table.begin(snapshot=head, metadata=metadata(head) if metadata else None, app=app, reruns=reruns)
 
-    reruns = Reruns()
+    def carry_out(staging: StagingTransaction) -> Receipt:
+        parameters = staging.stage(plan)
+        return staging.txn.commit(operation, parameters or {})
+
     with LeaseLine(table.state) as line:
-        for attempt in range(RERUNS + 1):
-            txn, statements, parameters = _planned(line, begin, plan)
-            try:
-                if not txn.already_committed:
-                    txn.execute(*statements)
-                return txn.commit(operation, parameters)
-            except DeltaConcurrentModificationException as conflict:
-                if attempt == RERUNS or not runs_again(txn.options, conflict):
-                    raise
-                reruns = reruns.after(txn.txn_id, work_of(txn))
-            clock.back_off(attempt, 0.01, most_s=0.64, from_zero=True)
+        return run_again(lambda reruns: StagingTransaction(line, begin, reruns), carry_out, lambda staging: staging.txn, most=RERUNS, again=_runs_again)
+
+
+def run_again(
+    begin: Callable[[Reruns], W],
+    carry_out: Callable[[W], Receipt],
+    transaction_of: Callable[[W], Transaction],
+    *,
+    most: int,
+    again: Callable[[Options, DeltaConcurrentModificationException], bool],
+) -> Receipt:
+    """Begins and carries out a transaction until it commits: after a conflict at most `most` times more, where `again` says so.
+
+    `begin` gets what was thrown away before, for the receipt.  Raises the last conflict.  A step of an application that another
+    writer took is never carried out again.
+    """
+    reruns = Reruns()
+    for attempt in range(most + 1):
+        begun = begin(reruns)
+        try:
+            return carry_out(begun)
+        except DeltaConcurrentModificationException as conflict:
+            txn = transaction_of(begun)
+            if attempt == most or isinstance(conflict, ConcurrentTransactionException) or not again(txn.options, conflict):
+                raise
+            reruns = reruns.after(txn.txn_id, work_of(txn))
+        clock.back_off(attempt, 0.01, most_s=0.64, from_zero=True)
     raise AssertionError("unreachable")
 
 
-def _planned(
-    line: LeaseLine, begin: Callable[[], Transaction], plan: Callable[[Snapshot], Planned]
-) -> tuple[Transaction, Sequence[Statement], Mapping[str, Any]]:
-    """A transaction that reads the head, and what is to be staged in it; again where the head moved while it waited in line."""
-    while True:
-        txn = begin()
-        if txn.already_committed:
-            return txn, (), {}
-        if line.join_unplanned(txn):
-            continue
-        start = clock.monotonic_s()
-        statements, parameters = plan(txn.base)
-        planned_s = clock.monotonic_s() - start
-        if not line.join(txn, statements):
-            txn.watch.add("plan", planned_s)
-            line.account(txn)
-            return txn, statements, parameters
-
-
-def runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
+def _runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
     """Whether a statement that met this conflict is run again by itself."""
-    if isinstance(conflict, ConcurrentTransactionException):
-        return False
     return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))

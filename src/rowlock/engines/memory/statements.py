@@ -15,6 +15,7 @@ from rowlock.engines.memory.sql.script import Append, Assignments, Clause, Delet
 from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
+from rowlock.transaction.run import StagingTransaction
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Options, Table, Transaction
 from rowlock.transaction.waiting.lease_line import LeaseLine
@@ -84,15 +85,13 @@ def run(table: Table, script: Script, options: Options | None = None) -> Receipt
 
 def stage(table: Table, script: Script, options: Options | None = None, line: LeaseLine | None = None) -> Transaction:
     """A transaction with the script staged, which waits in `line` before."""
-    while True:
+    if line is None:
         txn = table.begin(options)
-        statements = statements_of(script, txn.base)
-        if line is None or not line.join(txn, statements):
-            break
-    if line is not None:
-        line.account(txn)
-    txn.execute(*statements)
-    return txn
+        txn.execute(*statements_of(script, txn.base))
+        return txn
+    staging = StagingTransaction(line, lambda reruns: table.begin(options, reruns=reruns))
+    staging.stage(lambda base: (statements_of(script, base), {}))
+    return staging.txn
 
 
 def commit(txn: Transaction, script: Script) -> Receipt:
