@@ -17,14 +17,13 @@ from rowlock.limits import limits
 
 V = TypeVar("V")
 _owners = itertools.count()
-_LARGEST_SHARE = 8
 
 
 class Budget:
     """What the caches of one kind may hold together, by the limit of this name.  Thread-safe."""
 
-    def __init__(self, limit: str) -> None:
-        self.limit = limit
+    def __init__(self, limit: str, *, largest_share: int = 8) -> None:
+        self.limit, self._largest_share = limit, largest_share
         self._fresh()
         _budgets.append(self)
 
@@ -57,7 +56,7 @@ class Budget:
             return found[0]
 
     def put(self, owner: int, key: Hashable, value: Any, size: int) -> None:
-        """Keeps a value, unless it alone would take an eighth of the budget; others leave until all fits."""
+        """Keeps a value, unless it alone would take more than a share of 1 / `largest_share` of the budget; others leave until all fits."""
         most = self.most
         with self._lock:
             self._drop((owner, key))
@@ -74,7 +73,7 @@ class Budget:
 
     def _add(self, key: tuple[int, Hashable], value: Any, size: int, most: int) -> None:
         self._let_go()
-        if size * _LARGEST_SHARE <= most:
+        if size * self._largest_share <= most:
             self._held[key] = value, size
             self._size += size
         while self._size > most and self._held:
@@ -135,6 +134,7 @@ ROW_IDS = Budget("row_id_cache_bytes")
 VECTORS = Budget("vector_cache_bytes")
 COMMITS = Budget("commit_cache_bytes")
 PLANS = Budget("plan_entries")
+TABLES = Budget("open_tables", largest_share=1)
 
 
 def _start_empty() -> None:

@@ -17,34 +17,132 @@ from pyspark.sql.types import StructType as SparkStruct
 
 import rowlock
 from arrow.support import create, data_files, rows
-from rowlock.engines.spark.statements import append as spark_rules
+from rowlock.engines.appends.conforming import Fitting
+from rowlock.engines.spark.catalyst.bridge import to_arrow
+from rowlock.engines.spark.statements.append import conform
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch, UnsupportedFeature, WrongType
-from rowlock.protocol import widening
+from rowlock.protocol import schema_fit, widening
+from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType, schema_json, type_name
 from turning_down import turn_down
 
 P = PrimitiveType
-TYPES: list[Any] = [
-    *map(P, ("byte", "short", "integer", "long", "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "void")),
-    *(DecimalType(p, s) for p, s in ((3, 0), (5, 0), (5, 2), (10, 0), (10, 2), (12, 2), (20, 0), (22, 2), (38, 18))),
-    ArrayType(P("integer")),
-    ArrayType(P("long"), contains_null=False),
-    ArrayType(StructType((StructField("a", P("integer")),))),
-    MapType(P("string"), P("integer")),
-    MapType(P("string"), P("long")),
-    StructType((StructField("a", P("integer")),)),
-    StructType((StructField("A", P("integer")),)),
-]
+SAMPLES: dict[Any, Any] = {
+    P("byte"): 7,
+    P("short"): 300,
+    P("integer"): 70_000,
+    P("long"): 2**40,
+    P("float"): 1.5,
+    P("double"): 0.1,
+    P("boolean"): True,
+    P("string"): "x",
+    P("binary"): b"y",
+    P("date"): dt.date(2026, 1, 2),
+    P("timestamp"): dt.datetime(2026, 1, 2, 3, tzinfo=dt.UTC),
+    P("timestamp_ntz"): dt.datetime(2026, 1, 2, 3),
+    P("void"): None,
+    **{DecimalType(p, s): Decimal(7).scaleb(-s) for p, s in ((3, 0), (5, 0), (5, 2), (10, 0), (10, 2), (12, 2), (20, 0), (22, 2), (38, 18))},
+    ArrayType(P("integer")): [1, None],
+    ArrayType(P("long"), contains_null=False): [2**40],
+    ArrayType(StructType((StructField("a", P("integer")),))): [{"a": 1}],
+    MapType(P("string"), P("integer")): [("k", 1)],
+    MapType(P("string"), P("long")): [("k", 2**40)],
+    StructType((StructField("a", P("integer")),)): {"a": 1},
+    StructType((StructField("A", P("byte")),)): {"A": 7},
+}
+"""A value of each type that the two engines are asked about."""
+TYPES = {type_name(t): t for t in SAMPLES}
+WIDENED = """
+short: byte
+integer: byte short
+long: byte short integer
+float: byte short
+double: byte short integer float
+decimal(3,0): byte
+decimal(5,0): byte short decimal(3,0)
+decimal(5,2): byte decimal(3,0)
+decimal(10,0): byte short integer decimal(3,0) decimal(5,0)
+decimal(10,2): byte short decimal(3,0) decimal(5,0) decimal(5,2)
+decimal(12,2): byte short integer decimal(3,0) decimal(5,0) decimal(5,2) decimal(10,0) decimal(10,2)
+decimal(20,0): byte short integer long decimal(3,0) decimal(5,0) decimal(10,0)
+decimal(22,2): byte short integer long decimal(3,0) decimal(5,0) decimal(5,2) decimal(10,0) decimal(10,2) decimal(12,2) decimal(20,0)
+decimal(38,18): byte short integer long decimal(3,0) decimal(5,0) decimal(5,2) decimal(10,0) decimal(10,2) decimal(12,2) decimal(20,0) decimal(22,2)
+array<long>: array<integer>
+struct<a:integer>: struct<A:byte>
+"""
+"""Column type: the other types whose rows are cast to it.  Nulls without a type fit every column; every pair that is not here is refused."""
 
 
-def test_the_rule_for_types_is_sparks_rule() -> None:
-    """Every pair of types, in both rules; the table of them is the test."""
-    pairs = list(itertools.product(TYPES, TYPES))
-    spark = SparkStruct.fromJson(json.loads(schema_json(StructType(tuple(StructField(f"c{n}", t) for n, t in enumerate(TYPES))))))
-    theirs = [(spark_rules.is_wider(x, y), spark_rules.same_shape(x, y)) for x, y in itertools.product([f.dataType for f in spark.fields], repeat=2)]
-    ours = [(widening.is_wider(a, b), widening.same_shape(a, b)) for a, b in pairs]
-    assert [(type_name(a), type_name(b), o, t) for (a, b), o, t in zip(pairs, ours, theirs, strict=True) if o != t] == []
-    assert 40 < sum(o[0] for o in ours) < len(pairs) // 2
+def verdicts() -> dict[tuple[str, str], str]:
+    """(the column's type, the rows' type) -> same, widened or refused, for every pair."""
+    widened = {wanted: set(given.split()) for wanted, given in (line.split(": ") for line in WIDENED.strip().splitlines())}
+
+    def one(wanted: str, given: str) -> str:
+        return "same" if given == wanted else "widened" if given == "void" or given in widened.get(wanted, ()) else "refused"
+
+    return {(wanted, given): one(wanted, given) for wanted, given in itertools.product(TYPES, TYPES)}
+
+
+def columns(type_: Any) -> StructType:
+    return StructType((StructField("c", type_),))
+
+
+def verdict(call: Any) -> str:
+    try:
+        call()
+    except SchemaMismatch as e:
+        assert "in the table and" in str(e)
+        assert "in the rows" in str(e)
+        return "refused"
+    return "fits"
+
+
+FITS = {pair: "refused" if said == "refused" else "fits" for pair, said in verdicts().items()}
+CAST = [(wanted, given) for (wanted, given), said in verdicts().items() if said != "refused" and wanted != "void"]
+"""Pairs whose rows are stored.  No table with a void column is written."""
+
+
+def as_cast(wanted: str, given: str) -> Any:
+    """The sample of `given` as a column of the type `wanted` holds it."""
+    value = SAMPLES[TYPES[given]]
+    if value is None:
+        return None
+    if wanted.startswith("decimal"):
+        return Decimal(value)
+    return {"a": value["A"]} if (wanted, given) == ("struct<a:integer>", "struct<A:byte>") else float(value) if wanted in ("float", "double") else value
+
+
+def test_the_rule_says_what_the_table_of_pairs_says() -> None:
+    found = {(w, g): verdict(lambda w=w, g=g: schema_fit.fit(columns(TYPES[g]), columns(TYPES[w]), "t")) for w, g in FITS}
+    assert {pair: said for pair, said in found.items() if said != FITS[pair]} == {}
+    assert {widening.same_shape(TYPES[w], TYPES[g]) == (said == "same") for (w, g), said in verdicts().items()} == {True}
+    assert 60 < len(CAST) < len(FITS) // 4
+
+
+def test_arrow_fits_and_casts_by_the_table_of_pairs() -> None:
+    given = {name: pa.table([pa.array([SAMPLES[t]], to_arrow_type(t))], names=["C"]) for name, t in TYPES.items()}
+    found = {(w, g): verdict(lambda w=w, g=g: Fitting(given[g].schema, columns(TYPES[w]), "t")) for w, g in FITS}
+    assert {pair: said for pair, said in found.items() if said != FITS[pair]} == {}
+    cast = {(w, g): Fitting(given[g].schema, columns(TYPES[w]), "t")(given[g]).column("c") for w, g in CAST}
+    assert {pair: c.to_pylist()[0] for pair, c in cast.items()} == {pair: as_cast(*pair) for pair in CAST}
+
+
+@pytest.mark.spark
+def test_spark_fits_and_casts_by_the_table_of_pairs(spark: Any) -> None:
+    """All pairs that fit are cast in one frame; what is compared are the values as Arrow has them."""
+    schema = spark_schema(*(StructField(name, t) for name, t in TYPES.items()))
+    every = spark.createDataFrame([tuple(dict(v) if isinstance(TYPES[n], MapType) else v for n, v in zip(TYPES, SAMPLES.values(), strict=True))], schema)
+    given = {name: every.select(every[f"`{name}`"].alias("C")) for name in TYPES}
+    found = {(w, g): verdict(lambda w=w, g=g: conform(given[g], spark_schema(*columns(TYPES[w]).fields), "t")) for w, g in FITS}
+    assert {pair: said for pair, said in found.items() if said != FITS[pair]} == {}
+    wide = every.select(*(every[f"`{g}`"].alias(f"c{n}") for n, (_, g) in enumerate(CAST)))
+    wanted = spark_schema(*(StructField(f"C{n}", TYPES[w]) for n, (w, _) in enumerate(CAST)))
+    cast = to_arrow(conform(wide, wanted, "t"))
+    assert {pair: cast.column(n).to_pylist()[0] for n, pair in enumerate(CAST)} == {pair: as_cast(*pair) for pair in CAST}
+
+
+def spark_schema(*fields: StructField) -> SparkStruct:
+    return SparkStruct.fromJson(json.loads(schema_json(StructType(fields))))
 
 
 INNER = StructType((StructField("must", P("integer"), nullable=False), StructField("may", P("string"))))
@@ -100,14 +198,15 @@ REFUSED: dict[str, tuple[pa.Table, type[Exception], str]] = {
     "an unknown field": (one(id=ID, inner=pa.array([{"must": 1, "surprise": 1}])), SchemaMismatch, "surprise"),
     "an absent NOT NULL field": (one(id=ID, inner=pa.array([{"may": "x"}])), SchemaMismatch, "inner.must is NOT NULL"),
     "an absent struct with a NOT NULL field": (one(id=ID), SchemaMismatch, "inner.must is NOT NULL"),
-    "text for a number": (one(id="2", inner=MUST), SchemaMismatch, "Id is integer .* string"),
-    "a wider number": (one(id=pa.array([2], pa.int64()), inner=MUST), SchemaMismatch, "Id is integer .* long"),
-    "a wider number without a sign": (one(id=pa.array([2], pa.uint32()), inner=MUST), SchemaMismatch, "Id is integer .* long"),
+    "text for a number": (one(id="2", inner=MUST), SchemaMismatch, "Id is int .* string"),
+    "a wider number": (one(id=pa.array([2], pa.int64()), inner=MUST), SchemaMismatch, "Id is int .* bigint"),
+    "a wider number without a sign": (one(id=pa.array([2], pa.uint32()), inner=MUST), SchemaMismatch, "Id is int .* bigint"),
     "a number that no column holds": (one(id=ID, wide=pa.array([2], pa.uint64()), inner=MUST), SchemaMismatch, "wide has the Arrow type uint64"),
-    "a number for text": (one(id=ID, name=5, inner=MUST), SchemaMismatch, "Name is string .* long"),
-    "a number of more digits": (one(id=ID, total=7, inner=MUST), SchemaMismatch, "Total is decimal.* long"),
-    "a long number for a double": (one(id=ID, wide=7, inner=MUST), SchemaMismatch, "wide is double .* long"),
+    "a number for text": (one(id=ID, name=5, inner=MUST), SchemaMismatch, "Name is string .* bigint"),
+    "a number of more digits": (one(id=ID, total=7, inner=MUST), SchemaMismatch, "Total is decimal.* bigint"),
+    "a long number for a double": (one(id=ID, wide=7, inner=MUST), SchemaMismatch, "wide is double .* bigint"),
     "a wider decimal": (one(id=ID, total=pa.array([Decimal("1")], pa.decimal128(12, 3)), inner=MUST), SchemaMismatch, "Total"),
+    "fields that differ by case": (one(id=ID, inner=pa.array([{"must": 1, "may": "x", "MAY": "y"}])), SchemaMismatch, "differ"),
     "a number for a struct": (one(id=ID, inner=5), SchemaMismatch, "inner is struct"),
     "a moment without a zone": (one(id=ID, at=pa.array([NOON.replace(tzinfo=None)]), inner=MUST), SchemaMismatch, "at is timestamp .* timestamp_ntz"),
     "a day for a moment": (one(id=ID, at=dt.date(2026, 1, 1), inner=MUST), SchemaMismatch, "at is timestamp .* date"),
@@ -151,6 +250,49 @@ def test_rows_that_do_not_fit_are_refused(kept_path: str, name: str) -> None:
     assert data_files(kept_path) == set()
 
 
+ARROW_ALONE = frozenset(
+    (
+        "whole numbers without a sign",
+        "half a float",
+        "a decimal of 256 bits",
+        "views of text",
+        "text in a dictionary",
+        "bytes of a fixed size",
+        "large lists of narrower numbers",
+        "lists of a fixed size",
+        "a day in milliseconds",
+        "a moment in whole microseconds",
+        "a wider number without a sign",
+        "a number that no column holds",
+        "a moment between microseconds",
+        "a moment without a zone",
+        "a span of time",
+    )
+)
+"""Cases whose Arrow types no frame of Spark has, or whose values become others when a frame is made of them."""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", sorted(ACCEPTED.keys() - ARROW_ALONE))
+def test_spark_makes_the_same_rows_fit(spark: Any, tmp_path, name: str) -> None:
+    path = str(tmp_path / "table")
+    create(path, *COLUMNS)
+    given, expected = ACCEPTED[name]
+    rowlock.write(spark.createDataFrame(given), path)
+    (row,) = rowlock.to_arrow(path).to_pylist()
+    assert {k: row[k] for k in expected} == expected
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", sorted(REFUSED.keys() - ARROW_ALONE))
+def test_spark_refuses_the_same_rows(spark: Any, kept_path: str, name: str) -> None:
+    given, error, message = REFUSED[name]
+    with pytest.raises(error, match=message):
+        rowlock.write(spark.createDataFrame(given), kept_path)
+    assert rows(kept_path) == []
+    assert data_files(kept_path) == set()
+
+
 def test_a_late_refusal_leaves_no_file(tmp_path, monkeypatch) -> None:
     """A stream whose second batch breaks NOT NULL: what the first one wrote is deleted again."""
     path = str(tmp_path / "table")
@@ -170,7 +312,7 @@ def test_a_late_refusal_leaves_no_file(tmp_path, monkeypatch) -> None:
 def test_merge_schema_adds_but_does_not_change(tmp_path) -> None:
     path = str(tmp_path / "table")
     create(path, *COLUMNS)
-    with pytest.raises(SchemaMismatch, match="Id is integer"):
+    with pytest.raises(SchemaMismatch, match="Id is int"):
         rowlock.append(path, one(id=2, more=1, inner=MUST), merge_schema=True)
     with pytest.raises(SchemaMismatch, match="bad name"):
         rowlock.append(path, pa.table([ID, MUST, ID], names=["id", "inner", "bad name"]), merge_schema=True)

@@ -7,22 +7,20 @@ asks the store for little more than what is new.
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rowlock.api.row_writes import column_list, create_with_rows, head_or_created, new_columns, widened_metadata
 from rowlock.boundary.statements import Statement
-from rowlock.engines.appends.conforming import Fitting, check_new_columns, merged_schema, schema_of_rows
+from rowlock.caches import TABLES, Cache
+from rowlock.engines.appends.conforming import Fitting, check_new_columns, schema_of_rows
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.appends.source import Rows, rows_of
 from rowlock.engines.appends.staging import stage_rows
-from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound, UnsupportedFeature
-from rowlock.limits import limits
+from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import file_block
-from rowlock.protocol.actions import Metadata, SetTransaction
-from rowlock.protocol.schema import StructType, schema_json
+from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.storage.open import open_store
 from rowlock.transaction import run
 from rowlock.transaction.definition import creation
@@ -31,8 +29,7 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
 from rowlock.transaction.transaction import Table
 
-_kept: OrderedDict[SharedState, None] = OrderedDict()
-_lock = threading.Lock()
+_open_tables: Cache[SharedState] = Cache(TABLES, lambda _: 1)
 
 
 def append(
@@ -59,16 +56,12 @@ def append(
     cannot write (CHECK constraints, generated columns), CommitUnknown where the log cannot be read back after the commit.
     """
     app = application(app_id, app_version)
-    columns = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
+    columns = column_list(partition_by)
     state, rows = opened(path, storage_options), rows_of(data)
     writer = _Writer(state, rows, app)
-    try:
-        head = state.newest()
-    except TableNotFound:
-        try:
-            return writer.create(columns, properties or {})
-        except TableExists:  # another writer was first: now it is an append like any other
-            head = state.refresh()
+    head = head_or_created(state.newest, state, lambda: writer.create(columns, properties or {}))
+    if isinstance(head, Receipt):
+        return head
     try:
         creation.check_layout(head, columns)
         return writer.append(head, merge_schema)
@@ -83,22 +76,8 @@ def append(
 def opened(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> SharedState:
     """What this process knows of a table; kept for the tables that were asked for last."""
     state = state_of(open_store(path, storage_options))
-    with _lock:
-        _kept[state] = None
-        _kept.move_to_end(state)
-        while len(_kept) > limits().open_tables:
-            _kept.popitem(last=False)
+    _open_tables.put(state, state)
     return state
-
-
-def _fresh() -> None:
-    """A forked child begins with states of its own (see `transaction.state.shared`)."""
-    global _kept, _lock
-    _kept, _lock = OrderedDict(), threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh)
 
 
 class _Writer:
@@ -124,21 +103,17 @@ class _Writer:
         return [Statement("append", blocks, sets=fitting.columns)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
 
     def _wider(self, snapshot: Snapshot) -> Metadata:
-        merged = merged_schema(snapshot.schema, schema_of_rows(self._rows.schema, self._path))
-        added = merged.fields[len(snapshot.schema.fields) :]
-        check_new_columns(StructType(added), self._path)
-        return snapshot.metadata if not added else creation.widened(snapshot.metadata, schema_json(merged), self._path)
+        rows = schema_of_rows(self._rows.schema, self._path)
+        check_new_columns(new_columns(snapshot.schema, rows), self._path)
+        return widened_metadata(snapshot, rows)
 
     def create(self, partition_columns: Sequence[str], properties: Mapping[str, str]) -> Receipt:
         """Version 0 with the rows in it.  Raises TableExists where another writer made the table first."""
-        schema = schema_of_rows(self._rows.schema, self._path)
-        if missing := [c for c in partition_columns if schema.find(c) is None]:
-            raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(schema.names)}", table=self._path)
-        check_new_columns(schema, self._path)
-        metadata = creation.new_metadata(schema_json(schema), partition_columns, properties, table=self._path)
-        creation.check_new_table(metadata, self._path)
-        draft = creation.draft_snapshot(metadata, self._path)
-        self._engine.check_appendable(draft)
-        files = stage_rows(self._state.store, draft, self._rows.tables(), Fitting(self._rows.schema, draft.schema, self._path))
-        parameters = {"mode": "Append", "partitionBy": list(metadata.partition_columns)}
-        return creation.create_from(self._state, metadata, operation="WRITE", parameters=parameters, adds=files, app=self._app)
+        rows = schema_of_rows(self._rows.schema, self._path)
+        check_new_columns(rows, self._path)
+
+        def stage(draft: Snapshot) -> list[AddFile]:
+            self._engine.check_appendable(draft)
+            return stage_rows(self._state.store, draft, self._rows.tables(), Fitting(self._rows.schema, draft.schema, self._path))
+
+        return create_with_rows(self._state, rows, stage, partition_by=partition_columns, properties=properties, mode="Append", app=self._app)

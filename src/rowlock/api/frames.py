@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from rowlock.api.handle import Handle
+from rowlock.api.row_writes import column_list, create_with_rows, head_or_created, widened_metadata
 from rowlock.api.transaction import append_statements, overwrite_statements
-from rowlock.engines.spark.catalyst.bridge import nullable
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
+from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements.append import append_blocks, check_names, conform, merged_schema
-from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
+from rowlock.engines.spark.statements.append import append_blocks, conform
+from rowlock.exceptions import InvalidInput, TableExists
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import Metadata, SetTransaction
+from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
+from rowlock.protocol.schema_fit import check_names
 from rowlock.transaction.definition import creation
 from rowlock.transaction.run import Planned
 from rowlock.transaction.state.options import WriteMode, application
@@ -74,16 +76,12 @@ def write(
     if replace_where is not None and mode != "overwrite":
         raise InvalidInput(f"replace_where goes with mode='overwrite', not with mode={mode!r}", table=path)
     app = application(app_id, app_version)
-    columns = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
+    columns = column_list(partition_by)
     handle = Handle(df.sparkSession, path, storage_options=storage_options)
-    check_names(df, handle.path)
-    try:
-        snapshot = handle.state.refresh()
-    except TableNotFound:
-        try:
-            return _create(handle, df, columns, properties or {}, mode, app)
-        except TableExists:  # another writer was first: now it is a write like any other
-            snapshot = handle.state.refresh()
+    check_names(df.columns, handle.path)
+    snapshot = head_or_created(handle.state.refresh, handle.state, lambda: _create(handle, df, columns, properties or {}, mode, app))
+    if isinstance(snapshot, Receipt):
+        return snapshot
     if mode in ("error", "errorifexists"):
         raise TableExists("There is a table already; use mode='append' or mode='overwrite'", table=handle.path)
     if mode == "ignore":
@@ -94,9 +92,7 @@ def write(
 
 def _write(handle: Handle, df: DataFrame, mode: WriteMode, merge_schema: bool, replace_where: str | Column | None, app: SetTransaction | None) -> Receipt:
     def wider(snapshot: Snapshot) -> Metadata:
-        merged = merged_schema(table_schema(snapshot), df.schema)
-        unchanged = len(merged) == len(snapshot.schema.fields)
-        return snapshot.metadata if unchanged else creation.widened(snapshot.metadata, merged.json(), handle.path)
+        return widened_metadata(snapshot, delta_schema(df.schema))
 
     def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
         return append_statements(evaluator, snapshot, df) if mode == "append" else overwrite_statements(evaluator, snapshot, df, replace_where)
@@ -108,19 +104,10 @@ def _create(
     handle: Handle, df: DataFrame, partition_columns: Sequence[str], properties: Mapping[str, str], mode: WriteMode, app: SetTransaction | None
 ) -> Receipt:
     """Version 0 with the rows in it."""
-    if missing := [c for c in partition_columns if c.lower() not in {n.lower() for n in df.columns}]:
-        raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(df.columns)}", table=handle.path)
-    schema = nullable(df.schema).json()
-    metadata = creation.new_metadata(schema, partition_columns, properties, table=handle.path)
-    creation.check_new_table(metadata, handle.path)
-    draft = creation.draft_snapshot(metadata, handle.path)
-    blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path))
-    staged = handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)
-    return creation.create_from(
-        handle.state,
-        metadata,
-        operation="WRITE",
-        parameters={"mode": "ErrorIfExists" if mode.startswith("error") else mode.capitalize(), "partitionBy": list(metadata.partition_columns)},
-        adds=[s.add for s in staged],
-        app=app,
-    )
+
+    def stage(draft: Snapshot) -> list[AddFile]:
+        blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path))
+        return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
+
+    said = "ErrorIfExists" if mode.startswith("error") else mode.capitalize()
+    return create_with_rows(handle.state, delta_schema(df.schema), stage, partition_by=partition_columns, properties=properties, mode=said, app=app)

@@ -9,17 +9,16 @@ from typing import Any
 from rowlock import display
 from rowlock.api import arguments
 from rowlock.api.handle import Handle, Receipts, Runner
+from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.descriptions import merge_frame
-from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements.evolution import evolved_schema, evolving
+from rowlock.engines.spark.statements.evolution import columns_set, evolving
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata
-from rowlock.transaction.definition import creation
 from rowlock.transaction.run import Planned
 
 
@@ -103,9 +102,7 @@ class DeltaMergeBuilder:
         clauses = evolving(self._clauses) if self._evolves else self._clauses
 
         def wider(snapshot: Snapshot) -> Metadata:
-            table = table_schema(snapshot)
-            merged = evolved_schema(table, self._source, clauses, self._alias)
-            return snapshot.metadata if len(merged) == len(table) else creation.widened(snapshot.metadata, merged.json(), self._handle.path)
+            return widened_metadata(snapshot, columns_set(self._source, clauses, self._alias))
 
         def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
             statement = merge_statement(evaluator, snapshot, self._source, self._condition, clauses, self._alias, pinned[-1] if pinned else None)

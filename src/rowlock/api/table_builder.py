@@ -15,12 +15,12 @@ from rowlock.api.placement import CreateMode, Place, place_of
 from rowlock.engines.spark.catalyst.errors import BadGenerator
 from rowlock.engines.spark.catalyst.generation_rules import check_generated
 from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType
-from rowlock.engines.spark.catalyst.typing import parse_type
+from rowlock.engines.spark.catalyst.typing import delta_schema, parse_type
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements.append import same_shape
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.schema import check_enforceable, parse_schema
+from rowlock.protocol.widening import same_shape
 from rowlock.transaction.definition import creation
 
 
@@ -162,7 +162,7 @@ class DeltaTableBuilder:
         if not self._fields:
             return
         head = handle.state.refresh()
-        if not same_shape(StructType(self._fields), table_schema(head)):
+        if not same_shape(delta_schema(StructType(self._fields)), delta_schema(table_schema(head))):
             raise SchemaMismatch(
                 f"There is a table already whose columns are others: {table_schema(head).simpleString()} [DELTA_CREATE_TABLE_SCHEME_MISMATCH]",
                 table=handle.path,

@@ -15,7 +15,7 @@ from rowlock.conflict.rules import all_features, is_harmless_property
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import INVARIANTS, checks_of, is_constraint
 from rowlock.protocol.properties import column_mapping_mode
-from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, ArrayType, DataType, MapType, StructField, StructType, parse_schema
+from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, DataType, StructField, StructType, nullable_type, parse_schema
 
 _DESCRIPTIVE = frozenset({"comment"})
 """Keys of a column's metadata that only people read."""
@@ -136,7 +136,7 @@ class _Columns:
         name = _dotted(where, field)
         if isinstance(before.type, StructType) and isinstance(field.type, StructType):
             self.compare(before.type, field.type, (*where, field.name))
-        elif _all_nullable(before.type) != _all_nullable(field.type) or _inner_fields(before.type) != _inner_fields(field.type):
+        elif nullable_type(before.type) != nullable_type(field.type) or _inner_fields(before.type) != _inner_fields(field.type):
             self.retyped.append(name)
         elif before.type != field.type:
             self.tightened.append(name)
@@ -155,16 +155,6 @@ def _inner_fields(type_: DataType) -> list[Any]:
     """(path, id, physical name) of each field inside an array or map."""
     holder = StructType((StructField("", type_),))
     return [(path, f.column_id, f.physical_name) for path, f in holder.all_fields()][1:]
-
-
-def _all_nullable(type_: DataType) -> DataType:
-    if isinstance(type_, ArrayType):
-        return ArrayType(_all_nullable(type_.element))
-    if isinstance(type_, MapType):
-        return MapType(_all_nullable(type_.key), _all_nullable(type_.value))
-    if isinstance(type_, StructType):
-        return StructType(tuple(StructField(f.name, _all_nullable(f.type)) for f in type_.fields))
-    return type_
 
 
 def _dotted(where: Iterable[str], field: StructField) -> str:

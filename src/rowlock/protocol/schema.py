@@ -26,6 +26,7 @@ COLUMN_ID = "delta.columnMapping.id"
 TYPE_CHANGES = "delta.typeChanges"
 """Key in a column's metadata that lists the types that the column had before type widening."""
 
+_SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
 _INVALID_CHARACTERS = frozenset(" ,;{}()\n\t=")
@@ -141,6 +142,22 @@ def column_path(name: str) -> ColumnPath:
     return tuple(quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name))
 
 
+def nullable(schema: StructType) -> StructType:
+    """The same columns without their metadata, where all of them and all that is in them may be null."""
+    return StructType(tuple(StructField(f.name, nullable_type(f.type)) for f in schema.fields))
+
+
+def nullable_type(type_: DataType) -> DataType:
+    """The same type without metadata, where all that is in it may be null."""
+    if isinstance(type_, StructType):
+        return nullable(type_)
+    if isinstance(type_, ArrayType):
+        return ArrayType(nullable_type(type_.element))
+    if isinstance(type_, MapType):
+        return MapType(nullable_type(type_.key), nullable_type(type_.value))
+    return type_
+
+
 def _inner_fields(type_: DataType) -> Iterator[tuple[ColumnPath, StructField]]:
     if isinstance(type_, StructType):
         yield from type_.all_fields()
@@ -234,15 +251,15 @@ def _type_json(type_: DataType) -> Any:
     return type_.name
 
 
-def type_name(type_: DataType) -> str:
-    """The name of a type for people, such as `array<struct<a:long>>`."""
+def type_name(type_: DataType, *, sql: bool = False) -> str:
+    """The name of a type for people, such as `array<struct<a:long>>`; with `sql` in the words of SQL, `array<struct<a:bigint>>`."""
     if isinstance(type_, StructType):
-        return "struct<" + ",".join(f"{f.name}:{type_name(f.type)}" for f in type_.fields) + ">"
+        return "struct<" + ",".join(f"{f.name}:{type_name(f.type, sql=sql)}" for f in type_.fields) + ">"
     if isinstance(type_, ArrayType):
-        return f"array<{type_name(type_.element)}>"
+        return f"array<{type_name(type_.element, sql=sql)}>"
     if isinstance(type_, MapType):
-        return f"map<{type_name(type_.key)},{type_name(type_.value)}>"
-    return type_.name
+        return f"map<{type_name(type_.key, sql=sql)},{type_name(type_.value, sql=sql)}>"
+    return _SQL_NAMES.get(type_.name, type_.name) if sql else type_.name
 
 
 def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (), *, column_mapping: bool = False, table: str | None = None) -> None:

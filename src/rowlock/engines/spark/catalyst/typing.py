@@ -1,11 +1,12 @@
-"""Parses the type of a column as users give it: a DataType, or text such as 'BIGINT' or 'struct<a:int>'."""
+"""Parses the type of a column as users give it, a DataType or text such as 'BIGINT', and translates Spark's types into Delta's."""
 
 from __future__ import annotations
 
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
 from rowlock.engines.spark.catalyst.errors import BadType
 from rowlock.exceptions import WrongType
+from rowlock.protocol import schema
 
 
 def parse_type(given: str | DataType) -> DataType:
@@ -20,3 +21,22 @@ def parse_type(given: str | DataType) -> DataType:
         raise BadType(f"{given!r} is not a type that Spark knows") from e
     assert isinstance(parsed, StructType)
     return parsed.fields[0].dataType
+
+
+def delta_schema(struct: StructType) -> schema.StructType:
+    """Spark's columns as Delta's, without their metadata."""
+    return schema.StructType(tuple(schema.StructField(f.name, delta_type(f.dataType), f.nullable) for f in struct.fields))
+
+
+def delta_type(type_: DataType) -> schema.DataType:
+    """Spark's type as Delta's.  One that Delta does not have, such as an interval, keeps Spark's name: it fits no column, and no table is made with it."""
+    if isinstance(type_, StructType):
+        return delta_schema(type_)
+    if isinstance(type_, ArrayType):
+        return schema.ArrayType(delta_type(type_.elementType), type_.containsNull)
+    if isinstance(type_, MapType):
+        return schema.MapType(delta_type(type_.keyType), delta_type(type_.valueType), type_.valueContainsNull)
+    if isinstance(type_, DecimalType):
+        return schema.DecimalType(type_.precision, type_.scale)
+    said = type_.jsonValue()
+    return schema.PrimitiveType(said if isinstance(said, str) else type_.simpleString())

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from rowlock.engines.spark.catalyst.analysis import split_name
-from rowlock.engines.spark.statements.append import merged_schema
+from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.statements.merge_plan import Clauses
+from rowlock.protocol.schema import StructType
 
 
 def evolving(clauses: Clauses) -> Clauses:
@@ -21,14 +21,14 @@ def evolving(clauses: Clauses) -> Clauses:
     return Clauses(**groups)
 
 
-def evolved_schema(table: StructType, source: DataFrame, clauses: Clauses, alias: str | None) -> StructType:
-    """The table's schema with the columns that the clauses add."""
+def columns_set(source: DataFrame, clauses: Clauses, alias: str | None) -> StructType:
+    """The columns of the source that the clauses set in the table; the table may have them already."""
     every = [c for group in (clauses.matched, clauses.not_matched) for c in group]
     if any(c.all_columns for c in every):
         wanted = {n.lower() for n in source.columns}
     else:
         wanted = {name.lower() for c in every for key in c.assignments or {} if isinstance(key, str) and (name := _column(key, alias)) is not None}
-    return merged_schema(table, StructType([f for f in source.schema.fields if f.name.lower() in wanted]))
+    return StructType(tuple(f for f in delta_schema(source.schema).fields if f.name.lower() in wanted))
 
 
 def _column(key: str, alias: str | None) -> str | None:

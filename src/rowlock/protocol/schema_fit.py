@@ -1,0 +1,101 @@
+"""Decides whether rows fit the columns of a table: the rules of every append, stated once for all engines.  Pure.
+
+An engine translates the types of its rows into `rowlock.protocol.schema`, asks here, and then only casts.  The rules:
+
+- Columns and struct fields are matched by name without regard to case; names must differ by more than case.
+- A column that the table lacks is refused; `merged_schema` adds it where the caller asked for that.
+- A column or field that the rows lack is null, and is refused where it or a field of its structs is NOT NULL.
+- A type fits where every value of it is exactly a value of the column's type (`widening.is_wider`).  Within arrays and maps struct
+  fields have the same names in the same order.
+- Nulls of the rows are no matter of types: the rows themselves are checked for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from rowlock.exceptions import SchemaMismatch
+from rowlock.protocol.schema import DataType, StructField, StructType, nullable, type_name
+from rowlock.protocol.widening import is_wider, same_shape
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Which column of the rows fills each column of the table: `given` maps the table's names, in order, to those of the rows, or to None."""
+
+    given: Mapping[str, str | None]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns for which the rows have values."""
+        return tuple(name for name, given in self.given.items() if given is not None)
+
+
+def fit(rows: StructType, columns: StructType, table: str, *, computed: Collection[str] = ()) -> Fit:
+    """How rows with the schema `rows` fill the columns of `table`; `computed` are columns whose values the engine makes where the rows lack them.
+
+    Raises SchemaMismatch for an unknown column, an absent NOT NULL column, and a type that does not fit.
+    """
+    have = _by_name(rows, table)
+    if unknown := [f.name for f in rows.fields if columns.find(f.name) is None]:
+        raise SchemaMismatch(
+            f"The table has no column {unknown[0]!r}; it has {', '.join(columns.names)}. Drop the column, or pass merge_schema=True to add it", table=table
+        )
+    given: dict[str, str | None] = {}
+    for f in columns.fields:
+        found = have.get(f.name.lower())
+        given[f.name] = None if found is None else found.name
+        if found is not None:
+            _check_type(found.type, f.type, f.name, table)
+        elif f.name not in computed and (must := required_in(f)) is not None:
+            raise SchemaMismatch(f"Column {must} is NOT NULL and the rows do not have it", table=table)
+    return Fit(given)
+
+
+def check_names(names: Iterable[str], table: str) -> None:
+    """Raises SchemaMismatch where two columns of the rows have names that differ only by case, or not at all."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if (before := seen.setdefault(name.lower(), name)) is not name:
+            raise SchemaMismatch(f"The rows have two columns that differ at most by case, {before!r} and {name!r}; rename or drop one", table=table)
+
+
+def merged_schema(table: StructType, rows: StructType) -> StructType:
+    """The table's schema with the columns of the rows that it lacks added at the end, nullable with all that is in them."""
+    have = {f.name.lower() for f in table.fields}
+    return StructType((*table.fields, *(f for f in nullable(rows).fields if f.name.lower() not in have)))
+
+
+def required_in(field: StructField) -> str | None:
+    """The dotted name of what must not be null in a field that the rows lack: the field itself, or a field in its structs; None where all may be null."""
+    if not field.nullable:
+        return field.name
+    inner = field.type.fields if isinstance(field.type, StructType) else ()
+    return next((f"{field.name}.{found}" for f in inner if (found := required_in(f)) is not None), None)
+
+
+def _by_name(struct: StructType, table: str) -> dict[str, StructField]:
+    """The fields by their names in lower case.  Raises SchemaMismatch where two have the same."""
+    check_names(struct.names, table)
+    return {f.name.lower(): f for f in struct.fields}
+
+
+def _check_type(actual: DataType, wanted: DataType, name: str, table: str) -> None:
+    """Raises SchemaMismatch unless every value of the rows' type is one of the column's."""
+    if isinstance(actual, StructType) and isinstance(wanted, StructType):
+        _check_fields(actual, wanted, name, table)
+    elif not (same_shape(actual, wanted) or is_wider(actual, wanted)):
+        raise SchemaMismatch(f"Column {name} is {type_name(wanted, sql=True)} in the table and {type_name(actual, sql=True)} in the rows; cast it", table=table)
+
+
+def _check_fields(actual: StructType, wanted: StructType, name: str, table: str) -> None:
+    have = _by_name(actual, table)
+    if extra := set(have) - {f.name.lower() for f in wanted.fields}:
+        raise SchemaMismatch(f"Column {name} has no field {min(extra)!r}", table=table)
+    for f in wanted.fields:
+        given = have.get(f.name.lower())
+        if given is not None:
+            _check_type(given.type, f.type, f"{name}.{f.name}", table)
+        elif (must := required_in(f)) is not None:
+            raise SchemaMismatch(f"Field {name}.{must} is NOT NULL and the rows do not have it", table=table)
