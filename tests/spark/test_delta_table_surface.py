@@ -207,7 +207,7 @@ def test_read_at_a_version_and_at_a_time(spark, table_path):
         rowlock.read(spark, table_path, timestamp="2001-01-01")
     with pytest.raises(InvalidInput, match="not both"):
         rowlock.read(spark, table_path, version=1, timestamp=after)
-    with pytest.raises(InvalidInput, match="not a time"):
+    with pytest.raises(InvalidInput, match="cannot be converted to a valid timestamp"):
         rowlock.read(spark, table_path, timestamp="yesterday")
     second = datetime.datetime.fromtimestamp(times[2].timestamp(), tz=datetime.UTC)
     assert rows(rowlock.read(spark, table_path, timestamp=second)) == [(1,), (2,)]

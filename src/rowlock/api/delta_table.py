@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -170,14 +171,15 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
         target = snapshot_of(self._handle.state, arguments.number(version, "version"))
         return restored(self._handle, self._receipts, target, version=version)
 
-    def restoreToTimestamp(self, timestamp: str) -> DataFrame:
-        """The same for the version that was the newest at a time, which is text as Spark casts it: `2021-01-01 01:01:01`, in the session's time
-        zone where it names none.  (`rowlock.read` takes such a time as UTC.)
+    def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> DataFrame:
+        """The same for the version that was the newest at a time: text as Spark casts it, in the session's time zone where it names none,
+        or a datetime, in the zone of the Python process where it has none.
 
         Raises InvalidInput for text that is no time, VersionNotFound where the log does not reach to that time.
         """
-        time_ms = milliseconds(self._handle.spark, arguments.text(timestamp, "timestamp"), self._handle.path)
-        return restored(self._handle, self._receipts, self._handle.state.log.at_timestamp(time_ms), timestamp=timestamp)
+        asked = timestamp.isoformat() if isinstance(timestamp, datetime.datetime) else arguments.text(timestamp, "timestamp")
+        time_ms = milliseconds(self._handle.spark, timestamp, self._handle.path)
+        return restored(self._handle, self._receipts, snapshot_of(self._handle.state, timestamp_ms=time_ms), timestamp=asked)
 
     def setProperties(self, properties: Mapping[str, Any]) -> None:
         """Sets table properties, Delta's and `rowlock.*`.

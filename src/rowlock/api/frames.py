@@ -12,6 +12,7 @@ from rowlock.api.transaction import append_statements, overwrite_statements
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.frames.instants import milliseconds
 from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, conform
@@ -39,14 +40,14 @@ def read(
 ) -> DataFrame:
     """The table at its newest version, at `version`, or as it was at `timestamp`, on `spark`.
 
-    `timestamp` is a datetime or ISO text; without a zone it is UTC.  Runs on the driver; the rows are
+    `timestamp` is text as Spark casts it, in the session's time zone where it names none, or a datetime, in the zone of the Python process where it has none.  Runs on the driver; the rows are
     read by executors when the DataFrame is used.  `with_row_ids` adds two columns of type bigint at the end,
     for tables with row tracking: `_row_id`, which a row keeps for life, and `_row_commit_version`, the version
     that inserted or last updated it (delta-spark calls them `_metadata.row_id` and
     `_metadata.row_commit_version`).  Raises TableNotFound, VersionNotFound, UnsupportedFeature.
     """
     handle = Handle(spark, path, storage_options=storage_options)
-    snapshot = snapshot_of(handle.state, version, timestamp)
+    snapshot = snapshot_of(handle.state, version, None if timestamp is None else milliseconds(spark, timestamp, handle.path))
     return read_with_row_ids(handle.evaluator, snapshot) if with_row_ids else read_frame(handle.evaluator, snapshot)
 
 

@@ -25,7 +25,7 @@ from rowlock.protocol.schema import StructField, read_only_types
 from rowlock.storage.store import NotFound
 from rowlock.threads import side_by_side
 from rowlock.transaction.state.shared import SharedState
-from rowlock.transaction.state.versions import snapshot_of
+from rowlock.transaction.state.versions import local_milliseconds, snapshot_of
 
 _READERS = 8
 _PADDED = "__CHAR_VARCHAR_TYPE_STRING"
@@ -40,13 +40,13 @@ def to_arrow(
 ) -> pa.Table:
     """The table's rows, in no particular order: at its newest version, at `version`, or as it was at `timestamp`.
 
-    `timestamp` is a datetime or ISO text; without a zone it is UTC.  `columns` names those wanted, in any case, in the
+    `timestamp` is a datetime or ISO text, in the time zone of the Python process where it has none.  `columns` names those wanted, in any case, in the
     order of the result; only they are read.  Timestamps are microseconds, with the zone UTC or with none.
     Raises TableNotFound, VersionNotFound, InvalidInput for a column that the table lacks, and UnsupportedFeature,
     naming the file, where the values that Spark would read are not certain: then `rowlock.read(spark, path)` reads it.
     """
     state = opened(path, storage_options)
-    snapshot = snapshot_of(state, version, timestamp)
+    snapshot = snapshot_of(state, version, None if timestamp is None else local_milliseconds(timestamp, state.store.root))
     chosen = _chosen(snapshot, columns)
     files = list(snapshot.files.adds())
     wanted = _wanted(snapshot, chosen)
