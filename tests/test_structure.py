@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tools import long_forms
 from tools.structure import circles, circles_of_rooms, heights, main, modules, upward
 
 SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
@@ -57,3 +58,8 @@ def test_the_page_of_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     main(said.append)
     page = "\n".join(said)
     assert "circles of imports: 0" in page and "a commit that lost once enters" in page
+
+
+def test_the_list_of_long_forms_is_up_to_date() -> None:
+    text = long_forms.PAGE.read_text()
+    assert long_forms.page(text) == text, "run `make long-forms`"

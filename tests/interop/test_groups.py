@@ -24,6 +24,7 @@ pytestmark = pytest.mark.spark
     [{}, {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true", "delta.enableInCommitTimestamps": "true"}],
     ids=["plain", "tracked"],
 )
+@pytest.mark.short("tracked", why="the plain table is the easier case")
 def test_groups_and_markers_are_commits_to_everybody(spark: Any, table_path: str, properties: dict[str, str]) -> None:
     rowlock.append(table_path, pa.table({"n": pa.array([], pa.int64())}), properties=properties)
     state = opened(table_path)

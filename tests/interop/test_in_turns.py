@@ -136,22 +136,33 @@ def by_deltalake(*partition_by: str) -> Made:
 
 
 CANNOT_READ = {"clone": {"duckdb": "takes an absolute path for a relative one"}}
-TABLES: dict[str, tuple[Made, tuple[Turn, ...]]] = {
-    "vectors": (by_delta_spark(enableDeletionVectors=True), ALL_TURNS),
-    "copy_on_write": (by_delta_spark(), SOME_TURNS),
-    "partitions": (by_delta_spark(partition_by="grp", enableDeletionVectors=True, checkpointInterval=3), SOME_TURNS),
-    "partitions_copy_on_write": (by_delta_spark(partition_by="grp"), SOME_TURNS),
-    "clustered": (by_delta_spark(cluster_by="grp", enableDeletionVectors=True), SOME_TURNS),
-    "clone": (a_clone, FEW_TURNS),
-    "deltalake": (by_deltalake(), SOME_TURNS),
-    "deltalake_partitions": (by_deltalake("grp"), FEW_TURNS),
+TABLES: dict[str, Made] = {
+    "vectors": by_delta_spark(enableDeletionVectors=True),
+    "copy_on_write": by_delta_spark(),
+    "partitions": by_delta_spark(partition_by="grp", enableDeletionVectors=True, checkpointInterval=3),
+    "partitions_copy_on_write": by_delta_spark(partition_by="grp"),
+    "clustered": by_delta_spark(cluster_by="grp", enableDeletionVectors=True),
+    "clone": a_clone,
+    "deltalake": by_deltalake(),
+    "deltalake_partitions": by_deltalake("grp"),
 }
+TURNS: dict[str, tuple[Turn, ...]] = {"vectors": ALL_TURNS, "clone": FEW_TURNS, "deltalake_partitions": FEW_TURNS}
+"""By table, for the long form; SOME_TURNS for all others."""
+LONG = pytest.mark.soak("many turns, after each of which every engine reads the table; the short form takes four")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.no_peers(str(CANNOT_READ[n]))) if n in CANNOT_READ else n for n in TABLES])
-def test_in_turns(spark: SparkSession, table_path: str, name: str) -> None:
-    made, turns = TABLES[name]
-    made(spark, table_path)
+@pytest.mark.parametrize(
+    ("name", "turns"),
+    [
+        *(pytest.param(n, FEW_TURNS, id=n) for n in ("vectors", "partitions_copy_on_write", "deltalake_partitions")),
+        *(
+            pytest.param(n, TURNS.get(n, SOME_TURNS), id=f"{n}, long", marks=[LONG, *([pytest.mark.no_peers(str(CANNOT_READ[n]))] if n in CANNOT_READ else ())])
+            for n in TABLES
+        ),
+    ],
+)
+def test_in_turns(spark: SparkSession, table_path: str, name: str, turns: tuple[Turn, ...]) -> None:
+    TABLES[name](spark, table_path)
     table = Turns(spark, table_path, dict(FIRST), CANNOT_READ.get(name, {}))
     table.check("as it was made")
     for number, (engine, statement, argument) in enumerate(turns):
@@ -196,6 +207,7 @@ def test_another_writers_spelling(spark: SparkSession, table_path: str) -> None:
 
 # not "100%25" (deltalake decodes it) and not "é日" (DuckDB does not find its files): peers' own limits
 @pytest.mark.parametrize("folder", ["a b", "[x]{y}*?"])
+@pytest.mark.short("[x]{y}*?", why="the stranger one of the two")
 def test_any_folder(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     """The table's own folder may be called anything; the files are those that the log names, each of them once."""
     table = Turns(spark, str(tmp_path / folder), {})

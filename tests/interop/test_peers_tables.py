@@ -26,19 +26,34 @@ PEERS_THAT_CANNOT: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("maker", [m for m in (*DELTA_SPARK, *DELTALAKE) if m is not peer_tables.checkpoints], ids=lambda m: m.__name__)
+@pytest.mark.short(
+    "vectors",
+    "special_partitions",
+    "all_types",
+    "legacy_calendar",
+    "nested",
+    "v2_checkpoint_parquet",
+    "mapped_name",
+    "purged",
+    "rs_types",
+    why="one table of each thing that a reader must know; the golden tables and the tests of the log hold more of them",
+)
 def test_read(spark: SparkSession, table_path: str, maker: Maker) -> None:
     maker(spark, table_path)
     rows = rows_by_all(spark, table_path, without=PEERS_THAT_CANNOT.get(maker.__name__, {}))
     assert rows
 
 
-def test_every_version_and_time(spark: SparkSession, table_path: str) -> None:
+@pytest.mark.parametrize(
+    "every", [3, pytest.param(1, marks=pytest.mark.soak("all seven versions, each by two engines; three of them lie on both sides of the checkpoints"))]
+)
+def test_every_version_and_time(spark: SparkSession, table_path: str, every: int) -> None:
     """Time travel gives what delta-spark gives, through vectors and checkpoints."""
     peer_tables.checkpoints(spark, table_path)
     assert len(rows_by_all(spark, table_path)) == 37
     commits = commit_files(table_path)
     assert len(commits) == 7
-    for version, commit in enumerate(commits):
+    for version, commit in list(enumerate(commits))[::every]:
         theirs = rows_of(spark.read.format("delta").option("versionAsOf", version).load(table_path).toArrow())
         assert_same_rows(rows_of(rowlock.read(spark, table_path, version=version).toArrow()), theirs, "rowlock", f"delta-spark at version {version}")
         when = dt.datetime.fromtimestamp(int(commit.stat().st_mtime * 1000) / 1000, dt.UTC)

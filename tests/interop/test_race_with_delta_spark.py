@@ -26,7 +26,6 @@ from rowlock.transaction.state.shared import state_of
 
 pytestmark = pytest.mark.spark
 
-COMMITS = 20
 LOST = (
     theirs_raise.ConcurrentAppendException,
     theirs_raise.ConcurrentDeleteDeleteException,
@@ -39,10 +38,11 @@ OURS, THEIRS = 1, 2
 """The row that each writer counts on; both lie in one file."""
 
 
-def test_race(spark: SparkSession, table_path: str) -> None:
+@pytest.mark.parametrize("commits", [6, pytest.param(20, marks=pytest.mark.soak("more of the same"))])
+def test_race(spark: SparkSession, table_path: str, commits: int) -> None:
     rowlock.write(spark.range(10).selectExpr("id", "0L as n").coalesce(1), table_path)
-    ours = OurWriter(spark, table_path)
-    theirs = TheirWriter(spark, table_path)
+    ours = OurWriter(spark, table_path, commits)
+    theirs = TheirWriter(spark, table_path, commits)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         _together(ours.run, theirs.run)
@@ -59,25 +59,25 @@ def test_race(spark: SparkSession, table_path: str) -> None:
     assert {k for k in rows if 1000 <= k < 2000} == landed
     assert {k for k in rows if k >= 2000} == set(theirs.appended)
     assert {k for k in rows if k < 1000} == set(range(10))
-    assert rows[THEIRS] == theirs.updates == COMMITS // 2
+    assert rows[THEIRS] == theirs.updates == commits // 2
     lost = len(overwritten - set(ours.appended.values()))
-    assert rows[OURS] == COMMITS // 2 - lost if not lost else COMMITS // 2 - lost <= rows[OURS] <= COMMITS // 2
-    assert len(ours.receipts) == COMMITS
+    assert rows[OURS] == commits // 2 - lost if not lost else commits // 2 - lost <= rows[OURS] <= commits // 2
+    assert len(ours.receipts) == commits
     versions = [int(c.stem) for c in commit_files(table_path)]
-    assert versions == list(range(2 * COMMITS + 1 - len(overwritten)))
+    assert versions == list(range(2 * commits + 1 - len(overwritten)))
 
 
 class OurWriter:
     """Counts on its row and appends keys, by turns.  Nothing is caught: Rowlock never fails."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self.spark, self.path = spark, path
+    def __init__(self, spark: SparkSession, path: str, commits: int) -> None:
+        self.spark, self.path, self.commits = spark, path, commits
         self.receipts: list[Receipt] = []
         self.appended: dict[int, int | None] = {}
 
     def run(self) -> None:
         table = rowlock.DeltaTable.forPath(self.spark, self.path)
-        for n in range(COMMITS):
+        for n in range(self.commits):
             if n % 2:
                 table.update(f"id = {OURS}", {"n": "n + 1"})
                 assert table.lastReceipt is not None
@@ -91,13 +91,13 @@ class OurWriter:
 class TheirWriter:
     """The same by delta-spark, again and again until each statement is in."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self.spark, self.path = spark, path
+    def __init__(self, spark: SparkSession, path: str, commits: int) -> None:
+        self.spark, self.path, self.commits = spark, path, commits
         self.updates = self.failures = 0
         self.appended: list[int] = []
 
     def run(self) -> None:
-        for n in range(COMMITS):
+        for n in range(self.commits):
             if n % 2:
                 self._until_it_is_in(lambda: SparkDelta.forPath(self.spark, self.path).update(f"id = {THEIRS}", {"n": "n + 1"}))
                 self.updates += 1

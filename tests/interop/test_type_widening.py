@@ -44,6 +44,7 @@ def same(spark: SparkSession, path: str) -> None:
 
 
 @pytest.mark.parametrize("route", ["driver", "mixed", "large"])
+@pytest.mark.short("mixed", why="what differs with the way is in the ones that stay; all three are compared in test_routes")
 def test_every_statement_over_old_and_new_files(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     take_route(monkeypatch, route)
     table = made(spark, table_path)
@@ -81,6 +82,7 @@ def test_files_are_not_skipped_by_bounds_of_another_type(spark: SparkSession, ta
 
 
 @pytest.mark.parametrize("statement", ["append", "update", "merge", "optimize"])
+@pytest.mark.short("update", "optimize", why="rows that are staged again, and rows that are moved")
 def test_a_winner_widens_a_column(spark: SparkSession, table_path: str, statement: str) -> None:
     """What was staged is kept or staged again, and the outcome is that of the statement after the change."""
     table = made(spark, table_path)

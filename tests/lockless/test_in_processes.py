@@ -17,7 +17,8 @@ from lockless.process import Remote
 from lockless.test_in_memory import check_against_model, start
 from rowlock.storage.local import LocalStore
 
-WRITERS, COMMITS = 10, int(os.environ.get("ROWLOCK_LOCKLESS_COMMITS", "100"))
+COMMITS = int(os.environ.get("ROWLOCK_LOCKLESS_COMMITS", "100"))
+LONG = pytest.mark.soak("ten processes with a hundred commits each (`make soak`: 250); the short form has four with twenty")
 
 
 @pytest.fixture
@@ -35,24 +36,30 @@ def opened(tmp_path: Path) -> Iterator[Callable[[], Remote]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_ids())
+@pytest.mark.short(
+    "c04_delete_beats_update",
+    "c07_the_last_to_commit_wins_a_cell",
+    "c11_a_writer_that_pauses",
+    why="all cases run in memory; in processes those in which the order of commits decides",
+)
 def test_conformance(case: Callable[..., None], opened: Callable[[], Remote]) -> None:
     case(opened, Scale())
 
 
-@pytest.mark.parametrize("compacting", [False, True])
-def test_c12_random_commits(opened: Callable[[], Remote], tmp_path: Path, compacting: bool) -> None:
-    """10 processes, 100 commits each (`make soak`: 250): every version is what the model says."""
+@pytest.mark.parametrize(("writers", "commits", "compacting"), [(4, 20, True), *(pytest.param(10, COMMITS, c, marks=LONG) for c in (False, True))])
+def test_c12_random_commits(opened: Callable[[], Remote], tmp_path: Path, writers: int, commits: int, compacting: bool) -> None:
+    """Processes commit at random on one table: every version is what the model says."""
     host = MemoryHost(LocalStore(str(tmp_path / "table")))
     start(host)
-    writers = [opened() for _ in range(WRITERS)]
-    for n, writer in enumerate(writers):
-        writer.send("mixed", n, COMMITS, compacting, 12)
-    done = [one for writer in writers for one in writer.reply()]
-    assert len(done) == WRITERS * COMMITS
+    processes = [opened() for _ in range(writers)]
+    for n, process in enumerate(processes):
+        process.send("mixed", n, commits, compacting, 12)
+    done = [one for process in processes for one in process.reply()]
+    assert len(done) == writers * commits
     check_against_model(host, done, every=100)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.soak("more seeds")) for n in range(1, 4))])
 def test_c11_kill_9(opened: Callable[[], Remote], tmp_path: Path, seed: int) -> None:
     """Writers are killed at random points; what the log has is what the model says, and the next writer commits."""
     host = MemoryHost(LocalStore(str(tmp_path / "table")))

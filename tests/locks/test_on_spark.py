@@ -120,6 +120,7 @@ def test_reading_the_table_waits_too(spark: SparkSession, table_path: str, time:
 
 
 @pytest.mark.parametrize(("what", "pinned"), [("update", {P1}), ("delete", {P1, P2}), ("merge", {P1})])
+@pytest.mark.short("merge-pinned2", "update-pinned0", why="DELETE finds its partitions as UPDATE does")
 def test_partitions_that_a_statement_pins(spark: SparkSession, table_path: str, what: str, pinned: set[Scope]) -> None:
     t = make(spark, table_path)
     with t.transaction(lock="partition") as txn:

@@ -17,7 +17,7 @@ from schedules.in_memory import NO_LANE, InMemory
 from schedules.play import audit, schema_string
 from schedules.serial import SerialTable, bag
 
-CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "2000")) // 4
+CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "600")) // 4
 SETTINGS = settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 

@@ -12,7 +12,7 @@ from rowlock.engines.memory.sql.script import Append, Script
 from rowlock.exceptions import ConstraintViolated
 from schedules.serial import SerialTable, bag
 
-CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "2000")) // 10
+CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "600")) // 10
 
 
 @given(history=histories(several_statements=True))

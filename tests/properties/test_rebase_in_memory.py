@@ -17,7 +17,7 @@ from rowlock.transaction.state.receipt import Receipt
 from schedules.in_memory import NO_LANE, InMemory
 from schedules.serial import SerialTable
 
-CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "2000"))
+CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "600"))
 SETTINGS = settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 ENGINES: Sequence[dict[str, Any]] = ({}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True})
 

@@ -21,11 +21,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 CASES = int(os.environ.get("ROWLOCK_SPARK_CASES", "12"))
 
 
-def test_rebase_equals_serial_execution(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cases", [3, pytest.param(CASES, marks=pytest.mark.soak("more histories (`make soak`: 300); thousands run in memory"))])
+def test_rebase_equals_serial_execution(spark: Any, tmp_path: Path, cases: int) -> None:
     from schedules.on_spark import OnSpark
 
     @given(history=histories(several_statements=True))
-    @settings(max_examples=CASES, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(max_examples=cases, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=list(HealthCheck), print_blob=True)
     def check(history: History) -> None:
         world = OnSpark(spark, tmp_path / uuid.uuid4().hex)
 

@@ -189,6 +189,15 @@ def test_fault_with_row_ids_is_found(fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.short(
+    "KeepsGoneRows",
+    "IgnoresGoneImages",
+    "IgnoresBornRows",
+    "MixesUpProvenance",
+    "StagedVectors",
+    "FalseStatistics",
+    why="faults that only a late history finds",
+)
 def test_fault_is_found(fault: str) -> None:
     @given(history=histories())
     @SETTINGS

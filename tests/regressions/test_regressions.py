@@ -31,7 +31,9 @@ def _tests_in(file: Path) -> set[str]:
 def test_edits_fit_the_source(name: str, tmp_path: Path) -> None:
     """A check that was moved or worded anew takes its edit along; what comes out is still Python."""
     package = tmp_path / "rowlock"
-    shutil.copytree(mutants.ROOT / "src" / "rowlock", package)
+    for file in {e["file"] for e in REGRESSIONS[name]["edits"]}:
+        (package / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(mutants.ROOT / "src" / "rowlock" / file, package / file)
     mutants.edit(package, REGRESSIONS[name]["edits"])
     for e in REGRESSIONS[name]["edits"]:
         ast.parse((package / e["file"]).read_text())

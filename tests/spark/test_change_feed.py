@@ -70,6 +70,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("route", "vectors", "partition_by", "mapping"), WAYS)
+@pytest.mark.short("mixed-False-partition_by1-id", "large-True-partition_by2-name", "driver-True-partition_by4-name", why="each way, layout and mapping once")
 def test_every_statement(
     spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str
 ) -> None:

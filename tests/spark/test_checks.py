@@ -54,6 +54,7 @@ def test_what_breaks_a_constraint_is_refused(spark, table, table_path, monkeypat
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_rows_that_meet_it_are_written(spark, table, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     table.update("id >= 3", {"v": "v + 1"})
@@ -95,6 +96,7 @@ def test_a_new_table_with_constraints_is_what_delta_spark_makes(spark, table_pat
 
 
 @pytest.mark.parametrize(("route", "winners"), [("driver", "delta-spark"), ("large", "ours")])
+@pytest.mark.short("large-ours", why="the constraint of another engine: tests/interop/test_definition_changes")
 def test_a_constraint_that_a_winner_added_is_asked_of_staged_rows(spark, table_path, monkeypatch, route, winners):
     take_route(monkeypatch, route)
     table = make(spark, table_path, spark.sql(ROWS), files=2)
@@ -108,6 +110,7 @@ def test_a_constraint_that_a_winner_added_is_asked_of_staged_rows(spark, table_p
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_staged_rows_that_meet_it_are_kept(spark, table_path, monkeypatch, route):
     """No statement is staged a second time: the first rebase is the only one."""
     take_route(monkeypatch, route)

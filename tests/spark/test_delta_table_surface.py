@@ -405,6 +405,14 @@ MERGES = {
 
 @pytest.mark.no_peers("delta-spark reads it here")
 @pytest.mark.parametrize("name", MERGES)
+@pytest.mark.short(
+    "every clause",
+    "both sides in a condition",
+    "two inserts",
+    "by source, columns",
+    "a null condition",
+    why="each form is asked of delta-spark too; those that stay hold every kind of clause",
+)
 def test_merge(spark, four, kv, table_path, name):
     build, expected, affected = MERGES[name]
     before = version(table_path)
@@ -436,6 +444,13 @@ ALL_FORMS = {
 
 @pytest.mark.no_peers("delta-spark reads it here")
 @pytest.mark.parametrize("name", ALL_FORMS)
+@pytest.mark.short(
+    "two aliases",
+    "columns of frames",
+    "by source beside All",
+    "more columns in the source",
+    why="each form is asked of delta-spark too; those that stay find the column in different ways",
+)
 def test_merge_with_columns_named_alike(spark, four, same, table_path, name):
     build, expected = ALL_FORMS[name]
     build(four, same).execute()
@@ -488,6 +503,9 @@ ON = {
 
 @pytest.mark.no_peers("delta-spark reads it here")
 @pytest.mark.parametrize("name", ON)
+@pytest.mark.short(
+    "a range", "a key and more", "each side alone", "never", why="each form is asked of delta-spark too; those that stay are joined in different ways"
+)
 def test_merge_on_any_condition(spark, table_path, name):
     on, matches = ON[name]
     pairs = [(3, 4), (7, 7), (50, 60)]

@@ -147,6 +147,7 @@ def test_a_schema_with_expressions_in_it_makes_generated_columns(spark: SparkSes
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_rows_get_what_they_lack_and_are_asked_for_what_they_give(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     """Columns are cast before anything is computed; whatever way rows take, the values are the same."""
     take_route(monkeypatch, route)
@@ -190,6 +191,7 @@ def test_what_was_just_computed_is_not_read_again(spark: SparkSession, table_pat
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_an_update_computes_anew_what_it_does_not_set(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     take_route(monkeypatch, route)
     table = generated(spark, table_path, [(n, n * 10) for n in range(20)], files=2)
@@ -204,6 +206,7 @@ def test_an_update_computes_anew_what_it_does_not_set(spark: SparkSession, table
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_a_merge_computes_what_its_clauses_leave_out(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     """Each clause by itself: those that give the column and those that do not stand side by side in one statement."""
     take_route(monkeypatch, route)
@@ -304,6 +307,7 @@ def test_expressions_read_structs_partitions_and_time(spark: SparkSession, table
 
 
 @pytest.mark.parametrize("made_by", ["rowlock", "delta-spark"])
+@pytest.mark.short("delta-spark", why="a table made by the other engine holds all that one of ours holds")
 def test_both_engines_write_and_both_enforce(spark: SparkSession, table_path: str, made_by: str) -> None:
     name = f"delta.`{table_path}`"
     if made_by == "rowlock":
@@ -358,6 +362,7 @@ def test_an_expression_of_the_moment_that_another_engine_let_through_is_refused_
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_a_rebase_computes_from_the_rows_that_a_winner_left(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     """The winner changed an input of the very rows; the outcome is that of running after it (I3)."""
     take_route(monkeypatch, route)

@@ -41,6 +41,7 @@ def convert(spark: SparkSession, path: str, first: int, *, at_s: int = WRITTEN_S
 
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("later_s", [0, 5], ids=["", "later"])
+@pytest.mark.short("-driver", "later-large", why="each moment and each way once, instead of their product")
 def test_a_file_of_the_same_name_is_another_file(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, later_s: int) -> None:
     """I5: rows that are kept of a file, and plans that have opened it, are those of its table, size and time."""
     take_route(monkeypatch, route)
@@ -74,6 +75,7 @@ OURS: dict[str, Callable[[Any, SparkSession], Any]] = {
 
 
 @pytest.mark.parametrize("how", SCHEMAS)
+@pytest.mark.short("another schema", why="the same schema is the easier case")
 def test_delta_spark_replaces_the_table(spark: SparkSession, table_path: str, how: str) -> None:
     """I3, I9: delta-spark's CREATE OR REPLACE gives a table a new id, in the same log: what was staged for the old one lands under no policy."""
     winner = spark.createDataFrame([(1, 5 if how == "the same schema" else "x")], SCHEMAS[how])

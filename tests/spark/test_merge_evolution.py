@@ -29,6 +29,7 @@ def source(spark):
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.short("all", "an insert of some", why="each form is asked of delta-spark too; what columns are added is also tested without it")
 def test_as_delta_spark_does_it(spark, table_path, tmp_path, name):
     twin = str(tmp_path / "twin")
     for path in (table_path, twin):
@@ -43,6 +44,7 @@ def test_as_delta_spark_does_it(spark, table_path, tmp_path, name):
 
 
 @pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.short("mixed", "large", why="what differs with the way is in the ones that stay; all three are compared in test_routes")
 def test_on_every_route(spark, table_path, monkeypatch, route):
     table = make(spark, table_path, [(n, "v") for n in range(12)], "id int, v string", files=2)
     take_route(monkeypatch, route)

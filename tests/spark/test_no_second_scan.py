@@ -118,6 +118,13 @@ WINNERS = {
 
 @pytest.mark.parametrize("won", WINNERS)
 @pytest.mark.parametrize("kind", ["update", "delete"])
+@pytest.mark.short(
+    "update-append",
+    "update-update of the same rows",
+    "delete-delete of the same rows",
+    "delete-merge",
+    why="each loser and each winner once, instead of their product",
+)
 def test_a_repair_of_update_and_delete_runs_no_job(spark, table_path, contest, kind, won):
     def statement(table):
         table.update("g = 3", {"v": "v * 2"}) if kind == "update" else table.delete("g = 3")
@@ -132,6 +139,13 @@ def test_a_repair_of_update_and_delete_runs_no_job(spark, table_path, contest, k
 
 @pytest.mark.parametrize("won", WINNERS)
 @pytest.mark.parametrize("keys", ["met", "not met"])
+@pytest.mark.short(
+    "met-update of the same rows",
+    "met-merge",
+    "not met-append",
+    "not met-delete of the same rows",
+    why="each source and each winner once, instead of their product",
+)
 def test_a_repair_of_a_merge_runs_at_most_two_jobs(spark, table_path, contest, won, keys):
     source = spark.range(3, 60000 if keys == "met" else 7000, 70).selectExpr("id as k", "id * 3 as n")
 

@@ -34,6 +34,7 @@ def test_parts_of_a_name(name: str, parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", [" v", "v ", "v.w", "v`w", "ключ"])
+@pytest.mark.short(" v", "v.w", "v`w", why="the same way for the other names; parts of names are all tested")
 def test_an_update_sets_a_column_of_any_name(spark: Any, table_path: str, name: str) -> None:
     """I3: the column that an assignment names in back quotes is the one whose name that is."""
     quoted = "`" + name.replace("`", "``") + "`"
@@ -49,6 +50,7 @@ def test_an_update_sets_a_column_of_any_name(spark: Any, table_path: str, name: 
 
 
 @pytest.mark.parametrize("kind", ["double", "string", "date", "boolean"])
+@pytest.mark.short("double", "date", why="one type that is compared as a number, one as text")
 def test_files_with_and_without_a_partition_value_are_changed_together(spark: Any, table_path: str, kind: str) -> None:
     """I3: one statement rewrites rows of a partition without a value beside rows of one with a value."""
     value = {"double": "1.5D", "string": "'a'", "date": "date'2024-03-10'", "boolean": "true"}[kind]

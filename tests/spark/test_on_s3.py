@@ -18,13 +18,26 @@ pytestmark = pytest.mark.spark
 HERE = Path(__file__)
 
 
-def test_a_table_on_s3(minio: Minio) -> None:
-    """In a process of its own: the connector's JARs would slow every other test's session.  The folder's name has a space."""
+def on_s3(minio: Minio, *options: str) -> tuple[dict[str, object], str]:
+    """What the steps found, and all that was said, in a process of its own: the connector's JARs would slow every other test's session."""
     path = os.pathsep.join([str(HERE.parents[2] / "src"), str(HERE.parents[1])])
-    command = [sys.executable, str(HERE.with_name("on_s3.py")), f"{minio.fresh_root()}/my table"]
+    command = [sys.executable, str(HERE.with_name("on_s3.py")), f"{minio.fresh_root()}/my table", *options]
     done = subprocess.run(command, input=json.dumps(minio.storage_options), capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    return json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
+
+
+def test_the_first_statements_on_s3(minio: Minio) -> None:
+    """A table is made, written and merged into; the folder's name has a space."""
+    found, said = on_s3(minio, "--short")
+    assert found == {"is there": True, "append": 1, "merge": 4, "count": 1005}
+    assert minio.storage_options["AWS_SECRET_ACCESS_KEY"] not in said
+
+
+@pytest.mark.soak("a minute: every kind of statement and a quarter of a million rows; the first statements stay")
+def test_a_table_on_s3(minio: Minio) -> None:
+    found, said = on_s3(minio)
+    assert found == {
         "is there": True,
         "append": 1,
         "merge": 4,
@@ -37,7 +50,7 @@ def test_a_table_on_s3(minio: Minio) -> None:
         "reads the table": True,
         "shows the secret": False,
     }
-    assert minio.storage_options["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
+    assert minio.storage_options["AWS_SECRET_ACCESS_KEY"] not in said
 
 
 def test_a_session_without_the_connector_is_told_what_to_add(spark, minio: Minio) -> None:

@@ -57,6 +57,7 @@ def logged(spark: SparkSession, path: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("condition", [None, "p != 'a'"])
 @pytest.mark.parametrize("zorder", [True, False])
+@pytest.mark.short("True-p != 'a'", why="the answer of one call, with an order and a condition; each is asked of delta-spark too (13 s)")
 def test_the_answer_is_that_of_delta_spark(spark: SparkSession, table_path: str, tmp_path: Path, zorder: bool, condition: str | None) -> None:
     table, theirs = shared(spark, table_path, str(tmp_path / "twin"), **{"delta.dataSkippingNumIndexedCols": "2"})
     before = sizes(table_path)
@@ -89,6 +90,7 @@ def test_the_answer_is_that_of_delta_spark(spark: SparkSession, table_path: str,
     assert 0 < found["startTimeMs"] <= found["endTimeMs"]
 
 
+@pytest.mark.soak("two engines for 14 s; what OPTIMIZE answers is asked in the tests beside it")
 def test_nothing_to_do(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
     table, theirs = shared(spark, table_path, str(tmp_path / "twin"))
     table.optimize().executeCompaction()

@@ -115,6 +115,7 @@ DROPPED = {
 
 
 @pytest.mark.parametrize("name", DROPPED)
+@pytest.mark.short("checkConstraints", "inCommitTimestamp", why="the other features go the same way")
 def test_a_feature_without_a_trace_is_dropped(spark, table_path, name):
     table = make(spark, table_path, [(1,)], "id int", **PLAIN)
     table.addFeatureSupport(name)

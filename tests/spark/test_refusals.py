@@ -58,6 +58,19 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.short(
+    "a subquery in DELETE",
+    "a subquery in UPDATE's value",
+    "a subquery in a clause",
+    "rand() in DELETE",
+    "uuid() in UPDATE's value",
+    "rand() in MERGE's ON",
+    "an aggregate in DELETE",
+    "a window in UPDATE",
+    "explode in UPDATE",
+    "an aggregate in an insert",
+    why="each expression in another place",
+)
 def test_refused_in_a_statement(spark, fixed_path, name):
     run, message = REFUSED[name]
     table = DeltaTable.forPath(spark, fixed_path)

@@ -45,6 +45,7 @@ def last_commit(path: str) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.short("true", why="with deletion vectors; files that are copied go the same way")
 def test_every_version_comes_back(spark: SparkSession, table_path: str, vectors: str) -> None:
     table = make(spark, table_path, some(0, 10), SCHEMA, files=2, partition_by=["p"], **{"delta.enableDeletionVectors": vectors})
     table.delete("id in (1, 2)")
@@ -63,6 +64,7 @@ def test_every_version_comes_back(spark: SparkSession, table_path: str, vectors:
     assert (50, 7, "a", None) in read(spark, table_path)
 
 
+@pytest.mark.soak("two engines for 13 s; what RESTORE brings back is asked in the tests beside it")
 def test_the_answer_is_that_of_delta_spark(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
     """The same history by the other engine: the same row, the same words in the log."""
     twin = str(tmp_path / "twin")
@@ -285,6 +287,7 @@ def test_to_before_rows_had_ids(spark: SparkSession, table_path: str) -> None:
 
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.short("true-driver", "false-large", why="each layout and each way once, instead of their product")
 def test_the_change_feed_tells_what_came_and_went(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, vectors: str, route: str) -> None:
     take_route(monkeypatch, route)
     table = make(spark, table_path, some(0, 10), SCHEMA, files=2, **{"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": vectors})

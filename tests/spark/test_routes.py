@@ -183,6 +183,13 @@ def expected(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.short(
+    "vectors-driver",
+    "copy on write-mixed",
+    "partitions-large",
+    "partitions, copy on write-driver",
+    why="each layout and each way once, instead of their product; every statement is asked of delta-spark too",
+)
 def test_random_statements_by_every_route(spark, table_path, monkeypatch, expected, layout, route):
     steps = expected(layout)
     take_route(monkeypatch, route)
@@ -256,6 +263,19 @@ def serial(spark, tmp_path_factory):
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("won", WINNERS)
 @pytest.mark.parametrize("loser", LOSERS)
+@pytest.mark.short(
+    "update-updates all-driver",
+    "update-deletes and inserts-large",
+    "delete-overwrites-driver",
+    "delete-updates all-large",
+    "merge-updates all-large",
+    "merge-deletes and inserts-driver",
+    "append-overwrites-large",
+    "overwrite-deletes and inserts-driver",
+    "optimize-rewrites all in place-large",
+    "optimize-updates all-driver",
+    why="each loser by both ways or with two winners, instead of the product; all pairs run in memory (the schedules and the matrix)",
+)
 def test_a_winner_that_changes_the_whole_table(spark, table_path, monkeypatch, serial, loser, won, route):
     expected = serial(loser, won)
     take_route(monkeypatch, route)
@@ -291,6 +311,13 @@ def after_two(spark, tmp_path_factory):
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
 @pytest.mark.parametrize("loser", ["update", "delete", "merge"])
+@pytest.mark.short(
+    "update-true-driver",
+    "delete-false-large",
+    "merge-true-large",
+    "merge-false-driver",
+    why="pairs of loser, layout and way instead of the product; delta-spark says what is right for each",
+)
 def test_several_lost_rounds(spark, table_path, monkeypatch, after_two, loser, vectors, route):
     """Two winners in two rounds; with partitions, with and without deletion vectors."""
     expected = after_two(loser)

@@ -78,6 +78,7 @@ WAYS = [("driver", True, (), "none"), ("mixed", False, (), "name"), ("large", Tr
 
 
 @pytest.mark.parametrize(("route", "vectors", "partition_by", "mapping"), WAYS)
+@pytest.mark.short("mixed-False-partition_by1-name", "large-True-partition_by2-id", "driver-True-partition_by4-id", why="each way, layout and mapping once")
 def test_ids_through_every_statement(
     spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str
 ) -> None:
@@ -115,6 +116,7 @@ def test_ids_through_every_statement(
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_ids_through_several_statements(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     take_route(monkeypatch, route)
     table = tracked(spark, table_path, partition_by=["p"])
@@ -134,6 +136,7 @@ def test_ids_through_several_statements(spark: SparkSession, table_path: str, mo
 
 
 @pytest.mark.parametrize(("route", "vectors"), [("driver", True), ("mixed", False), ("large", True)])
+@pytest.mark.short("driver-True", "mixed-False", why="what differs with the way is in the ones that stay; all three are compared in test_routes")
 def test_ids_through_rebases(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool) -> None:
     """Winners update rows, append, compact; two writers' new rows never share an id."""
     take_route(monkeypatch, route)

@@ -98,6 +98,26 @@ REFUSED = {
 @pytest.mark.parametrize("route", ["driver", "spark"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.short(
+    "an absent NOT NULL column-append-driver",
+    "an unknown column-overwrite-spark",
+    "an unknown field-append-spark",
+    "an absent NOT NULL field-overwrite-driver",
+    "an absent struct with a NOT NULL field-append-driver",
+    "text for a number-overwrite-spark",
+    "a wider number-append-spark",
+    "a number for text-overwrite-driver",
+    "a number of more digits-append-driver",
+    "a wider decimal-overwrite-spark",
+    "a number for a struct-append-spark",
+    "names that differ by case-overwrite-driver",
+    "the same name twice-append-driver",
+    "a null in a NOT NULL column-overwrite-spark",
+    "a null struct with a NOT NULL field-append-spark",
+    "a null without a type for such a struct-overwrite-driver",
+    "a null in a NOT NULL field-append-driver",
+    why="each kind of row once, by each mode and each way in turn, instead of their product",
+)
 def test_rows_that_do_not_fit_are_refused(spark, kept_path, monkeypatch, name, mode, route):
     if route == "spark":
         turn_down(monkeypatch, driver_rows=-1)
@@ -182,6 +202,7 @@ def test_a_nullable_struct_may_be_null(spark, table, table_path):
         lambda m: m.whenNotMatchedBySourceUpdate(set={"id": "null"}),
     ],
 )
+@pytest.mark.short("<lambda>0", "<lambda>2", "<lambda>4", why="a clause of each kind")
 def test_not_null_in_merge(spark, table, table_path, build):
     rowlock.write(frame(spark, f"50 as id, '' as name, {INNER}"), table_path)
     source = spark.createDataFrame([(1, "a"), (None, "b")], "k int, n string")
@@ -198,6 +219,7 @@ def test_an_insert_that_does_not_happen_breaks_nothing(spark, table, table_path)
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_not_null_partition_columns(spark, table_path, monkeypatch, route):
     """An empty text as a partition value is a null to every reader of the log."""
     take_route(monkeypatch, route)
@@ -234,6 +256,7 @@ def test_not_null_within_arrays_and_maps_is_refused_for_new_tables(spark, tmp_pa
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_elements_that_may_not_be_null(spark, table_path, monkeypatch, route):
     """delta-spark refuses an UPDATE or MERGE whose type would allow a null here, and an append it takes and reads as 0; here the values are looked at."""
     take_route(monkeypatch, route)

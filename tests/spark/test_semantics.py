@@ -101,6 +101,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("partitions", [1, 3, 30])
+@pytest.mark.short("3", why="the same reader over fewer and more files")
 def test_a_condition_of_a_reader_is_not_computed_on_dead_rows(spark, table_path, partitions):
     frame = spark.range(60).selectExpr("cast(id as int) id", "cast(id % 5 as int) v", f"cast(id % {partitions} as int) p")
     table = make(spark, table_path, frame, partition_by=["p"] if partitions > 1 else [])
@@ -132,6 +133,7 @@ def test_conditions_of_a_reader_still_choose_files_and_row_groups(spark, table_p
 
 
 @BOTH
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_ansi_off_is_the_users_choice(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     with setting(spark, "spark.sql.ansi.enabled", "false"):
@@ -152,6 +154,7 @@ def test_ansi_off_is_the_users_choice(spark, table_path, monkeypatch, route):
 
 
 @BOTH
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_the_time_is_fixed_once_for_all_rounds(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     table = make(spark, table_path, [(n, None) for n in range(6)], "id int, at timestamp")
@@ -169,6 +172,7 @@ def test_the_time_is_fixed_once_for_all_rounds(spark, table_path, monkeypatch, r
 
 
 @BOTH
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_the_time_is_the_same_in_every_clause_of_a_merge(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     table = make(spark, table_path, [(n, None) for n in range(6)], "id int, at timestamp")
@@ -187,6 +191,7 @@ def test_the_time_is_the_same_in_every_clause_of_a_merge(spark, table_path, monk
 
 
 @BOTH
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_the_sessions_time_zone_counts(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     frame = spark.sql("select cast(id as int) id, timestamp_seconds(1700000000 + id * 3600) at, cast(null as date) day, cast(null as string) s from range(12)")
@@ -226,6 +231,7 @@ def test_times_before_the_calendar_changed(spark, table_path):
 
 
 @BOTH
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_functions_and_views_that_were_registered_late(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     table = make(spark, table_path, [(n, f"s{n}") for n in range(12)], "id int, s string")
@@ -250,6 +256,7 @@ def test_functions_and_views_that_were_registered_late(spark, table_path, monkey
 
 
 @BOTH
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_case_sensitivity_is_the_sessions(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     table = make(spark, table_path, [(n, n) for n in range(8)], "Id int, v int")
@@ -268,6 +275,7 @@ PERCENT = pytest.param(
 
 
 @pytest.mark.parametrize("folder", ["with space", PERCENT, "ümläut", "a=b", "quo'te", "hash#tag", "plus+and&", "[glob]*{x}"])
+@pytest.mark.short("per%cent %20", "a=b", "[glob]*{x}", why="names of the other kinds go the same way; paths as text have tests without Spark (test_paths)")
 def test_any_path(spark, tmp_path, monkeypatch, folder):
     path = str(tmp_path / folder / "table")
     set_limits(monkeypatch, small=4, local=6)
@@ -294,6 +302,7 @@ WITH_VECTORS = pytest.param(
 
 @BOTH
 @pytest.mark.parametrize("partitioned", [WITH_VECTORS, True])
+@pytest.mark.short("False-large", "True-driver", why="each layout and each way once, instead of their product")
 def test_any_column_name(spark, table_path, monkeypatch, route, partitioned):
     take_route(monkeypatch, route)
     quoted = ["`" + n.replace("`", "``") + "`" for n in NAMES]
@@ -312,6 +321,7 @@ def test_any_column_name(spark, table_path, monkeypatch, route, partitioned):
         rows_by_all(spark, table_path, without=("delta-spark",))
 
 
+@pytest.mark.soak("two engines for 12 s; quotes in values and names have tests without delta-spark")
 def test_quotes_in_strings(spark, table_path):
     texts = ["it's", 'say "so"', "back\\slash", "`tick`", "a'' b", "%_", "new\nline", "", "\u0000zero", "emoji 🚣"]
     for face, path in twins(spark, table_path, spark.createDataFrame(list(enumerate(texts)), "id int, s string")):
@@ -326,6 +336,7 @@ def test_quotes_in_strings(spark, table_path):
 
 
 @BOTH
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_nan_and_negative_zero(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     values = [float("nan"), 0.0, -0.0, 1.5, math.inf, -math.inf, None, 7.0]
@@ -371,6 +382,7 @@ def test_empty_tables_and_statements_that_meet_nothing(spark, table_path):
 
 
 @BOTH
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_the_session_is_never_changed_and_nothing_is_written_elsewhere(spark, tmp_path, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     home = tmp_path / "cwd"
@@ -410,6 +422,7 @@ def test_the_session_is_never_changed_and_nothing_is_written_elsewhere(spark, tm
 
 
 @BOTH
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_the_active_session_stays_the_users(spark, table_path, monkeypatch, route):
     """Of all that is done on clones of the user's session: many partitions, no files, conditions on partitions, sources on disk."""
     take_route(monkeypatch, route)
@@ -440,6 +453,7 @@ def test_the_active_session_stays_the_users(spark, table_path, monkeypatch, rout
 
 
 @BOTH
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_a_random_source_is_the_same_in_every_round(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     table = make(spark, table_path, [(n, None) for n in range(10)], "id int, r double")
@@ -459,6 +473,7 @@ def test_a_random_source_is_the_same_in_every_round(spark, table_path, monkeypat
 
 
 @BOTH
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_a_source_whose_files_are_replaced_is_the_same_in_every_round(spark, table_path, tmp_path, monkeypatch, route):
     take_route(monkeypatch, route)
     files = str(tmp_path / "source")
@@ -479,6 +494,7 @@ def test_a_source_whose_files_are_replaced_is_the_same_in_every_round(spark, tab
 
 
 @BOTH
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_a_source_that_reads_the_target_is_read_once(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     table = make(spark, table_path, [(n, n) for n in range(10)], "id int, v int")

@@ -18,6 +18,7 @@ ROWS = [(1, "6f6b"), (2, "c328"), (3, "ff"), (4, "e282ac")]
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_text_that_is_no_utf8_is_kept(spark: Any, table_path: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = spark.createDataFrame(ROWS, "id long, h string").selectExpr("id", "unhex(h) b", "'x' s")
     rowlock.write(frame, table_path, properties={"delta.enableChangeDataFeed": "true"})

@@ -23,6 +23,7 @@ def protocol(path: str, version: int = 0) -> dict[str, Any]:
 
 @pytest.mark.parametrize("schema", ["at timestamp_ntz", "s struct<at: array<timestamp_ntz>>"])
 @pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "false"}, {"delta.enableRowTracking": "true"}])
+@pytest.mark.short("properties0-at timestamp_ntz", "properties1-s struct<at: array<timestamp_ntz>>", "properties2-at timestamp_ntz", why="each property once")
 def test_a_new_table_lists_the_feature(spark: Any, table_path: str, schema: str, properties: dict[str, str]) -> None:
     """I9: other engines are told what they must know; delta-spark opens no table that holds the type and does not say so."""
     rowlock.write(
@@ -37,6 +38,7 @@ def test_a_new_table_lists_the_feature(spark: Any, table_path: str, schema: str,
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("zone", ["America/New_York", "Australia/Lord_Howe"])
+@pytest.mark.short("America/New_York-driver-True", "Australia/Lord_Howe-large-False", why="each zone, way and layout once")
 def test_times_stay_as_they_are_in_every_zone(spark: Any, table_path: str, monkeypatch: pytest.MonkeyPatch, zone: str, route: str, partitioned: bool) -> None:
     """I3: times in a zone's gap, before 1582 and with microseconds, through UPDATE, DELETE, MERGE and OPTIMIZE."""
     times = ["2024-03-10 02:30:00", "2024-03-10 03:30:00", "2024-10-06 02:15:00.000001", "1500-02-28 00:00:00.000002", "9999-12-31 23:59:59.999999"]

@@ -165,6 +165,7 @@ def test_overwrite_and_replace_where(spark: SparkSession, table: DeltaTable, tab
     assert rows(table) == [(9, 9)]
 
 
+@pytest.mark.soak("half a million rows; the same ways with limits turned down are in test_routes and the swarm")
 def test_large_results_pass_through_later_statements(spark: SparkSession, table_path: str) -> None:
     """Over 100,000 rows are written by Spark where they will live; later statements and winners still change them."""
     rowlock.write(spark.range(300_000).selectExpr("id as k", "0L as v"), table_path)

@@ -89,6 +89,7 @@ def test_the_words_are_those_of_delta_spark(spark: SparkSession, table_path: str
 
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.short("true-driver", why="17 s each; ids through OPTIMIZE against a winner are also in test_row_tracking, both ways")
 def test_rows_keep_their_ids_while_others_write(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: str) -> None:
     """As the loser: rows that went leave its output, others' rows stay, ids are kept; as the winner: statements find their rows."""
     take_route(monkeypatch, route)
@@ -124,6 +125,7 @@ def test_rows_keep_their_ids_while_others_write(spark: SparkSession, table_path:
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_a_bin_that_another_took_is_dropped(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     take_route(monkeypatch, route)
     table, other = make(spark, table_path, scattered(40), SCHEMA, files=4, partition_by=["p"]), DeltaTable.forPath(spark, table_path)
@@ -158,6 +160,7 @@ TYPES = "id int, b boolean, d decimal(20, 3), s string, f double, t timestamp, n
 
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("mapping", ["none", "id"])
+@pytest.mark.short("none-driver", "id-large", why="each mapping and each way once, instead of their product")
 def test_columns_of_every_type(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, mapping: str) -> None:
     """Nulls first; a column in a struct; a column that is all null; more columns than have many bits."""
     take_route(monkeypatch, route)
