@@ -17,7 +17,7 @@ from rowlock.engines.memory.statements import run
 from rowlock.log.table_log import TableLog
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Options, Table
-from rowlock.transaction.waiting.advised_lock import AGAIN_COMMITS, AGAIN_S, advised_lock
+from rowlock.transaction.waiting.advised_lock import REREAD_COMMITS, REREAD_S, advised_lock
 
 
 class Counting(SlowStore):
@@ -60,7 +60,7 @@ def test_the_history_is_read_once_and_then_seldom(hot: Counting) -> None:
         for _ in range(50):
             assert advised_lock(state) == "writes"
         assert hot.reads == before, "nothing is read within some seconds"
-        time.sleep(AGAIN_S)
+        time.sleep(REREAD_S)
         advised_lock(state)
         assert hot.reads - before <= 6, "no commit has come: the head is looked at, and no history"
 
@@ -72,12 +72,12 @@ def test_after_enough_commits_the_answer_is_made_anew(monkeypatch: pytest.Monkey
     table = Table(state.log, MemoryEngine(store), state=state)
     monkeypatch.setattr("rowlock.advice.advice.lock_for", lambda history, current: asked.append((len(history.commits), current)) or "partition")
     with clock.use(time):
-        for n in range(AGAIN_COMMITS + 1):
+        for n in range(REREAD_COMMITS + 1):
             assert advised_lock(state) == "partition"
             run(table, parse(f"APPEND ({n}, 0)"))
-            time.sleep(AGAIN_S)
+            time.sleep(REREAD_S)
         advised_lock(state)
-    assert asked == [(62, None), (62 + AGAIN_COMMITS, "partition")], "and it knows what it has said"
+    assert asked == [(62, None), (62 + REREAD_COMMITS, "partition")], "and it knows what it has said"
 
 
 def test_a_history_that_cannot_be_read_is_no_lock(caplog: pytest.LogCaptureFixture) -> None:

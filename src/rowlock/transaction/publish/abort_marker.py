@@ -1,4 +1,4 @@
-"""The marker of a posted transaction that gave up, as a proposal to the commit loop: once it is in the log nobody commits the transaction any more (I2)."""
+"""The abort marker of a posted append whose writer gave up: a proposal to the commit loop, after which no process commits the append (I2)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ABORT = "ROWLOCK ABORT"
 
 
 class AbortMarker(Single):
-    """A version that changes nothing and says that transaction `of`, staged at `since`, is not to be committed.
+    """A version without file actions whose commitInfo says that transaction `of`, staged at `since`, must not be committed.
 
-    `found` is the commit that has the transaction in it, where somebody was faster.
+    `found` is the commit that contains the transaction, if another process has committed it first.
     """
 
-    options = Options(turns=False)  # its writer has failed already, and keeps nobody waiting
+    options = Options(turns=False)  # its writer has failed already and should not make others wait
 
     def __init__(self, state: SharedState, of: str, since: Snapshot) -> None:
         self.state, self._of, self._since = state, of, since
@@ -36,16 +36,16 @@ class AbortMarker(Single):
         return self.state.refresh()
 
     def move_to(self, head: Snapshot) -> int | None:
-        """The version in which the transaction was committed by another.  Void where nobody would commit it any more."""
+        """Returns the version in which another process committed the transaction, else None.  Sets `is_void` if none would commit it any more."""
         self.head = self.read = head
         if head.metadata.id != self._since.metadata.id:
-            self.is_void = True  # a table that was made anew: what was staged for the other one is in nobody's way
+            self.is_void = True  # another table was created at this path: nobody commits to it what was staged for the old one
             return None
         between = self.state.log.commits(min(self._since.version, head.version), head.version)
         self.found = next((c for c in between if self._of in c.txn_ids), None)
         if self.found is not None:
             return outcome.found(self.state.log, head, self.found.version, self._of)
-        self.is_void = any(c.metadata is not None or c.protocol is not None for c in between)  # nobody commits what was staged before that
+        self.is_void = any(c.metadata is not None or c.protocol is not None for c in between)  # nobody commits what was staged before such a change
         return None
 
     def commit_file(self) -> bytes:
@@ -56,7 +56,7 @@ class AbortMarker(Single):
         return Receipt(version, self.read_version, self.txn_id, ABORT, attempts=self.attempts)
 
     def phase(self, name: str) -> None:
-        """Nothing: its transaction has told of its end."""
+        """Does nothing: the transaction has reported its phases itself."""
 
     def failed(self, error: RowlockError) -> None:
-        """Nothing: the error of its transaction is accounted for."""
+        """Does nothing: the transaction's own error has been recorded already."""

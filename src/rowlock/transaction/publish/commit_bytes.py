@@ -1,4 +1,4 @@
-"""The file of a commit: what its commitInfo says and its actions, built anew for every put and never used again (I2, I4)."""
+"""Builds the bytes of a commit file (commitInfo and actions), anew for every put; bytes of a lost put must never be used again (I2, I4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rowlock.version import ENGINE_INFO
 
 
 def commit_bytes(txn: Pending, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
-    """The commit on top of the transaction's base."""
+    """The commit file of a transaction, on top of its base."""
     return commit_of(txn, attempt, files, parameters, operation_metrics(txn, files), () if txn.app is None else (txn.app,), {})
 
 
@@ -33,7 +33,10 @@ def commit_of(
     steps: Sequence[SetTransaction],
     record: Mapping[str, Any],
 ) -> bytes:
-    """A commit by `txn`, for itself or for a group; `record` is added to what its commitInfo holds of Rowlock's own."""
+    """The commit file of `txn`, alone or as the leader of a group.
+
+    `steps` are the `txn` actions of applications; `record` is added to the `rowlock` object of commitInfo.
+    """
     only_adds = not files.removes
     info: dict[str, Any] = {
         "timestamp": clock.now_ms(),
@@ -58,7 +61,7 @@ def commit_of(
 
 
 def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | None = None, **actions: Any) -> bytes:
-    """The file of a commit on top of `head` that leaves every row its id, with the time that the table's commits have."""
+    """The commit file of a commit on top of `head` that rewrites no rows, with an in-commit timestamp where the table has them."""
     tags = row_identity.tags(head, rewrites_rows=False)
     info = with_commit_timestamp({**info, **({"tags": tags} if tags else {})}, (metadata or head.metadata).configuration, head.timestamp_ms)
     if metadata is not None:
@@ -69,7 +72,7 @@ def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | No
 def commit_info(
     operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]
 ) -> dict[str, Any]:
-    """The commitInfo of a commit that stages no rows."""
+    """The commitInfo of a commit that stages no rows (ALTER, RESTORE, a new table, an abort marker)."""
     info: dict[str, Any] = {
         "timestamp": clock.now_ms(),
         "operation": operation,

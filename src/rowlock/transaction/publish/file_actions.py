@@ -1,8 +1,8 @@
-"""From staged effects to the actions of one commit (I4, I5).
+"""Turns staged effects into the add, remove and cdc actions of one commit (I4, I5).
 
-A file's new vector is the head's with our tombstones added, never the vector that was staged.  Each
-path gets at most one remove, naming the (path, vector) that lives at the head, and at most one add.
-Where the table does not allow vectors, the rows of a touched file that stay are copied instead.
+A file's new deletion vector is the head's with the transaction's tombstones added, never one that was staged earlier.  Each
+path gets at most one remove, which names the (path, vector) that is live at the head, and at most one add.
+Where the table does not allow deletion vectors, the remaining rows of a touched file are copied into a new file instead.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from rowlock.transaction.state.vectors import Vectors
 
 @dataclass(frozen=True, slots=True)
 class FileActions:
+    """The file actions of one commit, with what its metrics need: rows copied by copy on write, files that got a new deletion vector."""
+
     adds: tuple[AddFile, ...]
     removes: tuple[RemoveFile, ...]
     rows_copied: int = 0
@@ -44,7 +46,7 @@ class FileActions:
 
 
 def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: Vectors, staging: Staging, data_change: bool = True) -> FileActions:
-    """Writes what must be written and returns the file actions for a commit on top of `head`."""
+    """Writes the data, deletion vector and change data files that are missing, and returns the file actions for a commit on top of `head`."""
     allowed = vectors_allowed(head.protocol, head.metadata)
     touched = _touched(effects, head, engine, vectors)
     now = clock.now_ms()
@@ -71,12 +73,12 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
 
 
 def staged_adds(effects: Effects, head: Snapshot, *, engine: Engine, staging: Staging) -> tuple[AddFile, ...]:
-    """The files of a transaction that only appends, without row ids yet; those that are written already serve again."""
+    """The adds of a transaction that only appends, without row ids yet; files that are written already are reused."""
     return tuple(replace(s.add, data_change=True) for s in _written(effects.blocks, head, engine, staging, True))
 
 
 def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: Engine, staging: Staging, allowed: bool) -> Sequence[StagedFile]:
-    """The blocks as files; where a put was lost and no row of ours changed since, those of the last put serve again."""
+    """Writes the blocks as data files; the files of a lost put are reused if the rebase changed no block since."""
     rows = tuple(b for b in blocks if b.kind != "matched")
     if len(rows) != len(staging.blocks) or any(a is not b for a, b in zip(rows, staging.blocks, strict=True)):
         staging.blocks, staging.files = rows, engine.write(rows, snapshot=head, vectors_allowed=allowed)
@@ -87,7 +89,7 @@ def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: Engine, stagi
 def _changes(
     effects: Effects, losses: Sequence[Loss], staged: Sequence[StagedFile], head: Snapshot, engine: Engine, staging: Staging, allowed: bool
 ) -> tuple[AddCdcFile, ...]:
-    """The change data of the commit, written anew whenever a rebase changed the effects; none where files tell it all."""
+    """Writes the change data files of the commit, again if a rebase changed the effects; none where add and remove actions suffice."""
     if not feed.is_enabled(head.protocol, head.metadata) or needs_no_change_files(effects, losses, staged, vectors_allowed=allowed):
         return ()
     if staging.changes is None or staging.changes[0] is not effects:
@@ -98,7 +100,7 @@ def _changes(
 
 @dataclass(frozen=True, slots=True)
 class _Touched:
-    """A live file that loses rows. `dead`: all its dead positions, old and ours; `ours`: those of this transaction."""
+    """A live file that loses rows.  `dead`: all its deleted positions, earlier ones included; `ours`: those that this transaction adds."""
 
     head: AddFile
     dead: BitMap64
@@ -121,7 +123,7 @@ def _touched(effects: Effects, head: Snapshot, engine: Engine, vectors: Vectors)
 
 
 def _copies(touched: Sequence[_Touched], head: Snapshot, engine: Engine, staging: Staging) -> list[StagedFile]:
-    """Copy on write: the rows that stay, in new files; what an earlier round wrote for the same state is used again."""
+    """Copy on write: the remaining rows of the files, in new files; copies that an earlier try made of the same file state are reused."""
     keys: Mapping[str, CopyKey] = {t.head.path: (t.head.path, t.head.key[1], t.dead.serialize()) for t in touched}
     missing = [Slice(t.head, without=t.dead) for t in touched if keys[t.head.path] not in staging.copies]
     if missing:

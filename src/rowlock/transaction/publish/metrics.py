@@ -1,6 +1,6 @@
-"""Operation metrics and parameters, by Delta's names, derived from the effects that were committed.
+"""Operation metrics and parameters under Delta's names.
 
-They are counted from what is published and not while staging, so they stay right through rebases.
+Metrics are computed from the effects that are committed, not counted while staging, so they are right after any rebase.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowlock.transaction.state.receipt import Rewritten
 
 
 def row_counts(txn: Pending) -> dict[str, int]:
-    """updated, deleted, inserted, appended: rows, net of what rebases took away."""
+    """Numbers of rows updated, deleted, inserted and appended, without rows that rebases dropped."""
     by_kind = {"derived": 0, "inserted": 0, "appended": 0, "matched": 0}
     for block in txn.effects.blocks:
         by_kind[block.kind] += block.num_rows
@@ -30,12 +30,12 @@ def row_counts(txn: Pending) -> dict[str, int]:
 
 
 def operation_metrics(txn: Pending, files: FileActions) -> dict[str, int]:
-    """By the kinds of the program's statements; sizes in bytes."""
+    """The operationMetrics of a commit, chosen by the kinds of its statements; sizes in bytes."""
     if (rewritten := rewritten_by(txn, files)) is not None:
         return _rewriting_metrics(rewritten)
     rows, kinds = row_counts(txn), {s.kind for s in txn.program}
     removed_files = len(files.removes) - files.vectors_added
-    added = _born(files)
+    added = _new_files(files)
     common = {
         "numAddedFiles": len(added),
         "numRemovedFiles": removed_files,
@@ -66,13 +66,13 @@ def operation_metrics(txn: Pending, files: FileActions) -> dict[str, int]:
 
 
 def rewritten_by(txn: Pending, files: FileActions) -> Rewritten | None:
-    """What a transaction that only moves rows rewrote; None for any other."""
+    """The files and bins that a compaction rewrote; None for a transaction with other statements."""
     if not txn.program or any(s.kind != "move" for s in txn.program):
         return None
-    gone = _gone(files)
+    gone = _removed_files(files)
     vectors = [r.deletion_vector for r in gone if r.deletion_vector is not None]
     return Rewritten(
-        added=tuple(a.size_bytes for a in _born(files)),
+        added=tuple(a.size_bytes for a in _new_files(files)),
         removed=tuple(r.size_bytes or 0 for r in gone),
         partitions=len({tuple(sorted((r.partition_values or {}).items())) for r in gone}),
         bins=len({(b.statement, b.group) for b in txn.effects.blocks}) if gone else 0,
@@ -82,7 +82,7 @@ def rewritten_by(txn: Pending, files: FileActions) -> Rewritten | None:
 
 
 def _rewriting_metrics(rewritten: Rewritten) -> dict[str, int]:
-    """Of the files' sizes delta-spark has the quartiles, each that of one of the files; there are none where no file was added."""
+    """The metrics of OPTIMIZE.  As in delta-spark each quartile is the size of one of the files; there are none if no file was added."""
     sizes, number = sorted(rewritten.added), len(rewritten.added)
     at = {"minFileSize": 0, "p25FileSize": number // 4, "p50FileSize": number // 2, "p75FileSize": number * 3 // 4, "maxFileSize": number - 1}
     return {
@@ -95,22 +95,22 @@ def _rewriting_metrics(rewritten: Rewritten) -> dict[str, int]:
     }
 
 
-def _born(files: FileActions) -> list[AddFile]:
-    """Files that were not there before; one that only got a new vector is removed and added under the same path."""
+def _new_files(files: FileActions) -> list[AddFile]:
+    """The added files without those that only get a new deletion vector, which are removed and added under the same path."""
     stay = {r.path for r in files.removes}
     return [a for a in files.adds if a.path not in stay]
 
 
-def _gone(files: FileActions) -> list[RemoveFile]:
-    """Files that are no more."""
+def _removed_files(files: FileActions) -> list[RemoveFile]:
+    """The removed files without those that only get a new deletion vector."""
     stay = {a.path for a in files.adds}
     return [r for r in files.removes if r.path not in stay]
 
 
 def _removed_bytes(files: FileActions) -> int:
-    return sum(r.size_bytes or 0 for r in _gone(files))
+    return sum(r.size_bytes or 0 for r in _removed_files(files))
 
 
 def operation_parameters(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Every value a string: nested JSON in it makes other engines' readers fail."""
+    """The operationParameters of a commit, every value as a string: nested JSON makes other engines' readers fail."""
     return {k: v if isinstance(v, str) else orjson.dumps(v).decode() for k, v in parameters.items()}

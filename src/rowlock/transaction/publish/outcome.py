@@ -1,19 +1,19 @@
-"""What became of a put: won or lost, found out by reading the version back.  The one place that decides it (I1, I2).
+"""Decides whether a put has won or lost, by reading the version back if need be.  No other module decides it (I1, I2).
 
-A store says Committed, Lost or Unknown, and only the log is believed: an HTTP client, a proxy or a load
-balancer that sent a put twice tells the winner that it lost.
+A store answers Committed, Lost or Unknown.  Lost is not believed without a look at the log: if an HTTP client, a proxy or
+a load balancer sent a put twice, the winner is told that it lost.
 
     Committed          won
-    Lost, Unknown      read the version back: our txnId = won, another's = lost, absent = the same commit again
+    Lost, Unknown      read the version back: own txnId = won, another txnId = lost, absent = put the same commit again
 
-While the version is absent a put of ours may still be on its way, so the transaction stays with this version
-until somebody has it: another's commit there is what makes it certain that ours cannot land any more.
-Reading goes by the version's own key, never by a listing, which may be seconds old.
+While the version is absent, an earlier put may still be on its way.  So the transaction stays with this version until it
+exists: only another's commit there makes it certain that its own cannot land any more.
+The version is read by its key, never by a listing, which may be seconds old.
 
-A version that was won must be part of the log's chain: where a writer slept and the log was cleaned up
-meanwhile, an old version is free again, and what is put there nobody reads.  So the version before is
-looked at; where it is gone, the listing tells.  The same goes for a version in which a transaction finds
-itself later: a member of a group, and who did not learn what became of its put.
+A version that was won must also continue the log.  If a writer slept while the log was cleaned up, the key of an old
+version is free again, and no reader looks at a commit put there.  So the version before is checked; if it is gone, the log
+is listed.  The same check is made for a version in which a transaction finds its txnId later: as the member of a group, or
+after a put whose outcome it did not learn.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ TRIES = 10
 
 
 def put(state: SharedState, head: Snapshot | None, make: Callable[[], bytes], txn_id: str) -> bool:
-    """Puts a commit on top of `head` (None: as the first of a table); whether it is ours that is there.
+    """Puts a commit as the version after `head` (None: as version 0 of a new table); returns whether it won.
 
-    `make` gives the bytes of the commit, with the same txnId each time: it is called again where the version stays absent.
-    Raises as `landed` does, and StorageError where the store refused the first put as such.
+    `make` builds the commit's bytes, with the same txnId each time; it is called again while the version stays absent.
+    Raises what `landed` raises, and StorageError if the store refuses the first put for good.
     """
     version = 0 if head is None else head.version + 1
     data = make()
@@ -51,24 +51,25 @@ def put(state: SharedState, head: Snapshot | None, make: Callable[[], bytes], tx
 
 
 def landed(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn_id: str, outcome: PutOutcome, head: Snapshot | None = None) -> bool:
-    """Whether the commit `data`, or what it makes each time it is put again, is version `version`, after one put of it on top of `head` had this outcome.
+    """Whether the commit with `txn_id` is version `version` of the log, after a put of it on top of `head` had this outcome.
 
-    Raises CommitUnknown where that could not be found out in a quarter of a minute or so, ConcurrentWriteException
-    where the log was cleaned up behind a writer that slept, and CorruptLog where another table has its place now.
+    `data`: the commit's bytes, or a function that builds them, for further puts while the version is absent.
+    Raises CommitUnknown where this cannot be found out within about 15 s, ConcurrentWriteException where the log was
+    cleaned up while the writer slept, and CorruptLog where another table was created at this path meanwhile.
     """
-    if not isinstance(outcome, Committed) and not _settled(log, version, data, txn_id):
+    if not isinstance(outcome, Committed) and not _is_own_commit(log, version, data, txn_id):
         return False
     _check_chain(log, version, head)
     return True
 
 
 def found(log: TableLog, head: Snapshot, version: int, txn_id: str) -> int:
-    """The version up to `head` in which a transaction was found, if that is one that readers look at.
+    """Returns `version`, in which a transaction's txnId was found, if readers at `head` see that version.
 
-    Raises ConcurrentWriteException where it certainly is not, CommitUnknown where that could not be found out.
+    Raises ConcurrentWriteException where they certainly do not, CommitUnknown where it cannot be found out.
     """
     if head.version - version < head.commits_since_checkpoint:
-        return version  # the head was made from it
+        return version  # the head was replayed from this commit, since it comes after the head's checkpoint
     try:
         if version == 0 or log.store.head(names.commit_key(version - 1)) is not None:
             return version
@@ -79,12 +80,13 @@ def found(log: TableLog, head: Snapshot, version: int, txn_id: str) -> int:
     after = at.get(version + 1, min((max(f.modified_ms for f in c) for c in complete_checkpoints(files) if c[0].version >= version), default=None))
     if version not in at or after is None or at[version] == after:
         raise unknown(txn_id, log.table, version)
-    if at[version] > after:  # what follows it was there before
+    if at[version] > after:  # the commit after it is older: this one was put into a log that had been cleaned up
         raise _cleaned_up(log, head.version, version)
     return version
 
 
-def _settled(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn_id: str) -> bool:
+def _is_own_commit(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn_id: str) -> bool:
+    """Reads the version back until it exists, and puts the commit again while it does not; whether it has our txnId."""
     last: StorageError | None = None
     for n in range(TRIES):
         try:
@@ -99,7 +101,7 @@ def _settled(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn
 
 
 def unknown(txn_id: str, table: str, version: int | None, cause: Exception | None = None) -> CommitUnknown:
-    """What the writer of a transaction is told when the log cannot be read back."""
+    """The CommitUnknown error for a put whose outcome cannot be read back from the log."""
     error = CommitUnknown(
         "Whether the commit landed could not be found out; what was staged has been kept. "
         f"Look for the transaction id {txn_id} in the log before running the statement again." + (f" The last error was: {cause}" if cause else ""),
@@ -112,7 +114,7 @@ def unknown(txn_id: str, table: str, version: int | None, cause: Exception | Non
 
 
 def _check_chain(log: TableLog, version: int, head: Snapshot | None) -> None:
-    """Raises unless what is at `version` continues the log."""
+    """Raises unless the commit at `version`, which has won, continues the log that readers see."""
     try:
         before = log.store.tag(names.commit_key(version - 1)) if version > 0 else None
         if before is not None:
@@ -121,7 +123,7 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None) -> None:
             return
         files = list_log(log.store)
     except StorageError:
-        return  # the commit is there; that the log was cleaned up under it is far from likely
+        return  # the commit exists, and it is very unlikely that the log was cleaned up meanwhile
     commits = {f.version: f for f in files if f.kind == "commit"}
     covered = max((c[0].version for c in complete_checkpoints(files)), default=-1)
     ours, after = commits.get(version), commits.get(version + 1)
@@ -137,7 +139,7 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None) -> None:
 
 
 def _check_table(log: TableLog, head: Snapshot) -> None:
-    """Raises where the version that a commit follows is another table's: it was made anew between the last look at the log and the put."""
+    """Raises CorruptLog if `head`'s version is now another table's, which was created between the last read of the log and the put."""
     try:
         there = log.read_commit(head.version)
         if there is not None and there.txn_id is not None and there.txn_id == head.txn_id:

@@ -1,4 +1,4 @@
-"""Where a compaction put the rows of each file, for the tags of its remove actions."""
+"""Placement tags for the remove actions of a compaction: where in the output the rows of each input file are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlock.protocol.placement import Placement
 
 
 def placements(blocks: Sequence[RowBlock], staged: Sequence[StagedFile], taken: Mapping[str, BitMap64]) -> dict[str, Placement]:
-    """Where a compaction puts the rows that it takes out of each file (`taken`, all that lived there): only what is certain."""
+    """By input path, where its rows are in the output; only for inputs whose live rows (`taken`) lie in the output in one run, in order."""
     out: dict[str, Placement] = {}
     for block in blocks:
         files = [s for s in staged if s.group == block.group]

@@ -1,10 +1,10 @@
-"""`on_conflict=lockless`: what is staged are intents by row id, and they are merged with what winners did cell by cell.
+"""`on_conflict=lockless`: merges a transaction's staged changes with those of the winners, row by row (by row id) and cell by cell.
 
-    the row only lies elsewhere    what is staged goes with it, unread
-    the row was changed            the winner's image, with the cells that this transaction set
-    the row is gone                what was meant for it is dropped: delete beats update, and delete with delete is one delete
+    the winner moved the row      the staged change is applied at the new address, without reading the row
+    the winner changed the row    the winner's image, overlaid with the cells that this transaction set
+    the winner deleted the row    the staged change is dropped: a delete wins over an update, two deletes are one
 
-Conditions are not asked again, rows that are new are not looked at, and nobody waits (SEMANTICS.md section 3).
+Conditions are not evaluated again, new rows are ignored, and nothing waits (SEMANTICS.md section 3).
 """
 
 from __future__ import annotations
@@ -29,12 +29,20 @@ from rowlock.protocol.row_tracking import PRESERVED_TAG
 Numbers = npt.NDArray[np.int64]
 NOWHERE = -1
 REPORTED = 1_000
-"""Rows of a commit whose meeting with a winner is told one by one."""
+"""How many superseded rows a commit reports one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Effects after the winners; what they and this transaction made of each other; how many rows that concerned."""
+    """The result of a merge: the effects at the head, and what became of rows that both sides changed.
+
+    overwritten    the superseded rows, at most REPORTED of each kind
+    rows_merged    rows that both sides updated
+    rows_followed  rows that the winners only moved
+    rows_dropped   staged images that were dropped
+    hit            by path, positions at the base of the rows that the transaction changes and winners changed, moved or deleted;
+                   None if there are none
+    """
 
     effects: Effects
     overwritten: tuple[SupersededRow, ...] = ()
@@ -45,13 +53,13 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class _Met:
-    """The rows of the table that the transaction changes and that winners have touched.
+class _Touched:
+    """The table rows that the transaction changes and that winners changed, moved or deleted; one array element a row.
 
-    before, ids   where they lay, and who they are
-    after         where they lie at the head (`file` NOWHERE for those that are gone)
-    version       of the commit that changed each last, at the head
-    changed       which of them have other values than before
+    before, ids   their addresses at the base, and their row ids
+    after         their addresses at the head; `file` is NOWHERE for deleted rows
+    version       their row commit versions at the head; NOWHERE for deleted rows
+    changed       whether a winner changed them, so that the commit version is another than at the base
     """
 
     before: Provenance
@@ -62,18 +70,19 @@ class _Met:
 
     @property
     def lives(self) -> Mask:
+        """The rows that still exist at the head."""
         return np.asarray(self.after.file != NOWHERE)
 
 
 class RewrittenWithoutIds(Exception):
-    """A winner rewrote rows and did not keep their ids, so that nobody can tell which of them are which."""
+    """A winner rewrote rows without preserving their row ids, so that they cannot be matched with the staged ones."""
 
     def __init__(self, conflict: Conflict) -> None:
         self.conflict = conflict
 
 
 def merge(effects: Effects, delta: Delta, winners: Sequence[Commit], *, engine: Engine, base: Snapshot, head: Snapshot, vector_of: VectorOf) -> Merged:
-    """The effects against `head`, whose columns they have already; `base` is the version that they were staged against.
+    """Merges the effects, which were staged against `base` and have the columns of `head` already, with the delta to `head`.
 
     Raises RewrittenWithoutIds.
     """
@@ -82,29 +91,30 @@ def merge(effects: Effects, delta: Delta, winners: Sequence[Commit], *, engine: 
     if not hit:
         return Merged(effects)
     known = replace(base, metadata=head.metadata, schema=head.schema)
-    met = _meet(hit, delta.born, engine, known, head)
-    _check_ids_kept(met, winners)
-    cells = _cells(effects.assigned, met)
-    blocks, updated, unfit = _merged_blocks(effects.blocks, met, cells, engine, head)
-    stays = met.lives & ~unfit.mask
+    touched = _find_touched(hit, delta.born, engine, known, head)
+    _check_ids_kept(touched, winners)
+    cells = _cells(effects.assigned, touched)
+    blocks, updated, violating = _merged_blocks(effects.blocks, touched, cells, engine, head)
+    stays = touched.lives & ~violating.mask
     tombstones = {p: rest for p, ours in effects.tombstones.items() if (rest := ours - hit[p] if p in hit else ours)}
-    tombstones = union_by_path(tombstones, met.after.take(stays).bitmaps())
-    assigned = tuple(found for a in effects.assigned if (found := _carried(a, met, stays)) is not None)
-    told = _told(met, updated, cells, unfit, _Departures(winners, vector_of), engine, known, head)
+    tombstones = union_by_path(tombstones, touched.after.take(stays).bitmaps())
+    assigned = tuple(found for a in effects.assigned if (found := _assigned_at_head(a, touched, stays)) is not None)
+    superseded = _superseded(touched, updated, cells, violating, _Departures(winners, vector_of), engine, known, head)
     return Merged(
         Effects(tombstones, blocks, {}, assigned),
-        told,
-        rows_merged=int((met.changed & updated).sum()),
-        rows_followed=int((met.lives & ~met.changed).sum()),
+        superseded,
+        rows_merged=int((touched.changed & updated).sum()),
+        rows_followed=int((touched.lives & ~touched.changed).sum()),
         rows_dropped=int((updated & ~stays).sum()),
         hit=hit,
     )
 
 
-# ---- who is where --------------------------------------------------------------------------
+# ---- finding rows by their ids -------------------------------------------------------------
 
 
-def _meet(hit: Mapping[str, BitMap64], born: Sequence[Slice], engine: Engine, known: Snapshot, head: Snapshot) -> _Met:
+def _find_touched(hit: Mapping[str, BitMap64], born: Sequence[Slice], engine: Engine, known: Snapshot, head: Snapshot) -> _Touched:
+    """Finds the rows at the addresses `hit` of the base again among the born rows of the head, by row id."""
     before = _addresses(hit)
     who = engine.identities(before, snapshot=known)
     order = np.argsort(who.ids)
@@ -119,37 +129,38 @@ def _meet(hit: Mapping[str, BitMap64], born: Sequence[Slice], engine: Engine, kn
         rows = order[at[same]]
         file[rows], position[rows], version[rows] = n, there[same], found.commit_versions[same]
     after = Provenance(tuple(s.path for s in born), file, position)
-    return _Met(before, who.ids, after, version, (file != NOWHERE) & (version != who.commit_versions))
+    return _Touched(before, who.ids, after, version, (file != NOWHERE) & (version != who.commit_versions))
 
 
 def _addresses(positions: Mapping[str, BitMap64]) -> Provenance:
-    """By path, and by position within a path."""
+    """Bitmaps by path as addresses, sorted by path and by position."""
     held = [bitmap_to_numpy(positions[p]) for p in sorted(positions)]
     return Provenance(tuple(sorted(positions)), np.repeat(np.arange(len(held), dtype=np.int32), [len(h) for h in held]), np.concatenate(held))
 
 
 def _positions(piece: Slice, engine: Engine) -> Numbers:
+    """The sorted physical positions of a slice."""
     if piece.only is not None:
         return np.asarray(bitmap_to_numpy(piece.only))
     physical = piece.file.num_records
     return np.asarray(bitmap_to_numpy(positions_except(engine.count(piece.file) if physical is None else physical, piece.without)))
 
 
-def _numbers(origin: Provenance, met: _Met) -> Numbers:
-    """For each address its number among the rows that were met, NOWHERE for others."""
+def _row_numbers(origin: Provenance, touched: _Touched) -> Numbers:
+    """For each address the row's number in `touched`, NOWHERE for rows that are not touched."""
     out = np.full(len(origin.file), NOWHERE, np.int64)
-    places = dict(met.before.by_path())
+    places = dict(touched.before.by_path())
     for path, rows in origin.by_path():
         if path in places:
-            known = met.before.position[places[path]]
+            known = touched.before.position[places[path]]
             at = np.minimum(np.searchsorted(known, origin.position[rows]), len(known) - 1)
             out[rows] = np.where(known[at] == origin.position[rows], places[path][at], NOWHERE)
     return out
 
 
-def _check_ids_kept(met: _Met, winners: Sequence[Commit]) -> None:
-    """A row that is not there any more was deleted, unless a winner rewrote its file without saying that ids were kept."""
-    lost = {path for path, _ in met.before.take(~met.lives).by_path()}
+def _check_ids_kept(touched: _Touched, winners: Sequence[Commit]) -> None:
+    """Raises RewrittenWithoutIds where a row was not found and a winner rewrote its file without preserving row ids; else it was deleted."""
+    lost = {path for path, _ in touched.before.take(~touched.lives).by_path()}
     for winner in winners:
         added, removed = {a.path for a in winner.adds}, {r.path for r in winner.removes}
         tags = (winner.info.raw.get("tags") if winner.info else None) or {}
@@ -162,31 +173,31 @@ def _check_ids_kept(met: _Met, winners: Sequence[Commit]) -> None:
 # ---- cells ---------------------------------------------------------------------------------
 
 
-def _cells(assigned: Iterable[Assigned], met: _Met) -> dict[str, Mask]:
-    """For each column that the transaction set somewhere, of which of the rows that were met."""
+def _cells(assigned: Iterable[Assigned], touched: _Touched) -> dict[str, Mask]:
+    """For each column that the transaction set, the mask of the touched rows in which it set it."""
     out: dict[str, Mask] = {}
     for a in assigned:
-        rows = _numbers(a.origin, met)
+        rows = _row_numbers(a.origin, touched)
         for column in a.columns:
-            out.setdefault(column, np.zeros(len(met.ids), np.bool_))[rows[rows != NOWHERE]] = True
+            out.setdefault(column, np.zeros(len(touched.ids), np.bool_))[rows[rows != NOWHERE]] = True
     return out
 
 
 @dataclass(slots=True)
-class _Unfit:
-    """Rows that would break a constraint as they were merged, and what each breaks."""
+class _Violating:
+    """Touched rows whose merged image would violate a constraint: their mask, and by row number the error message."""
 
     mask: Mask
     why: dict[int, str]
 
 
 def _merged_blocks(
-    blocks: Sequence[RowBlock], met: _Met, cells: Mapping[str, Mask], engine: Engine, head: Snapshot
-) -> tuple[tuple[RowBlock, ...], Mask, _Unfit]:
-    """The blocks at the head, for which rows that were met they hold an image, and what did not fit."""
+    blocks: Sequence[RowBlock], touched: _Touched, cells: Mapping[str, Mask], engine: Engine, head: Snapshot
+) -> tuple[tuple[RowBlock, ...], Mask, _Violating]:
+    """The blocks at the head, the mask of touched rows of which they have an image, and the rows whose merged image violates a constraint."""
     out: list[RowBlock] = []
-    updated = np.zeros(len(met.ids), np.bool_)
-    unfit = _Unfit(np.zeros(len(met.ids), np.bool_), {})
+    updated = np.zeros(len(touched.ids), np.bool_)
+    violating = _Violating(np.zeros(len(touched.ids), np.bool_), {})
     for block in blocks:
         if block.kind == "matched":
             continue
@@ -194,27 +205,27 @@ def _merged_blocks(
             out.append(block)
             continue
         origin = engine.provenance(block)
-        at = _numbers(origin, met)
+        at = _row_numbers(origin, touched)
         ours = at != NOWHERE
         updated[at[ours]] = True
-        stays = ~ours | (met.lives & ~met.changed)[at]
+        stays = ~ours | (touched.lives & ~touched.changed)[at]
         if stays.any():
             kept = block if stays.all() else engine.keep(block, stays)
-            out.append(replace(kept, provenance=_moved(origin.take(stays), at[stays], met.after)))
-        merging = ours & met.changed[at]
+            out.append(replace(kept, provenance=_at_head(origin.take(stays), at[stays], touched.after)))
+        merging = ours & touched.changed[at]
         if merging.any():
             rows = at[merging]
-            under = engine.rows_at(met.after.take(rows), snapshot=head)
+            under = engine.rows_at(touched.after.take(rows), snapshot=head)
             made = engine.merged(under, engine.keep(block, merging), {c: mask[rows] for c, mask in cells.items()}, snapshot=head)
-            fits = _fitting(made, engine, head, lambda n, why, rows=rows: unfit.why.update({int(rows[n]): why}))  # type: ignore[misc]
-            unfit.mask[rows[~fits]] = True
-            if fits.any():
-                out.append(replace(made if fits.all() else engine.keep(made, fits), statement=block.statement))
-    return tuple(out), updated, unfit
+            valid = _satisfying(made, engine, head, lambda n, why, rows=rows: violating.why.update({int(rows[n]): why}))  # type: ignore[misc]
+            violating.mask[rows[~valid]] = True
+            if valid.any():
+                out.append(replace(made if valid.all() else engine.keep(made, valid), statement=block.statement))
+    return tuple(out), updated, violating
 
 
-def _fitting(block: RowBlock, engine: Engine, head: Snapshot, tell: Callable[[int, str], object], start: int = 0) -> Mask:
-    """Which rows of a block meet the table's constraints, by halves; `tell` hears of each that does not."""
+def _satisfying(block: RowBlock, engine: Engine, head: Snapshot, tell: Callable[[int, str], object], start: int = 0) -> Mask:
+    """Mask of rows that satisfy the constraints.  Bisects the block; calls `tell(row, message)` for each violation."""
     try:
         engine.check([block], snapshot=head)
         return np.ones(block.num_rows, np.bool_)
@@ -224,12 +235,15 @@ def _fitting(block: RowBlock, engine: Engine, head: Snapshot, tell: Callable[[in
             return np.zeros(1, np.bool_)
     first = np.arange(block.num_rows) < block.num_rows // 2
     return np.concatenate(
-        [_fitting(engine.keep(block, first), engine, head, tell, start), _fitting(engine.keep(block, ~first), engine, head, tell, start + int(first.sum()))]
+        [
+            _satisfying(engine.keep(block, first), engine, head, tell, start),
+            _satisfying(engine.keep(block, ~first), engine, head, tell, start + int(first.sum())),
+        ]
     )
 
 
-def _moved(origin: Provenance, at: Numbers, after: Provenance) -> Provenance:
-    """Addresses, with those of rows that were met (`at` is not NOWHERE) as they are now."""
+def _at_head(origin: Provenance, at: Numbers, after: Provenance) -> Provenance:
+    """The addresses with those of touched rows replaced by `after`; `at` is each row's number there, NOWHERE for other rows."""
     ours = at != NOWHERE
     if not ours.any():
         return origin
@@ -240,32 +254,35 @@ def _moved(origin: Provenance, at: Numbers, after: Provenance) -> Provenance:
     return Provenance(tuple(names), file, position)
 
 
-def _carried(assigned: Assigned, met: _Met, stays: Mask) -> Assigned | None:
-    at = _numbers(assigned.origin, met)
+def _assigned_at_head(assigned: Assigned, touched: _Touched, stays: Mask) -> Assigned | None:
+    """The cells under the rows' addresses at the head, without rows that are dropped; None if none is left."""
+    at = _row_numbers(assigned.origin, touched)
     kept = (at == NOWHERE) | stays[at]
-    return Assigned(assigned.columns, _moved(assigned.origin.take(kept), at[kept], met.after)) if kept.any() else None
+    return Assigned(assigned.columns, _at_head(assigned.origin.take(kept), at[kept], touched.after)) if kept.any() else None
 
 
-# ---- what is told --------------------------------------------------------------------------
+# ---- reporting superseded rows -------------------------------------------------------------
 
 
-def _told(
-    met: _Met, updated: Mask, cells: Mapping[str, Mask], unfit: _Unfit, departures: _Departures, engine: Engine, known: Snapshot, head: Snapshot
+def _superseded(
+    touched: _Touched, updated: Mask, cells: Mapping[str, Mask], violating: _Violating, departures: _Departures, engine: Engine, known: Snapshot, head: Snapshot
 ) -> tuple[SupersededRow, ...]:
-    """One value for each row in which winners and this transaction met, of the first REPORTED."""
+    """One value for each row that winners and this transaction both changed, of the first REPORTED."""
     out: list[SupersededRow] = []
-    for n in np.flatnonzero(updated & ~met.lives)[:REPORTED]:
-        version = departures.version(met.before.paths[met.before.file[n]], int(met.before.position[n]))
-        out.append(SupersededRow(int(met.ids[n]), "dropped", _columns(cells, n), version, "the row was deleted"))
-    changed = np.flatnonzero(met.changed)[:REPORTED]
+    for n in np.flatnonzero(updated & ~touched.lives)[:REPORTED]:
+        version = departures.version(touched.before.paths[touched.before.file[n]], int(touched.before.position[n]))
+        out.append(SupersededRow(int(touched.ids[n]), "dropped", _columns(cells, n), version, "the row was deleted"))
+    changed = np.flatnonzero(touched.changed)[:REPORTED]
     if not len(changed):
         return tuple(out)
-    theirs = engine.differing(engine.rows_at(met.before.take(changed), snapshot=known), engine.rows_at(met.after.take(changed), snapshot=head), snapshot=head)
+    theirs = engine.differing(
+        engine.rows_at(touched.before.take(changed), snapshot=known), engine.rows_at(touched.after.take(changed), snapshot=head), snapshot=head
+    )
     for i, n in enumerate(changed):
-        row_id, version = int(met.ids[n]), int(met.version[n])
+        row_id, version = int(touched.ids[n]), int(touched.version[n])
         columns = _columns(theirs, i)
-        if unfit.mask[n]:
-            out.append(SupersededRow(row_id, "dropped", _columns(cells, n), version, unfit.why[int(n)]))
+        if violating.mask[n]:
+            out.append(SupersededRow(row_id, "dropped", _columns(cells, n), version, violating.why[int(n)]))
         elif not updated[n]:
             out.append(SupersededRow(row_id, "row", columns, version))
         elif both := tuple(c for c in columns if c in cells and cells[c][n]):
@@ -275,13 +292,13 @@ def _told(
 
 @dataclass(frozen=True, slots=True)
 class _Departures:
-    """When rows left the places where the transaction had found them."""
+    """Finds the winner that removed a row from its address at the base."""
 
     winners: Sequence[Commit]
     vector_of: VectorOf
 
     def version(self, path: str, position: int) -> int | None:
-        """Of the winner that took the row at this address away."""
+        """The version of the first winner after which the row no longer lives at this address; None if there is none."""
         for winner in self.winners:
             if any(r.path == path for r in winner.removes):
                 again = next((a for a in winner.adds if a.path == path), None)
@@ -291,4 +308,5 @@ class _Departures:
 
 
 def _columns(masks: Mapping[str, Mask], row: int) -> tuple[str, ...]:
+    """The sorted names of the columns whose mask is True for the row."""
     return tuple(sorted(c for c, mask in masks.items() if mask[row]))

@@ -1,7 +1,7 @@
-"""`on_conflict=fail`: what counts as a conflict, by file (open-source Delta's rules) or by row.
+"""`on_conflict=fail`: decides what is a conflict, by file (the rules of open-source Delta) or by row.
 
-By row, a conflict is a rebase that would change something other than places: the old images of our
-rows that are gone are not those of the born rows that the program now changes, or an insert flips.
+By row, there is a conflict if a rebase would change more than the places of rows: the gone rows that the transaction
+changes have other values than the born rows that its program now changes, or a MERGE inserts other rows than before.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ from rowlock.transaction.state.pending import Pending
 _Row = tuple[str, dict[str, Any]]
 _T = TypeVar("_T")
 _COMPARED_VALUES = 20_000_000
-"""So many values are compared to find the columns that both have set: a tenth of a second."""
+"""How many pairs of values are compared at most to find the columns that both sides changed: about 0.1 s."""
 
 
 def table_state(base: Snapshot) -> rules.TableState:
-    """What the pure rules must know of the table as it was read."""
+    """The table's state at the transaction's base, as the conflict rules need it."""
     return rules.TableState(base.protocol, base.metadata, base.schema, lambda predicate, file: may_match(base, predicate, file))
 
 
 def may_match(base: Snapshot, predicate: Predicate | None, file: AddFile) -> bool:
-    """Whether a file may hold a row that a statement with this predicate reads."""
+    """Whether a file may hold rows that match the predicate, by its partition values and statistics."""
     return predicate is None or FilePruner(predicate, base.schema, base.partition_columns).may_match(file)
 
 
 def check_files(txn: Pending, winners: list[Commit]) -> None:
-    """Raises the conflict that `winners` are to `txn` by Delta's rules, if they are one."""
+    """Raises a DeltaConcurrentModificationException if `winners` conflict with `txn` by Delta's file rules."""
     if found := rules.first_conflict(rules.FILE_RULES, reads_of(txn), winners, table_state(txn.base)):
         raise error_of(txn, found)
 
 
 def reads_of(txn: Pending) -> rules.Reads:
+    """What the transaction read and removes, as the conflict rules need it."""
     reading = [s for s in txn.program if s.touches]
     return rules.Reads(
         predicates=(*(s.reads for s in reading if s.kind != "move"), *((None,) if txn.reads_table else ())),
@@ -62,14 +63,14 @@ def reads_of(txn: Pending) -> rules.Reads:
 
 
 def error_of(txn: Pending, conflict: Conflict) -> exceptions.DeltaConcurrentModificationException:
-    """The error for a conflict: all that was staged is thrown away with it."""
+    """The exception for a conflict, with an account of the staged work that is lost by it."""
     return conflict.with_work(work_of(txn)).exception(txn.table.path)
 
 
 def check_rows(txn: Pending, effects: Effects, winners: Sequence[Commit], delta: Delta, head: Snapshot) -> None:
-    """Raises a conflict if a rebase over `delta` would change something other than places.
+    """Raises a DeltaConcurrentModificationException if a rebase over `delta` would change more than the places of rows.
 
-    Under `snapshot` only rows that the transaction changes itself count.
+    Under isolation `snapshot` only rows that the transaction itself changes count.
     """
     engine = txn.table.engine
     lost = [Slice(s.file, only=both) for s in delta.gone if (both := s.covers(effects.tombstones[s.path]) if s.path in effects.tombstones else None)]
@@ -78,8 +79,8 @@ def check_rows(txn: Pending, effects: Effects, winners: Sequence[Commit], delta:
     )
     files = {s.path: s.file for s in delta.born}
     won = [Slice(files[p], only=t) for p, t in fresh.tombstones.items() if t]
-    old = _texts(engine.sample(lost, None, snapshot=txn.base) if lost else [])
-    new = _texts(engine.sample(won, None, snapshot=head) if won else [])
+    old = _with_keys(engine.sample(lost, None, snapshot=txn.base) if lost else [])
+    new = _with_keys(engine.sample(won, None, snapshot=head) if won else [])
     before, after = Counter(t for t, _ in old), Counter(t for t, _ in new)
     if txn.options.isolation == "snapshot":
         if before - after:
@@ -87,19 +88,19 @@ def check_rows(txn: Pending, effects: Effects, winners: Sequence[Commit], delta:
         return
     if before != after:
         raise _conflict(txn, winners, delta, old, new)
-    if _flipped(txn, effects, fresh):
+    if _inserts_change(txn, effects, fresh):
         raise _conflict(txn, winners, delta, [], new)
 
 
-def _texts(rows: Sequence[dict[str, Any]]) -> list[_Row]:
-    """Each row, all of one table's columns, with a text that tells it from others."""
+def _with_keys(rows: Sequence[dict[str, Any]]) -> list[_Row]:
+    """Each row with a string that is equal for equal rows; all rows have the same columns."""
     names = sorted(rows[0]) if rows else []
     head = repr(names)
     return [(head + repr([row[n] for n in names]), row) for row in rows]
 
 
-def _flipped(txn: Pending, effects: Effects, fresh: Propagated) -> bool:
-    """Whether an insert of a MERGE comes to life or dies."""
+def _inserts_change(txn: Pending, effects: Effects, fresh: Propagated) -> bool:
+    """Whether a MERGE would insert a row that it did not insert before, or no longer insert one that it did."""
     if any(b.kind == "inserted" and b.num_rows for b in fresh.blocks):
         return True
     masks = [survivors(b, {}, fresh.counts, txn.table.engine.provenance) for b in effects.blocks if b.kind == "inserted"]
@@ -122,14 +123,14 @@ def _conflict(
 
 
 def sampled(rows: Sequence[_T], values_a_row: int) -> Sequence[_T]:
-    """Rows that are spread evenly over all of them, as many as may be held against `values_a_row` values each; one at least."""
+    """Evenly spaced rows, so few that comparing each with `values_a_row` values stays within the limit; at least one."""
     return rows[:: -(-len(rows) // max(1, _COMPARED_VALUES // max(1, values_a_row)))]
 
 
 def columns_changed(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Columns that differ between rows and their later images; a row's image is the one row that is most like it.
+    """Columns that differ between rows and their later images; the image of a row is the one that has most values in common with it.
 
-    Of very many rows only some, spread evenly, are held against all images: it explains an error, while others wait.
+    Of very many rows only a sample is compared, since this only explains an error, and other writers may be waiting.
     """
     if not before or not after:
         return set()

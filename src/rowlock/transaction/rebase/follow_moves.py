@@ -1,8 +1,8 @@
-"""Following rows to where a compaction put them, instead of meeting them again as gone and as born.
+"""Follows rows through a winner's compaction, so that they are not rebased as rows that are gone and born.
 
-A winner's OPTIMIZE changes no row.  Where it says how its inputs lie in its outputs, every address
-that a transaction has staged is computed anew, and no row is read.  What cannot be followed (another
-engine's compaction, a count that does not fit) is left to the rebase, which is right without any of this.
+OPTIMIZE changes no row.  If the winner's remove actions say where each input's rows lie in the output (placement tags),
+the staged addresses are translated and no row is read.  What cannot be followed (another engine's compaction, counts that
+do not match) is left to the rebase, whose result is the same without this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Effects under their rows' new addresses, what is left of the delta, and how many rows were followed."""
+    """The effects with translated addresses, the rest of the delta, and the number of tombstones that were translated."""
 
     effects: Effects
     delta: Delta
@@ -35,7 +35,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """The rows at `living` (sorted) of a file lie in the file `into`, from `offset` on."""
+    """The rows at the sorted positions `living` of file `path` are now in file `into`, in the same order, from position `offset` on."""
 
     path: str
     living: Positions
@@ -46,22 +46,22 @@ class _Move:
 def follow_moves(
     effects: Effects, winners: Sequence[Commit], paths: Iterable[str], known: Mapping[str, AddFile], after: Mapping[str, AddFile], vector_of: VectorOf
 ) -> Followed | None:
-    """Carries effects over the winners' compactions; None where there is none to follow.
+    """Translates the effects' addresses through the winners' compactions; None if there is none that can be followed.
 
-    `known` and `after` are the files among `paths` as the transaction knows them and as they are now.
+    `known` and `after` are the files among `paths` as the transaction last saw them, and as they are at the head.
     """
     seen = {p: live_slice(f, vector_of) for p, f in known.items()}
     gone: list[Slice] = []
     rows = 0
     found = False
     for winner in winners:
-        for group in _groups(winner).values():
+        for group in _inputs_by_output(winner).values():
             moves = _moves(winner, group, seen, vector_of)
             if moves is None:
                 continue
             found = True
-            gone += _step(winner, group, moves, seen, vector_of)
-            effects, count = _carried(effects, {m.path: m for m in moves})
+            gone += _apply_moves(winner, group, moves, seen, vector_of)
+            effects, count = _readdressed(effects, {m.path: m for m in moves})
             rows += count
     if not found:
         return None
@@ -69,7 +69,8 @@ def follow_moves(
     return Followed(effects, Delta((*gone, *rest.gone), rest.born), rows)
 
 
-def _groups(winner: Commit) -> dict[str, list[tuple[RemoveFile, Placement]]]:
+def _inputs_by_output(winner: Commit) -> dict[str, list[tuple[RemoveFile, Placement]]]:
+    """The removes with placement tags, by the path of the file that their rows were compacted into."""
     groups: dict[str, list[tuple[RemoveFile, Placement]]] = {}
     for remove in winner.removes:
         if (place := placement_of(remove)) is not None:
@@ -82,7 +83,7 @@ def _dead(remove: RemoveFile, vector_of: VectorOf) -> BitMap64:
 
 
 def _moves(winner: Commit, group: Sequence[tuple[RemoveFile, Placement]], seen: Mapping[str, Slice], vector_of: VectorOf) -> list[_Move] | None:
-    """The moves into one output, if every count fits: then the output holds the inputs' rows and nothing else."""
+    """The moves into one output; None unless all counts match, so that the output has exactly the live rows of its inputs."""
     into = group[0][1].into
     output = next((a for a in winner.adds if a.path == into), None)
     if output is None or output.deletion_vector is not None or output.num_records != sum(p.rows for _, p in group):
@@ -100,10 +101,12 @@ def _moves(winner: Commit, group: Sequence[tuple[RemoveFile, Placement]], seen: 
     return moves if all(a[1] == b[0] for a, b in itertools.pairwise(edges)) and edges[0][0] == 0 else None
 
 
-def _step(winner: Commit, group: Sequence[tuple[RemoveFile, Placement]], moves: Sequence[_Move], seen: dict[str, Slice], vector_of: VectorOf) -> list[Slice]:
-    """The files as the transaction knows them after one move, and the rows that were gone before they could be moved.
+def _apply_moves(
+    winner: Commit, group: Sequence[tuple[RemoveFile, Placement]], moves: Sequence[_Move], seen: dict[str, Slice], vector_of: VectorOf
+) -> list[Slice]:
+    """Replaces the inputs by their output in `seen`, and returns the rows that were deleted before the compaction (gone).
 
-    Rows of an input that it did not know are, to it, dead in the output, until the delta finds them born.
+    Rows of inputs that the transaction never saw are marked dead in the output, so the delta reports them as born.
     """
     gone: list[Slice] = []
     unknown = BitMap64()
@@ -123,8 +126,8 @@ def _step(winner: Commit, group: Sequence[tuple[RemoveFile, Placement]], moves: 
     return gone
 
 
-def _carried(effects: Effects, moves: Mapping[str, _Move]) -> tuple[Effects, int]:
-    """The effects with every address in a moved file computed anew.  Addresses of rows that were dead already stay, as gone."""
+def _readdressed(effects: Effects, moves: Mapping[str, _Move]) -> tuple[Effects, int]:
+    """The effects with translated addresses, and how many tombstones were translated.  Addresses of rows that were deleted before stay; these are gone."""
     tombstones: dict[str, BitMap64] = {}
     rows = 0
     for path, positions in effects.tombstones.items():
@@ -138,11 +141,11 @@ def _carried(effects: Effects, moves: Mapping[str, _Move]) -> tuple[Effects, int
         tombstones[move.into] = tombstones.get(move.into, BitMap64()) | new
         if not alive.all():
             tombstones[path] = BitMap64(at[~alive].tolist())
-    blocks = tuple(_carried_block(b, moves) for b in effects.blocks)
+    blocks = tuple(_readdressed_block(b, moves) for b in effects.blocks)
     return Effects({p: t for p, t in tombstones.items() if t}, blocks, effects.counts), rows
 
 
-def _carried_block(block: RowBlock, moves: Mapping[str, _Move]) -> RowBlock:
+def _readdressed_block(block: RowBlock, moves: Mapping[str, _Move]) -> RowBlock:
     origin = block.provenance
     if origin is None or not any(p in moves for p in origin.paths):
         return block

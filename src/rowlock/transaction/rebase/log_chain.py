@@ -1,9 +1,9 @@
-"""Whether a transaction still stands on the log that it read: the same table, on an unbroken chain of commits (I3, I9).
+"""Checks that the log still continues the snapshot that a transaction read: the same table, an unbroken chain of commits (I3, I9).
 
-Another table at the same place is judged first, under every policy: nothing that was staged is meant for it.
-Where only the log is another (a commit replaced by a bare rename, a backup put back), nobody knows
-the winners one by one.  What is known are two states, and their difference is one winner: who
-repairs is rebased over it, who asked to be told of conflicts is told.
+Another table at the same path is a conflict under every policy, and checked first: the staged work was not meant for it.
+If only the log was rewritten (a commit overwritten by a bare rename, a restored backup), the single winners are not known.
+The difference between the two snapshots then counts as one winner: under `repair` the transaction is rebased over it,
+under `fail` and `rerun` it is a conflict.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from rowlock.transaction.rebase import fail_policy
 from rowlock.transaction.state.pending import Pending
 
 REWRITTEN = "REWRITTEN LOG"
-"""What stands for the operation of a winner that is the difference of two states."""
+"""The operation name of a winner that is the difference of two snapshots."""
 
 
 def check_table(txn: Pending, head: Snapshot) -> None:
-    """Raises MetadataChangedException where the head is that of another table."""
+    """Raises MetadataChangedException if the head has another table id than the snapshot that the transaction read."""
     if head.metadata.id != txn.read.metadata.id:
         raise fail_policy.error_of(txn, another_table(txn.read, head))
 
 
 def check_same(read: Snapshot, head: Snapshot) -> None:
-    """The same for a commit that stages no rows."""
+    """`check_table` for a commit that stages no rows: raises MetadataChangedException if `head` is another table's."""
     if head.metadata.id != read.metadata.id:
         raise another_table(read, head).exception(head.table)
 
 
 def another_table(read: Snapshot, head: Snapshot) -> Conflict:
-    """The conflict with whoever made the table anew (or replaced it under another id)."""
+    """The conflict with a writer that dropped and created the table again, or replaced it under another id."""
     text = f"The table was made anew while this transaction was staged: at version {read.version} it was the table {read.metadata.id}, and now it is {head.metadata.id}, at version {head.version}."
     return conflict_with(Commit(head.version), "another table", what=text)
 
 
 def rewritten_log(read: Snapshot, head: Snapshot) -> Conflict:
-    """The conflict with a log that was rewritten, or cleaned up, under whoever read it."""
+    """The conflict for a log that was rewritten or cleaned up after a transaction read it."""
     if head.chain == read.chain:
         text = f"The commits after version {read.version}, which the transaction has read, were cleaned up before they could be looked at."
         return conflict_with(Commit(head.version), "rewritten log", what=text)
@@ -53,21 +53,22 @@ def rewritten_log(read: Snapshot, head: Snapshot) -> Conflict:
 
 
 def winners_of(txn: Pending, head: Snapshot) -> list[Commit]:
-    """What a log that was rewritten makes of what the transaction has read, as one winner.
+    """One winner that stands for everything a rewritten log changed since the snapshot that the transaction read.
 
-    Raises ConcurrentWriteException under `fail` and `rerun`, and where a data file was replaced under its name; a transaction that only adds goes on.
+    Raises ConcurrentWriteException under `fail` and `rerun`, and where a data file was replaced by another of the same name.
+    A blind append is never refused.
     """
     if txn.is_blind:
         return [difference(txn.read, head, {}, {})]
     before = {f.path: f for f in [*txn.base.files.adds(), *txn.staged.unseen.values()] if f is not None and txn.staged.unseen.get(f.path, f) is f}
     after = {f.path: f for f in head.files.adds()}
-    if txn.options.raises or any(_is_another(f, after[p]) for p, f in before.items() if p in after):
+    if txn.options.raises or any(_is_other_file(f, after[p]) for p, f in before.items() if p in after):
         raise fail_policy.error_of(txn, rewritten_log(txn.read, head))
     return [difference(txn.read, head, before, after)]
 
 
-def still_there(log: TableLog, after: int, through: int) -> list[Commit]:
-    """The commits up to `through` that were not cleaned up, newest first."""
+def remaining_commits(log: TableLog, after: int, through: int) -> list[Commit]:
+    """The commits after version `after` up to `through` that were not cleaned up, newest first."""
     found: list[Commit] = []
     for version in range(through, after, -1):
         try:
@@ -77,13 +78,13 @@ def still_there(log: TableLog, after: int, through: int) -> list[Commit]:
     return found
 
 
-def _is_another(known: AddFile, now: AddFile) -> bool:
-    """Whether two files of one name are not one file: files never change."""
+def _is_other_file(known: AddFile, now: AddFile) -> bool:
+    """Whether two entries of one path are different files: data files never change, so size, time and row ids must be equal."""
     return (known.size_bytes, known.modification_time_ms, known.base_row_id) != (now.size_bytes, now.modification_time_ms, now.base_row_id)
 
 
 def difference(read: Snapshot, head: Snapshot, before: dict[str, AddFile], after: dict[str, AddFile]) -> Commit:
-    """One commit that leads from what was read to the head."""
+    """One commit that changes the snapshot `read`, with the files `before`, into `head`, with the files `after`."""
     domains = [d for name, d in head.domains.items() if read.domains.get(name) != d]
     domains += [replace(d, removed=True) for name, d in read.domains.items() if name not in head.domains]
     return Commit(

@@ -1,7 +1,7 @@
-"""What a compaction does when its files were compacted by another first: it drops those bins.
+"""Drops those bins of a compaction whose input files were compacted by another writer first.
 
-Rows that a winner deleted leave the output by the ordinary rule of rebase; only a bin that lost a
-whole input file is given up, for its rows are in somebody else's new file now.
+Rows that a winner deleted are dropped from the output by the ordinary rebase.  Only a bin that lost a whole input file
+is dropped, since its rows may now be in the winner's new file.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from rowlock.protocol.actions import AddFile
 
 
 def drop_overlapping_bins(program: Program, effects: Effects, touched: Set[str], after: Mapping[str, AddFile]) -> Effects:
-    """The effects without the bins one of whose files is not live any more.
+    """The effects without bins that have an input file which is no longer live.
 
-    `touched` holds the paths that winners added or removed, `after` the live files among them.
+    `touched` are the paths that winners added or removed, `after` the files among them that are live at the head.
     """
     move = next((s for s in program if s.kind == "move"), None)
     if move is None:

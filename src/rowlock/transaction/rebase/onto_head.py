@@ -1,7 +1,7 @@
-"""Bringing what a transaction has staged to the head of the log, over what others committed since (I3).
+"""Rebases a transaction's staged effects onto the head of the log, over the commits that others made since its base (I3).
 
-The winners are judged by the table rules, by the transaction's policy, by its isolation level and
-by what it read; then its effects are rebased over exactly the rows that it has to look at.
+The winners are judged by the rules about the table, by the transaction's policy and isolation level, and by what it read.
+Then its effects are rebased over exactly those rows of the delta that can matter to it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ _SAMPLES = 5
 
 
 def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: bool = False) -> Staged | int:
-    """What the transaction has staged, rebased over the commits between its base and `head`; the same value where there are none.
+    """Rebases what the transaction has staged over the commits between its base and `head`; the same value if there are none.
 
-    Instead the version of a commit between them that is the transaction's own, where a put of unknown outcome landed after all (I2).
-    `posted`: others may commit the transaction.  Raises AlreadyCommitted, as `outcome.found` does, and by rule, policy, isolation and reads DeltaConcurrentModificationException.
+    Returns instead the version of the transaction's own commit if one is found among them, because a put whose outcome was
+    unknown has landed (I2).  `posted`: another process may commit the transaction (posted append).
+
+    Raises AlreadyCommitted where the application's transaction version is in the log already, what `outcome.found` raises,
+    and DeltaConcurrentModificationException where a rule, the policy, the isolation level or a read forbids the rebase.
     """
     rewritten, log = head.chain != txn.base.chain, txn.table.state.log
     if head.version == txn.base.version and not rewritten:
@@ -42,11 +45,11 @@ def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: 
     log_chain.check_table(txn, head)
     try:
         winners = log.commits(txn.base.version, head.version)
-    except VersionNotFound:  # they were cleaned up: what they did together is known, and so is that none of them is our own, unless we have posted it
+    except VersionNotFound:  # cleaned up: their net effect is known from the snapshots. None is our own commit, unless this append was posted
         if posted and not rewritten:
             raise
         rewritten = True
-        winners = log_chain.still_there(log, txn.base.version, head.version)
+        winners = log_chain.remaining_commits(log, txn.base.version, head.version)
     if landed := next((w.version for w in winners if txn.txn_id in w.txn_ids), None):
         return outcome.found(log, head, landed, txn.txn_id)
     if rewritten:
@@ -59,16 +62,16 @@ def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: 
         if txn.options.raises_by_file:
             fail_policy.check_files(txn, winners)
         if txn.is_lockless:
-            staged = _merged(txn, attempt, replace(txn.staged, effects=schema_change.adapt(txn, txn.effects, head)), winners, head, rewritten)
+            staged = _merge_cells(txn, attempt, replace(txn.staged, effects=schema_change.adapt(txn, txn.effects, head)), winners, head, rewritten)
         else:
-            staged = _rebased(txn, attempt, winners, head, rewritten)
+            staged = _rebase_rows(txn, attempt, winners, head, rewritten)
             staged = replace(staged, effects=schema_change.adapt(txn, staged.effects, head))
     attempt.rounds += 1
     return replace(staged, read=head, base=txn.view(head), passed=(*txn.staged.passed, *winners) if staged.unseen else ())
 
 
 def refuse_removal(txn: Pending, head: Snapshot) -> None:
-    """delta.appendOnly: rows may come and be moved, and none may go."""
+    """Raises StatementRefused where the table is append-only (delta.appendOnly) and the transaction deletes or replaces rows; moves are allowed."""
     if txn.data_change and txn.effects.num_tombstones and head.properties.append_only:
         raise StatementRefused(
             "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=txn.table.path
@@ -76,6 +79,7 @@ def refuse_removal(txn: Pending, head: Snapshot) -> None:
 
 
 def _check_table(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
+    """Raises where a winner changed the table's protocol or metadata in a way that staged work cannot be carried over."""
     state = fail_policy.table_state(txn.read)
     asked = rules.TABLE_RULES if txn.options.raises_by_file or txn.metadata is not None else schema_change.OTHER_RULES
     if found := rules.first_conflict(asked, fail_policy.reads_of(txn), winners, state):
@@ -86,7 +90,10 @@ def _check_table(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
 
 
 def _check_application(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
-    """The same application: what it has committed already is not committed again, and its steps come in order."""
+    """Enforces `txn` versions (appId, version): what the application has committed already is not committed again, and not out of order.
+
+    Raises AlreadyCommitted, or DeltaConcurrentModificationException where another writer used the same application id.
+    """
     app = txn.app
     rival = next((w for w in reversed(winners) if app is not None and any(t.app_id == app.app_id for t in w.txns)), None)
     if app is None or rival is None:
@@ -98,18 +105,18 @@ def _check_application(txn: Pending, winners: list[Commit], head: Snapshot) -> N
     raise fail_policy.error_of(txn, conflict_with(rival, "application", what=text, remedy=remedy))
 
 
-def _merged(txn: Pending, attempt: Attempt, staged: Staged, winners: list[Commit], head: Snapshot, rewritten: bool) -> Staged:
-    """Lockless: nothing is evaluated again; what is staged is merged, by row id, with what winners made of the same rows."""
+def _merge_cells(txn: Pending, attempt: Attempt, staged: Staged, winners: list[Commit], head: Snapshot, rewritten: bool) -> Staged:
+    """`on_conflict=lockless`: merges staged cells, by row id, with the winners' versions of the same rows; evaluates no statement again."""
     paths = isolation.paths_of(winners)
     delta = delta_between(paths, txn.base.files.get(paths), head.files.get(paths), txn.table.state.vectors.of)
-    if rewritten and any(s.path in staged.effects.tombstones for s in delta.gone):  # ids of the lost commits may have been given to other rows
+    if rewritten and any(s.path in staged.effects.tombstones for s in delta.gone):  # row ids of the lost commits may have been assigned to other rows
         raise fail_policy.error_of(txn, log_chain.rewritten_log(txn.read, head))
     try:
         done = cell_merge.merge(staged.effects, delta, winners, engine=txn.table.engine, base=txn.base, head=head, vector_of=txn.table.state.vectors.of)
     except cell_merge.RewrittenWithoutIds as e:
         raise fail_policy.error_of(txn, e.conflict) from None
     if done.hit is not None:
-        attempt.conflicts += _conflicts(winners, Delta(tuple(s for s in delta.gone if s.path in done.hit), ()), staged.effects)
+        attempt.conflicts += _conflicts_by_winner(winners, Delta(tuple(s for s in delta.gone if s.path in done.hit), ()), staged.effects)
     attempt.overwritten += done.overwritten
     attempt.rows_rebased += done.rows_merged
     attempt.rows_followed += done.rows_followed
@@ -117,11 +124,12 @@ def _merged(txn: Pending, attempt: Attempt, staged: Staged, winners: list[Commit
     return replace(staged, effects=done.effects)
 
 
-def _rebased(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> Staged:
+def _rebase_rows(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapshot, rewritten: bool) -> Staged:
+    """Every other policy: rebases the effects over the winners that the isolation level shows, following compactions where it can."""
     staged, passed = txn.staged, (*txn.staged.passed, *winners)
     level = "serializable" if txn.metadata is not None or txn.options.isolation is None else txn.options.isolation
-    seen = isolation.paths_to_check(level, winners, staged.unseen)
-    paths = seen.paths
+    to_check = isolation.paths_to_check(level, winners, staged.unseen)
+    paths = to_check.paths
     known, after = known_files(txn, paths), head.files.get(paths)
     moving = any(s.kind == "move" for s in txn.program)
     followed = (
@@ -134,7 +142,7 @@ def _rebased(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapsh
         attempt.rows_followed += followed.rows
     else:
         delta = delta_between(paths, known, after, txn.table.state.vectors.of)
-    staged = replace(staged, unseen=seen.unseen)
+    staged = replace(staged, unseen=to_check.unseen)
     head = txn.view(head)
     if delta.is_empty:
         return staged
@@ -145,17 +153,17 @@ def _rebased(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapsh
     if txn.options.raises_by_row and txn.data_change:
         fail_policy.check_rows(txn, staged.effects, passed, delta, head)
     if level == "snapshot" and not rewritten:
-        moved = _moves(txn, staged.effects, passed, delta, head)
-        staged = replace(staged, unseen={p: known.get(p) for p in paths - {s.path for s in (*moved.gone, *moved.born)} if known.get(p) != after.get(p)})
-        if moved.is_empty:
+        needed = _delta_of_own_rows(txn, staged.effects, passed, delta, head)
+        staged = replace(staged, unseen={p: known.get(p) for p in paths - {s.path for s in (*needed.gone, *needed.born)} if known.get(p) != after.get(p)})
+        if needed.is_empty:
             return staged
-        if txn.reads_table and moved is delta:
+        if txn.reads_table and needed is delta:
             _check_reads(txn, passed, delta, head)
-        delta = moved
+        delta = needed
     effects = drop_overlapping_bins(txn.program, staged.effects, paths, after)
-    relevant = _relevant(txn, delta)
+    relevant = _without_skipped_files(txn, delta)
     done = rebase(effects, txn.program, relevant, engine=txn.table.engine, snapshot=head)
-    attempt.conflicts += _conflicts(passed, relevant, effects)
+    attempt.conflicts += _conflicts_by_winner(passed, relevant, effects)
     attempt.rows_rebased += done.rows_rebased
     attempt.bytes_rebased += done.bytes_rebased
     attempt.rows_dropped += done.rows_dropped
@@ -163,13 +171,13 @@ def _rebased(txn: Pending, attempt: Attempt, winners: list[Commit], head: Snapsh
 
 
 def known_files(txn: Pending, paths: Iterable[str]) -> dict[str, AddFile]:
-    """The files among `paths` as the transaction has seen them last."""
+    """The files among `paths` in the state in which the transaction last saw them."""
     files = {**txn.base.files.get(paths), **txn.staged.unseen}
     return {p: f for p, f in files.items() if f is not None}
 
 
 def _check_reads(txn: Pending, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> None:
-    """What the transaction read as a whole (toDF, a source that reads the table) may have been moved, and not changed."""
+    """Raises if the delta changes rows, and does not just move them, after the transaction read the table as a whole (toDF, or in a source)."""
     differing = txn.table.engine.differ(delta.gone, txn.base, delta.born, head, _SAMPLES)
     if not differing:
         return
@@ -185,7 +193,7 @@ def _check_reads(txn: Pending, passed: Sequence[Commit], delta: Delta, head: Sna
 
 
 def check_source(txn: Pending, version: int) -> None:
-    """Rows that were read from the table at another version than the transaction reads: fine while both hold the same rows."""
+    """Raises if source rows were read from this table at `version` and the table has other rows at the transaction's version."""
     first, last = sorted((version, txn.base.version))
     log = txn.table.state.log
     between = log.commits(first, last)
@@ -200,9 +208,11 @@ def check_source(txn: Pending, version: int) -> None:
     raise fail_policy.error_of(txn, conflict_with(between[-1], rule, files=sorted(paths), rows=differing, what=text, remedy=remedy))
 
 
-def _moves(txn: Pending, effects: Effects, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> Delta:
-    """Under `snapshot`: nothing, where no row that the transaction changes was touched; the moves of these rows, where
-    they were only moved; else the whole delta, for a full rebase.
+def _delta_of_own_rows(txn: Pending, effects: Effects, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> Delta:
+    """Under isolation `snapshot`: the part of a delta over which the effects must be rebased.
+
+    Empty if no row that the transaction changes was touched.  If such rows were only moved, the files of these moves.
+    Otherwise the whole delta, for a full rebase.
     """
     hit = frozenset(s.path for s in delta.gone if s.path in effects.tombstones and s.covers(effects.tombstones[s.path]))
     if not hit:
@@ -212,8 +222,8 @@ def _moves(txn: Pending, effects: Effects, passed: Sequence[Commit], delta: Delt
     return delta if txn.table.engine.differ(part.gone, txn.base, part.born, head, 1) else part
 
 
-def _relevant(txn: Pending, delta: Delta) -> Delta:
-    """Without the born files that every statement's skipping predicate rules out: no statement can change their rows."""
+def _without_skipped_files(txn: Pending, delta: Delta) -> Delta:
+    """The delta without born files that the skipping predicates of all statements rule out: no statement can change their rows."""
     reading = [s for s in txn.program if s.touches]
     if not reading or any(s.kind == "move" for s in reading):
         return delta
@@ -221,8 +231,8 @@ def _relevant(txn: Pending, delta: Delta) -> Delta:
     return Delta(delta.gone, born)
 
 
-def _conflicts(winners: Sequence[Commit], delta: Delta, effects: Effects) -> list[Conflict]:
-    """One value for each winner whose change touched ours or brought rows to look at."""
+def _conflicts_by_winner(winners: Sequence[Commit], delta: Delta, effects: Effects) -> list[Conflict]:
+    """One conflict for each winner that removed rows which the transaction changes, or added rows which it had to evaluate."""
     gone, born = {s.path: s for s in delta.gone}, {s.path: s for s in delta.born}
     out: list[Conflict] = []
     for w in winners:

@@ -1,10 +1,11 @@
-"""Rebase: staged effects carried from one snapshot to the next over exactly the rows that changed (I3).
+"""Staging and rebase: carries staged effects from one snapshot to the next, reading only the rows of the delta (I3).
 
     D' = (D - G) + { born rows that the program changes }
     R' = { x in R : provenance(x) not in G } + { their new images }
     F' = { inserts whose count is 0 } + appended rows as staged
 
-Staging is a rebase from nothing, statement after statement.  The rule reads the delta and never the table.
+D tombstones, R images of derived rows, F rows that are inserted or appended; G the rows that are gone.
+Staging is a rebase from empty effects, statement after statement.  This module must read the delta and never the whole table.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from rowlock.log.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Rebased:
+    """Effects after a rebase; how many rows and bytes the engine read for it, and how many staged rows were dropped."""
+
     effects: Effects
     rows_rebased: int = 0
     bytes_rebased: int = 0
@@ -33,29 +36,29 @@ class Rebased:
 def stage(
     program: Program, first: int, effects: Effects, candidates: Sequence[Slice], *, engine: Engine, snapshot: Snapshot
 ) -> tuple[Effects, Mapping[str, int]]:
-    """The effects with the statements from number `first` on run over them and over the candidate rows of the table.
+    """Stages the statements from number `first` on, over the effects so far and over the candidate rows of the table.
 
-    With them the rows that these statements updated, deleted and inserted, as the engine counted them.
+    Returns the new effects, and the engine's counts of the rows that these statements updated, deleted and inserted.
     """
     lost_matches = LostMatches(effects, {}, engine.provenance)
     done = engine.propagate(program, effects, (), candidates, snapshot=snapshot, lost_matches=lost_matches, first=first)
-    kept = [b for b in effects.blocks if b.kind == "matched"]
-    blocks = (*kept, *(b for b in done.blocks if b.num_rows))
+    matches = [b for b in effects.blocks if b.kind == "matched"]
+    blocks = (*matches, *(b for b in done.blocks if b.num_rows))
     return Effects(
         union_by_path(effects.tombstones, done.tombstones), blocks, {**effects.counts, **done.counts}, (*effects.assigned, *done.assigned)
     ), done.metrics
 
 
 def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, snapshot: Snapshot) -> Rebased:
-    """The effects as they are after `delta`, whose born rows live in `snapshot`.
+    """Rebases the effects over `delta`, whose born rows are in `snapshot`.
 
-    Raises what the serial run would raise: MultipleMatches, ConstraintViolated.
+    Raises what a run after the winners would raise: MultipleMatches, ConstraintViolated.
     """
     gone = delta.gone_by_path()
     lost_matches = LostMatches(effects, gone, engine.provenance)
     fresh = engine.propagate(program, effects, delta.gone, delta.born, snapshot=snapshot, lost_matches=lost_matches)
     tombstones = union_by_path(_without_gone(effects.tombstones, gone), fresh.tombstones)
-    kept: list[RowBlock] = []
+    surviving: list[RowBlock] = []
     dropped = 0
     for block in effects.blocks:
         mask = survivors(block, gone, fresh.counts, engine.provenance)
@@ -64,8 +67,8 @@ def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, 
             if not mask.any():
                 continue
             block = engine.keep(block, mask)
-        kept.append(block)
-    blocks = (*kept, *(b for b in fresh.blocks if b.num_rows))
+        surviving.append(block)
+    blocks = (*surviving, *(b for b in fresh.blocks if b.num_rows))
     merged = Effects({p: t for p, t in tombstones.items() if t}, blocks, {**effects.counts, **fresh.counts})
     return Rebased(merged, fresh.rows_read, fresh.bytes_read, dropped)
 

@@ -1,7 +1,7 @@
-"""Staged work beside a table whose definition winners have changed: kept, checked, or staged again.
+"""Decides what becomes of staged work when winners changed the table's metadata: kept, checked and adapted, or staged again.
 
-What only asks something of rows is asked of the rows that are staged, wherever they came from.  A statement
-whose plan might mean something else now is staged again from the head, by raising MetadataChanged.
+New constraints are checked on all staged rows, wherever these came from.  If the change may give a statement's plan another
+meaning, MetadataChangedException is raised, and the statement is staged again from the head.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from rowlock.transaction.state.pending import Pending
 
 APPEND_ONLY = "delta.appendOnly"
 OTHER_RULES = tuple(r for r in rules.TABLE_RULES if r is not rules.metadata_changed)
-"""The rules about the table that hold beside `judge`."""
+"""The rules about the table that apply in addition to `check_still_fits`."""
 
 
 def check_still_fits(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
-    """Raises MetadataChangedException where the head's definition does not let what is staged stand."""
+    """Raises MetadataChangedException if the staged work cannot be kept under the head's metadata."""
     if head.metadata == txn.read.metadata:
         return
     change = table_change(txn.read.metadata, head.metadata, head.protocol)
-    if change.is_empty or _stands(txn, change):
+    if change.is_empty or _can_be_kept(txn, change):
         return
     winner = next((w for w in reversed(winners) if w.metadata is not None), winners[-1]) if winners else None
     text = f"Another commit changed the table's definition while this transaction was staged: {', '.join(change.names)}."
     raise fail_policy.error_of(txn, conflict_with(winner or Commit(head.version), "metadata", columns=change.names, what=text))
 
 
-def _stands(txn: Pending, change: TableChange) -> bool:
-    if any(key != APPEND_ONLY for key in change.other):  # who only adds rows may go on, and who removes some was refused before
+def _can_be_kept(txn: Pending, change: TableChange) -> bool:
+    """Whether staged work stays valid after the change, once `adapt` has been applied."""
+    if any(key != APPEND_ONLY for key in change.other):  # appendOnly does not concern a transaction that only adds rows; others were refused before
         return False
     if change.checked and _hides_images(txn.program):
         return False
@@ -51,15 +52,15 @@ def _stands(txn: Pending, change: TableChange) -> bool:
 
 
 def _hides_images(program: Program) -> bool:
-    """Whether rows that one statement made may have been changed by a later one: only the last images are there to be checked."""
+    """Whether a later statement may have changed rows that an earlier one wrote: the earlier images are not kept and cannot be checked."""
     makes = [n for n, s in enumerate(program) if s.kind in ("update", "merge", "append")]
     return bool(makes) and any(s.touches for s in program[makes[0] + 1 :])
 
 
 def adapt(txn: Pending, effects: Effects, head: Snapshot) -> Effects:
-    """The effects under the head's columns.  Every staged row is checked against constraints that winners added.
+    """Converts the effects to the head's columns, and checks every staged row against constraints that winners added.
 
-    Raises ConstraintViolated, as the run at the head would.
+    Raises ConstraintViolated, as a run at the head would.
     """
     if head.metadata == txn.read.metadata or txn.metadata is not None:
         return effects
@@ -74,7 +75,7 @@ def adapt(txn: Pending, effects: Effects, head: Snapshot) -> Effects:
 
 
 def _renamed(assigned: Sequence[Assigned], before: Snapshot, after: Snapshot) -> tuple[Assigned, ...]:
-    """Cells under the names that their columns have now; those of dropped columns are no more."""
+    """Assigned cells under the present names of their columns, without those of dropped columns."""
     stored = {f.name: f.physical_name for f in before.schema.fields}
     names = {f.physical_name: f.name for f in after.schema.fields}
     return tuple(replace(a, columns=tuple(names[s] for c in a.columns if (s := stored[c]) in names)) for a in assigned)

@@ -1,9 +1,9 @@
-"""Waiting in line before working: the leases of a transaction, taken before it stages anything (I7).
+"""Takes the leases of a transaction, waiting for other holders, before it stages anything (`rowlock.lock`; I7).
 
-What a statement touches is known when it is planned, and planning is cheap; so a transaction plans, takes
-the leases that its lock asks for, and where the head has moved while it waited begins anew from there.
+Planning tells what a statement touches, and is cheap.  So a transaction plans, takes the leases that its lock requires,
+and if the head has moved while it waited, begins again from the new head.  Leases must decide nothing: they only save work.
 
-    plan → (wait → begin and plan again, where the head has moved) → stage → commit → give back
+    plan → (wait → begin and plan again, if the head has moved) → stage → commit → release
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from rowlock.transaction.waiting.advised_lock import advised_lock
 from rowlock.transaction.waiting.turns import registers_of
 
 Advisor = Callable[[SharedState, Sequence[Statement]], str]
-"""What `lock = auto` means for these statements on this table: none, writes, table or partition."""
+"""Returns what `lock = auto` means for these statements on this table: none, writes, table or partition."""
 
 
 advisor: Advisor = advised_lock
-"""Who is asked under `lock = auto`."""
+"""The function that is called under `lock = auto`; tests replace it."""
 
 _threads = threading.local()
 
 
 def _leases_of_thread() -> list[tuple[SharedState, Lease]]:
-    """The leases that transactions of this thread hold, on any table.  A forked child holds none of its parent's."""
+    """The leases that transactions of this thread hold, on any table.  A forked child process holds none of its parent's."""
     if getattr(_threads, "process", None) != os.getpid():
         _threads.held, _threads.process = [], os.getpid()
     held: list[tuple[SharedState, Lease]] = _threads.held
@@ -49,7 +49,7 @@ def _forget(held: list[tuple[SharedState, Lease]], lease: Lease) -> None:
 
 
 class LeaseLine:
-    """The leases of one transaction, as a context manager: they are given back when it ends, however it ends."""
+    """The leases of one transaction.  A context manager, which releases them when the transaction ends, however it ends."""
 
     def __init__(self, state: SharedState) -> None:
         self._state = state
@@ -65,7 +65,7 @@ class LeaseLine:
         self.leave()
 
     def leave(self) -> None:
-        """Gives the leases back."""
+        """Releases all leases of this transaction."""
         while self._held:
             lease = self._held.pop()
             _forget(self._of_thread, lease)
@@ -73,18 +73,19 @@ class LeaseLine:
 
     @property
     def scopes(self) -> frozenset[scope.Scope]:
-        """What is held, by this transaction and by others of its thread: a statement inside of a `with` block does not wait for the block's own lease."""
+        """The scopes that this transaction and others of its thread hold: a statement in a `with` block must not wait for the block's own lease."""
         return frozenset(s for lease in [*self._held, *self._beside()] for s in lease.scopes)
 
     def _beside(self) -> list[Lease]:
-        """What other transactions of this thread hold on the table, as far as is known."""
+        """The leases on this table that other transactions of this thread hold, as far as is known."""
         return [held for state, held in self._of_thread if state is self._state and not held.lost]
 
     def join(self, txn: Committing, statements: Sequence[Statement], *, reads_table: bool = False) -> bool:
-        """Waits for what `statements` (or reading the table as a whole) must wait for under the transaction's lock.
+        """Takes the leases that `statements` (or reading the table as a whole) need under the transaction's lock, waiting for them.
 
-        True where the head has moved meanwhile: what has staged nothing yet had better begin anew.  It waits once; what a
-        later statement asks for beyond that is taken if it is free, so that no two transactions wait for each other.
+        Returns True if the head has moved meanwhile: a transaction that has staged nothing yet should then begin again.
+        A transaction waits only once; leases that a later statement needs in addition are taken only if they are free, so
+        that no two transactions wait for each other.
         """
         options, read = txn.options, txn.read
         assert read is not None, "only where there is a table can be waited for"
@@ -105,22 +106,22 @@ class LeaseLine:
         return self._state.refresh().version != txn.read_version
 
     def join_unplanned(self, txn: Committing) -> bool:
-        """Waits now, where it must whatever will be planned: planning an append may stage its rows already."""
+        """Waits before planning if every statement would have to wait (`lock=table`), since planning an append may stage its rows already."""
         return txn.options.lock == "table" and self.join(txn, ())
 
     def account(self, txn: Committing) -> None:
-        """Writes down for the receipt how long was waited."""
+        """Adds the seconds waited to the transaction's stopwatch, for the receipt."""
         if self._waited:
             txn.watch.add("lock", self._waited_s)
             self._waited_s = 0.0
 
 
 def scopes_under(lock: str, statements: Sequence[Statement], snapshot: Snapshot, reads_table: bool, ask: Callable[[], str]) -> frozenset[scope.Scope]:
-    """What must be waited for.
+    """The scopes that `statements` must lease under a lock; empty where they need not wait.  `ask` returns the lock for `auto`.
 
-    writes     the table, for statements that change or read rows that are there; not for appends, nor for compactions, which make nobody fail
-    table      the table, for everybody
-    partition  what the statements' conditions pin of the partition columns and of `rowlock.lockKey`; the table where they pin nothing
+    writes     the table, for statements that change or read existing rows; nothing for appends and compactions, which make no other writer fail
+    table      the table, for every transaction
+    partition  the values to which the statements' conditions restrict the partition columns and `rowlock.lockKey`; the table where they restrict none
     auto       as the table's history advises
     """
     working = [s for s in statements if s.kind not in ("append", "move")]

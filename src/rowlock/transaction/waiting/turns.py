@@ -1,4 +1,4 @@
-"""A transaction's part in the turns of its table, and where these live (I8)."""
+"""A transaction's request for a turn, which lets a writer that keeps losing its puts go first, and the store of turns and leases (I8)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlock.transaction.state.shared import SharedState
 
 
 def registers_of(state: SharedState, snapshot: Snapshot) -> Registers:
-    """Where the table's leases and turns live.  Raises InvalidInput where its provider cannot be had here."""
+    """The store of the table's leases and turns (rowlock.lockProvider).  Raises InvalidInput where that provider is not available here."""
     provider = snapshot.properties.lock_provider
     registers: Registers = state.shared(f"registers {provider}", lambda: open_registers(state.store, provider))
     return registers
@@ -21,14 +21,14 @@ def registers_of(state: SharedState, snapshot: Snapshot) -> Registers:
 
 @contextmanager
 def turn_of(what: Committing) -> Iterator[TurnRequest | None]:
-    """To be asked before each put; a turn that it took is over when the block ends.  None where the transaction takes no turns."""
+    """A context manager for the commit's turn request, which the commit loop asks before each put; it ends with the block.  None without turns."""
     state, snapshot = what.state, what.read
     if snapshot is None or not what.options.takes_turns:
         yield None
         return
     turns: Turns = state.shared(f"turns {snapshot.properties.lock_provider}", lambda: Turns(lambda: registers_of(state, snapshot)))
-    bid = turns.request(what.txn_id)
+    request = turns.request(what.txn_id)
     try:
-        yield bid
+        yield request
     finally:
-        bid.end()
+        request.end()
