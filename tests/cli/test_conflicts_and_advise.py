@@ -48,7 +48,7 @@ def test_conflicts_of_hot_rows(hot_table: Path) -> None:
     lines = rowlock("conflicts", hot_table).splitlines()
     text = "\n".join(line.rstrip() for line in lines)
     assert f"{hot_table}  versions 0 to 61: 62 commits, 0 of them rebased, 174 failed tries" in text
-    assert [line.split("  ")[0] for line in lines if line[:1].isupper() and "  " in line][:2] == ["When", "Who met whom"]
+    assert [line.split("  ")[0] for line in lines if line[:1].isupper() and "  " in line][:2] == ["When", "Conflicts by operation"]
     assert "UPDATE                        174/174 100 %" in text
     assert "k              348  1 (348), 2 (348), 3 (348)     1   3" in text
     assert "ConcurrentDeleteDelete  version 60, UPDATE  3 rows, 0.4 s" in text
@@ -94,7 +94,7 @@ def test_limit(hot_table: Path) -> None:
 def test_lockless_overwriting_is_shown_with_both_writers() -> None:
     conflicts, advice = printed(histories.hot_rows("lockless"))
     assert "60 UPDATE  61 UPDATE     3  overwritten by version 61 (v)" in conflicts
-    assert "135 rows in which two commits met; the newest of 45 meetings" in conflicts
+    assert "135 rows that two concurrent commits changed; the newest of 45 pairs" in conflicts
     assert "overwrote what others had set in 135 rows" in " ".join(advice.split())
 
 

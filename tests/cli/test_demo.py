@@ -289,9 +289,9 @@ def test_what_is_wrong_with_a_table_is_found(sales) -> None:
 
 def test_what_is_wrong_with_a_log_is_found(sales) -> None:
     right, records = sales[2], sales[3]
-    assert "version 7 is in the log and no writer has it" in verdict(sales, right, versions=range(2, 8))
+    assert "version 7 is in the log, but no writer reported it" in verdict(sales, right, versions=range(2, 8))
     assert "version 6 was acknowledged and is not in the log" in verdict(sales, right, versions=range(2, 6))
-    assert "version 5 was claimed by 2 writers" in verdict(sales, right, records=[*records, records[3]])
+    assert "version 5 was reported as theirs by 2 writers" in verdict(sales, right, records=[*records, records[3]])
     swapped = [dict(r, version={2: 3, 3: 2}.get(r["version"], r["version"])) for r in records]
     assert verdict(sales, right) == "" and isinstance(verdict(sales, right, records=swapped), str)
 

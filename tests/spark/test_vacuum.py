@@ -106,7 +106,7 @@ def test_on_the_command_line(spark: SparkSession, table_path: str) -> None:
     said = run(app, ["vacuum", table_path, "--retention-hours", "0.5"])
     assert said.exit_code == 2 and "shorter than the table's own" in said.output
     said = run(app, ["vacuum", table_path, "--retention-hours", "0.5", "--unsafe", "--dry-run"])
-    assert said.exit_code == 0 and "left.parquet" in said.output and "1 file with 5 bytes would be deleted" in said.output
+    assert said.exit_code == 0 and "left.parquet" in said.output and "1 file (5 bytes) would be deleted" in said.output
     assert (Path(table_path) / "left.parquet").exists()
     said = run(app, ["vacuum", table_path, "--retention-hours", "0.5", "--unsafe"])
     assert "1 file with 5 bytes was deleted" in said.output and not (Path(table_path) / "left.parquet").exists()

@@ -1,4 +1,4 @@
-"""`rowlock advise`: what to set on a table, ready to be pasted, with the figures behind it.  Needs no Spark."""
+"""`rowlock advise`: prints which table properties to set, as a line of Python, with the reasons and figures.  Needs no Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowlock.storage.open import open_store
 
 
 def advise_on(path: str, limit: int, as_json: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
-    """Prints the advice, or one JSON object."""
+    """Prints the advice by the newest `limit` commits, as text or as one JSON object."""
     history = read_history(open_store(path, storage_options), limit)
     found = advise(history)
     if as_json:
@@ -33,8 +33,8 @@ def advise_on(path: str, limit: int, as_json: bool, console: Console, storage_op
 
 
 def say(history: History, found: Advice, console: Console) -> None:
-    """The answer first, then why."""
-    what = f"{len(history.commits):,} commits and {len(history.failed) + history.unrecorded:,} failed tries were looked at"
+    """Prints the advice: first what to set, then why."""
+    what = f"advice from {len(history.commits):,} commits and {len(history.failed) + history.unrecorded:,} failed tries"
     console.print(Text(history.table, style="bold").append(f"  {what}", style="not bold"), soft_wrap=True)
     console.print()
     if found.settings:
@@ -49,7 +49,7 @@ def say(history: History, found: Advice, console: Console) -> None:
     console.print()
     console.print(_why(found.reasons))
     if found.options:
-        console.print("\nWorth a decision of yours, for they change what readers and writers must know:")
+        console.print("\nAlso possible, but decide yourself: these change which features readers and writers must support:")
         console.print(Padding(Text(set_properties(found.options)), (0, 2)), soft_wrap=True)
     if any(scope != "none" for scope in found.costs.expected()) and found.costs.changes:
         console.print()
@@ -57,7 +57,7 @@ def say(history: History, found: Advice, console: Console) -> None:
 
 
 def set_properties(settings: Mapping[str, str]) -> str:
-    """As a line of Python."""
+    """The call of setProperties that sets these, as a line of Python."""
     return "t.setProperties({" + ", ".join(f'"{name}": "{value}"' for name, value in settings.items()) + "})"
 
 
@@ -72,15 +72,15 @@ def _why(reasons: tuple[Reason, ...]) -> Table:
 
 
 def _costs(found: Advice) -> Table:
-    """Seconds for each changing commit under each lock."""
+    """A table of the expected seconds that each changing commit loses under each lock."""
     c, expected = found.costs, found.costs.expected()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("  lock", "work in vain", "waiting", "together"):
+    for name in ("  lock", "lost work", "waiting", "total"):
         table.add_column(name, justify="left" if name == "  lock" else "right")
     waiting = {"none": 0.0, "writes": c.wait_s, "partition": c.partition_s or 0.0}
     for scope in ("none", "partition", "writes"):
         if scope in expected:
             style = "bold" if scope == found.lock else ""
-            vain = (expected[scope] - waiting[scope]) / 2
-            table.add_row(f"  {scope}", f"2 × {vain:.3f} s", f"{waiting[scope]:.3f} s", f"{expected[scope]:.3f} s", style=style)
+            lost = (expected[scope] - waiting[scope]) / 2
+            table.add_row(f"  {scope}", f"2 × {lost:.3f} s", f"{waiting[scope]:.3f} s", f"{expected[scope]:.3f} s", style=style)
     return table

@@ -1,6 +1,6 @@
-"""`rowlock bench --appends`: many processes that append a few rows at a time to one local table, beside deltalake in the same run.
+"""`rowlock bench --appends`: measures processes that append a few rows at a time to one local table, with Rowlock and with deltalake.
 
-Each writer says when it is ready; then all start together.  Run as a module it is one writer of Rowlock's.
+All writers start together when the last one is ready.  Run as a module, this file is one writer that uses Rowlock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OURS = [sys.executable, "-m", "rowlock.cli.appends"]
 
 
 def run(console: Console, *, writers: int, seconds: float) -> bool:
-    """Measures both engines; True when every row is there once."""
+    """Measures both engines and prints a table; returns whether every acknowledged row is in the table exactly once."""
     contenders = {"rowlock": OURS}
     if (peer := _peer()) is not None:
         contenders["deltalake"] = [sys.executable, str(peer)]
@@ -44,7 +44,7 @@ def run(console: Console, *, writers: int, seconds: float) -> bool:
         table.add_row(name, str(writers), f"{found['per_second']:.1f}", *times, str(found["failed"]), "yes" if found["exact"] else "[bold red]NO[/]")
     console.print(table)
     console.print(
-        "failed: appends that raised, after the engine's own tries. exact: every row that a writer was told of is in the table, once.", soft_wrap=True
+        "failed: appends that raised, after the engine's own retries. exact: every row of an append that succeeded is in the table, once.", soft_wrap=True
     )
     return all_exact
 
@@ -57,24 +57,24 @@ def _peer() -> Path | None:
 
 
 def measure(command: list[str], writers: int, seconds: float) -> dict[str, Any]:
-    """Starts the writers of one engine on a fresh table, and sums up what they say.  Raises RowlockError where one of them ends early."""
+    """Runs the writers of one engine on a new table and sums up their results.  Raises RowlockError if one of them ends early."""
     import rowlock
 
     with tempfile.TemporaryDirectory(prefix="rowlock-appends-") as folder:
         path = f"{folder}/table"
         rowlock.append(path, rows_of(-1, 0), properties={"delta.enableDeletionVectors": "false"})
-        told = _told([*command, path], writers, seconds)
+        results = _run_writers([*command, path], writers, seconds)
         there = rowlock.to_arrow(path, columns=["writer", "n"]).group_by(["writer", "n"]).aggregate([([], "count_all")]).to_pylist()
     counted = {(row["writer"], row["n"]): row["count_all"] for row in there}
-    took = sorted(t for one in told for t in one["seconds"])
-    done = [(n, k) for n, one in enumerate(told) for k in one["done"]]
+    took = sorted(t for one in results for t in one["seconds"])
+    done = [(n, k) for n, one in enumerate(results) for k in one["done"]]
     exact = all(counted.get(key) == ROWS for key in done) and all(count == ROWS for count in counted.values())
     at = {"p50_s": took[len(took) // 2], "p99_s": took[len(took) * 99 // 100], "longest_s": took[-1]}
-    return {"per_second": len(done) / max(one["elapsed"] for one in told), **at, "failed": sum(one["failed"] for one in told), "exact": exact}
+    return {"per_second": len(done) / max(one["elapsed"] for one in results), **at, "failed": sum(one["failed"] for one in results), "exact": exact}
 
 
-def _told(command: list[str], writers: int, seconds: float) -> list[dict[str, Any]]:
-    """What each writer says at the end; all start when the last one is ready."""
+def _run_writers(command: list[str], writers: int, seconds: float) -> list[dict[str, Any]]:
+    """Starts the writers together, when the last one is ready; returns the result that each prints at the end."""
     running = [
         subprocess.Popen([*command, str(n), str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) for n in range(writers)
     ]
@@ -97,13 +97,13 @@ def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     if not (line := process.stdout.readline()):
         raise RowlockError(
-            f"{' '.join(map(str, process.args[1:]))} ended without a word" if isinstance(process.args, list) else "a writer ended without a word"
+            f"{' '.join(map(str, process.args[1:]))} ended without a result" if isinstance(process.args, list) else "a writer ended without a result"
         )
     return line
 
 
 def rows_of(writer: int, n: int) -> Any:
-    """The rows of one append: who wrote them, and which of its appends it was."""
+    """The rows of append number `n` of a writer, with both numbers as columns."""
     import pyarrow as pa
 
     return pa.table(
@@ -112,12 +112,12 @@ def rows_of(writer: int, n: int) -> Any:
 
 
 def write(path: str, writer: int, seconds: float) -> dict[str, Any]:
-    """One writer: appends until the time is over; what it was told."""
+    """One writer: appends until the time is over; returns which appends succeeded, their seconds, and how many failed."""
     import rowlock
     from rowlock.exceptions import DeltaConcurrentModificationException
 
     rowlock.to_arrow(path)
-    rows_of(writer, 0)  # what pyarrow imports for it is no part of an append
+    rows_of(writer, 0)  # so that pyarrow's imports are not measured with the first append
     print("ready", flush=True)
     sys.stdin.readline()
     start, took, done, failed, n = clock.monotonic_s(), [], [], 0, 0

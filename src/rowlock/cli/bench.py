@@ -1,6 +1,6 @@
-"""`rowlock bench`: the contended scenario for Rowlock and, where it can be had, for delta-spark, side by side.
+"""`rowlock bench`: measures concurrent UPDATEs and MERGEs of one table with Rowlock and, if it is installed, with delta-spark.
 
-Each engine runs in a process of its own, one after the other, on the same machine and with the same settings.
+The engines run one after the other, each in its own process, on the same machine and with the same settings.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ POLICIES = {
     "rowlock, rerun by file": {"rowlock.onConflict": "rerun", "rowlock.granularity": "file"},
     "rowlock, fail by file": {"rowlock.onConflict": "fail", "rowlock.granularity": "file"},
 }
-"""What `--policies` puts side by side. The scenario runs a statement again that failed; under `rerun` Rowlock does that itself.
-Lockless is left out where rows are hot: of two increments of one cell one is lost, as it says."""
+"""The table properties that `--policies` compares.  The scenario runs a failed statement again; under `rerun` Rowlock does so itself.
+Lockless is left out with --hot: of two concurrent increments of one cell it keeps only one, as documented."""
 
 
 def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bool, policies: bool = False) -> bool:
-    """Measures UPDATE and MERGE; True when every engine's sum was exact."""
+    """Measures UPDATE and MERGE and prints a table; returns whether every engine's sum over all rows was exact."""
     if not console.is_terminal:
-        console.width = max(console.width, 120)  # a file takes the whole table
+        console.width = max(console.width, 120)  # in a file no line need be cut
     contenders = {name: OURS for name in POLICIES if name != LOCKLESS or not hot} if policies else {"rowlock": OURS}
     peer, why_not = find_peer()
     if peer:
@@ -62,14 +62,14 @@ def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bo
         _add_rows(table, op, results)
     console.print(table)
     console.print(
-        "in vain: statements that failed and had to be run again. ratio: Rowlock's useful commits a second to delta-spark's. exact: the sum over all rows is right.",
+        "run again: statements that failed and were run again, for so many commits. ratio: commits a second, compared with delta-spark's. exact: the sum over all rows is right.",
         soft_wrap=True,
     )
     return exact
 
 
 def find_peer() -> tuple[Path | None, str]:
-    """The script that gives the scenario to delta-spark, or why there is none."""
+    """The script that runs the scenario with delta-spark, or None with the reason why it cannot be run."""
     if find_spec("delta") is None:
         return None, f"the package is not installed ({sys.executable} -m pip install delta-spark==4.4.0, and pyspark==4.2.0 with it)."
     for folder in (Path.cwd() / "bench", Path(__file__).resolve().parents[3] / "bench"):
@@ -79,7 +79,7 @@ def find_peer() -> tuple[Path | None, str]:
 
 
 def measure(command: list[str], scenario: Scenario) -> dict[str, Any]:
-    """Runs one engine through the scenario."""
+    """Runs the scenario with one engine, in a process; returns its RESULT.  Raises RowlockError if it ends without one."""
     done = subprocess.run(
         [*command, json.dumps(asdict(scenario))], capture_output=True, text=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}, check=False
     )
@@ -94,7 +94,7 @@ def _empty_table() -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("statement", no_wrap=True)
     table.add_column("engine", no_wrap=True)
-    for name in ("commits/s", "ratio", "in vain", "p50", "p95", "alone/s", "ratio", "exact"):
+    for name in ("commits/s", "ratio", "run again", "p50", "p95", "alone/s", "ratio", "exact"):
         table.add_column(name, justify="right", no_wrap=True)
     return table
 

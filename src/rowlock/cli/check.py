@@ -1,8 +1,8 @@
-"""`rowlock check` and `rowlock arbiter`: what is wrong with a table, for people or as JSON; the arbiter's table.  Needs no Spark."""
+"""`rowlock check` prints what is wrong with a table, as text or JSON; `rowlock arbiter` creates and cleans the DynamoDB table.  Needs no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import orjson
 from rich.console import Console
@@ -15,11 +15,12 @@ from rowlock.storage.dynamodb import ArbitratedStore, create_table
 from rowlock.storage.open import open_store
 
 _COLOURS = {"damage": "bold red", "danger": "bold red", "suspicion": "yellow", "note": "cyan"}
+_COUNTED = {"vector files": "deletion vector files", "vectors": "deletion vectors"}
 _VERDICTS = {"yes": "[green]yes[/]", "alone": "[yellow]only while nobody else does[/]", "no": "[red]no[/]"}
 
 
 def check_table(path: str, console: Console, storage_options: Mapping[str, str] | None = None, *, json: bool, commits: int, files: int, footers: int) -> bool:
-    """Whether nothing certain is wrong."""
+    """Prints the findings; returns False if something is certainly wrong (damage or danger)."""
     report = check(open_store(path, storage_options), commits=commits, files=files, footers=footers)
     if json:
         console.file.write(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
@@ -37,26 +38,35 @@ def _print(report: Report, console: Console) -> None:
         if finding.remedy:
             line(f"  → {escape(finding.remedy)}")
     if not report.findings:
-        line("[green]Nothing wrong was found.[/]")
+        line("[green]No problems found.[/]")
     if report.neighbours:
-        line("\n[bold]Who may write beside Rowlock[/]")
+        line("\n[bold]Which other engines may write this table beside Rowlock[/]")
     for neighbour in report.neighbours:
         line(f"  {neighbour.engine}: {_VERDICTS[neighbour.verdict]}, {escape(neighbour.why)}")
-    looked = ", ".join(f"{what} {count:,}" for what, count in report.looked_at.items())
-    line(f"\n[dim]{escape(report.table)}" + (f", version {report.version}" if report.version is not None else "") + f"; looked at: {looked}[/]")
+    examined = ", ".join(_examined(report.looked_at))
+    line(f"\n[dim]{escape(report.table)}" + (f", version {report.version}" if report.version is not None else "") + f"; examined: {examined}[/]")
+
+
+def _examined(counts: Mapping[str, int]) -> Iterator[str]:
+    """What was counted, as words: `commits 5`, `live files 20 of 30`."""
+    for what, count in counts.items():
+        if what == "files":
+            yield f"live files {count:,} of {counts['live files']:,}"
+        elif what != "live files":
+            yield f"{_COUNTED.get(what, what)} {count:,}"
 
 
 def create_arbiter(name: str | None, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
-    """Makes the arbiter's table; where and as whom the options or the environment say."""
+    """Creates the arbiter's DynamoDB table unless it exists, with the region and credentials of the options or the environment."""
     made = create_table(storage_options, name=name)
-    console.print(f"The DynamoDB table {made.name} {'was made' if made.created else 'was there already'}.", highlight=False, soft_wrap=True)
+    console.print(f"The DynamoDB table {made.name} {'was created' if made.created else 'exists already'}.", highlight=False, soft_wrap=True)
     if not made.expires:
-        console.print("DynamoDB does not delete its expired entries by itself: turn on its time to live, on expireTime.", highlight=False, soft_wrap=True)
+        console.print("Its expired entries are not deleted automatically: turn on time to live for the attribute expireTime.", highlight=False, soft_wrap=True)
 
 
 def forget_entries(path: str, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
-    """Deletes the arbiter's entries of a table that is gone."""
+    """Deletes the arbiter's entries of a Delta table that no longer exists."""
     store = open_store(path, storage_options)
     if not isinstance(store, ArbitratedStore):
-        raise InvalidInput("no arbiter is set for this path: AWS_S3_LOCKING_PROVIDER=dynamodb", table=store.root)
+        raise InvalidInput("no arbiter is set for this path; set AWS_S3_LOCKING_PROVIDER=dynamodb", table=store.root)
     console.print(f"{store.forget():,} entries of {store.table_path} were deleted.", highlight=False, markup=False, soft_wrap=True)

@@ -1,4 +1,7 @@
-"""`rowlock conflicts`: who met whom on a table, when, over what, and what that cost.  Reads the log and the failed attempts; needs no Spark."""
+"""`rowlock conflicts`: shows which operations conflicted on a table, when, over which rows, and at what cost.
+
+Reads the log and the recorded failed tries; needs no Spark.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _NAME = 60
 
 
 def conflicts_of(path: str, limit: int, as_json: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
-    """Prints the picture, or one JSON object."""
+    """Prints the conflicts among the newest `limit` commits as tables, or as one JSON object."""
     history = read_history(open_store(path, storage_options), limit)
     if as_json:
         console.file.write(orjson.dumps(summary(history), option=orjson.OPT_INDENT_2).decode() + "\n")
@@ -37,7 +40,7 @@ def conflicts_of(path: str, limit: int, as_json: bool, console: Console, storage
 
 
 def summary(history: History) -> dict[str, Any]:
-    """The same as plain values."""
+    """The conflicts of a history as plain values for JSON."""
     commits = history.commits
     return {
         "table": history.table,
@@ -62,7 +65,7 @@ def _failure(run: Run) -> dict[str, Any]:
 
 
 def picture(history: History, console: Console) -> None:
-    """The history in the terminal; everything that a colour says, a sign or a figure says too."""
+    """Prints the conflicts of a history as tables; whatever a colour shows is also shown by a sign or a number."""
     commits = history.commits
 
     def section(title: str, note: str, table: Table) -> None:
@@ -71,25 +74,25 @@ def picture(history: History, console: Console) -> None:
 
     console.print(_headline(history), soft_wrap=True)
     if spans := timeline(history):
-        section("When", "█ commit  ▓ rebased commit  × failed try", _timeline(spans, min(BAR, max(_LEAST, console.width - 58))))
+        section("When", "█ commit  ▓ rebased commit  × failed try", _timeline(spans, min(BAR, max(_LEAST, console.width - 62))))
     if found := pairs(history):
-        section("Who met whom", "met, of so many times that the other landed meanwhile", _heat(found))
+        section("Conflicts by operation", "of the commits that landed while the other ran, how many conflicted with it", _heat(found))
     elif commits:
-        console.print("\nNo two commits ran at the same time, as far as they say.")
+        console.print("\nBy their own records no two of these commits ran at the same time.")
     for title, hot, name in (
-        ("Files", hot_files(history), partial(_short, width=min(_NAME, max(2 * _LEAST, console.width - 36)))),
+        ("Files", hot_files(history), partial(_short, width=min(_NAME, max(2 * _LEAST, console.width - 37)))),
         ("Partitions", hot_partitions(history), str),
         ("Columns", hot_columns(history), str),
     ):
         if hot:
-            section(title, f"{len(hot):,} in {sum(h.meetings for h in hot):,} meetings", _hot(hot, name))
+            section(title, f"{len(hot):,} in {sum(h.meetings for h in hot):,} conflicts", _hot(hot, name))
     if keys := hot_keys(history, SHOWN):
-        section("Keys", "what the statements that met ask for", _keys(keys))
+        section("Keys", "the values that conflicting statements select by", _keys(keys))
     if failed := history.failed:
         rows, seconds = sum(r.thrown_rows for r in failed), sum(r.thrown_seconds for r in failed)
-        section("Failed tries", f"the newest of {len(failed):,}; {rows:,} rows and {seconds:.1f} s thrown away in all", _failed(failed))
+        section("Failed tries", f"the newest of {len(failed):,}; {rows:,} rows and {seconds:.1f} s of work lost in all", _failed(failed))
     if over := overwritings(history):
-        section("Lockless", f"{sum(o.rows for o in over):,} rows in which two commits met; the newest of {len(over):,} meetings", _overwritten(over))
+        section("Lockless", f"{sum(o.rows for o in over):,} rows that two concurrent commits changed; the newest of {len(over):,} pairs", _overwritten(over))
 
 
 def _headline(history: History) -> Text:
@@ -105,12 +108,12 @@ def _headline(history: History) -> Text:
 
 
 def plain(text: str) -> Text:
-    """What somebody else wrote, as text: no markup, and nothing that a terminal would obey."""
+    """Text from another writer, made safe to print: no markup, and no control characters for the terminal."""
     return Text("".join(c if c.isprintable() else "�" for c in text))
 
 
 def _table(*columns: str) -> Table:
-    """Columns whose names end with a space are figures."""
+    """A table without borders; columns whose names end with a space hold numbers and are aligned right."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in columns:
         table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left", no_wrap=True, overflow="ellipsis")
@@ -118,7 +121,7 @@ def _table(*columns: str) -> Table:
 
 
 def _timeline(spans: Sequence[Span], width: int) -> Table:
-    table = _table("from (UTC)", "", "commits ", "rounds ", "failed ", "in vain ")
+    table = _table("from (UTC)", "", "commits ", "rebases ", "failed ", "time lost ")
     most = max(s.commits + s.failed for s in spans)
     before: Span | None = None
     for s in spans:
@@ -135,7 +138,7 @@ def _timeline(spans: Sequence[Span], width: int) -> Table:
 
 
 def _bar(span: Span, most: int, width: int) -> Text:
-    """About `width` signs for the most that there is; what there is at all has at least one sign."""
+    """A bar scaled so that a span of `most` commits and failed tries has about `width` signs; any count above 0 has at least one."""
     scale = min(1.0, width / most)
     text = Text()
     for count, sign, style in ((span.commits - span.rebased, "█", "green"), (span.rebased, "▓", "yellow"), (span.failed, "×", "red")):
@@ -147,7 +150,7 @@ def _heat(found: Sequence[Pair]) -> Table:
     losers, winners = (_most((getattr(p, name), p.met * 1000 + p.overlaps) for p in found) for name in ("loser", "winner"))
     cells = {(p.loser, p.winner): p for p in found}
     table = _table()
-    table.add_column("who was late ↓  who landed →", style="", no_wrap=True)
+    table.add_column("ran ↓  committed meanwhile →", style="", no_wrap=True)
     for name in winners:
         table.add_column(plain(name), justify="right", header_style="bold")
     for loser in losers:
@@ -163,6 +166,7 @@ def _cell(pair: Pair | None) -> Text:
 
 
 def _most(named: Iterable[tuple[str, int]]) -> list[str]:
+    """The names with the largest sums, at most _OPERATIONS."""
     count: dict[str, int] = {}
     for name, n in named:
         count[name] = count.get(name, 0) + n
@@ -170,27 +174,27 @@ def _most(named: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _hot(hot: Sequence[Hot], name: Callable[[str], str]) -> Table:
-    table = _table("", "meetings ", "by")
+    table = _table("", "conflicts ", "by")
     for h in hot[:SHOWN]:
         table.add_row(plain(name(h.name)), f"{h.meetings:,}", plain(", ".join(h.operations)))
     return table
 
 
 def _keys(keys: Sequence[Keys]) -> Table:
-    table = _table("column", "statements ", "most asked for", "from ", "to ")
+    table = _table("column", "statements ", "most frequent", "from ", "to ")
     for k in keys:
         values = ", ".join(f"{value} ({n})" for value, n in k.values[:3])
         table.add_row(
             plain(k.column),
             f"{k.runs:,}",
-            plain(values or ("ranges" if k.low is not None else "joined by it")),
+            plain(values or ("ranges" if k.low is not None else "MERGE key")),
             *("" if bound is None else f"{bound:g}" for bound in (k.low, k.high)),
         )
     return table
 
 
 def _failed(failed: Sequence[Run]) -> Table:
-    table = _table("at (UTC)", "operation", "why", "met", "thrown away ")
+    table = _table("at (UTC)", "operation", "why", "conflict with", "work lost ")
     for run in list(reversed(failed))[:SHOWN]:
         met = f"version {run.met[-1].version}, {run.met[-1].operation}" if run.met else ""
         table.add_row(
@@ -204,16 +208,16 @@ def _failed(failed: Sequence[Run]) -> Table:
 
 
 def _overwritten(over: Sequence[Overwriting]) -> Table:
-    table = _table("earlier", "later", "rows ", "what became of them")
+    table = _table("earlier", "later", "rows ", "outcome")
     for o in over[:SHOWN]:
-        table.add_row(plain(f"{o.earlier} {o.earlier_operation}"), plain(f"{o.later} {o.later_operation}"), f"{o.rows:,}", plain(_became(o)))
+        table.add_row(plain(f"{o.earlier} {o.earlier_operation}"), plain(f"{o.later} {o.later_operation}"), f"{o.rows:,}", plain(_outcome(o)))
     return table
 
 
-def _became(o: Overwriting) -> str:
+def _outcome(o: Overwriting) -> str:
     columns = f" ({', '.join(o.columns)})" if o.columns else ""
     if o.outcome == "dropped":
-        return f"version {o.earlier} stands, what {o.later} meant was dropped{columns}"
+        return f"version {o.earlier} kept, the changes of version {o.later} were dropped{columns}"
     what = "deleted" if o.outcome == "row" else "overwritten"
     return f"{what} by version {o.later}{columns}"
 

@@ -1,11 +1,10 @@
-"""Contended writers, measured: one scenario, which an engine is given to.
+"""Measures concurrent writers of one table: one scenario that any engine with delta-spark's DeltaTable interface can run.
 
-Each writer adds 1 to some rows of its own in one file, over and over; a statement that fails is run again until it
-lands.  What counts is the useful commits a second, and what was run in vain.  At the end the sum over all rows must
-be exact, for any engine.
+Each writer adds 1 to rows of its own, all in the same file, again and again; a statement that fails is run again until it
+commits.  Measured are commits a second, and how many statements failed.  At the end the sum over all rows must be exact.
 
-The scenario uses what delta-spark's DeltaTable and Rowlock's have in common.  `python -m rowlock.cli.contend` runs it
-for Rowlock; `bench/contend_delta.py` gives it delta-spark.  It prints one line: RESULT {json}.
+The scenario uses only what delta-spark's DeltaTable and Rowlock's have in common.  `python -m rowlock.cli.contend` runs it
+with Rowlock, `bench/contend_delta.py` with delta-spark.  It prints one line: RESULT {json}.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ import typer
 from rowlock import clock
 from rowlock.threads import side_by_side
 
-SLOTS = 64  # writer w owns the rows whose id % SLOTS is w; slot 63 is everybody's
+SLOTS = 64  # writer w changes the rows whose id % SLOTS is w; with `hot` every writer also changes slot 63
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What a contender brings: a session, the class DeltaTable, appending and reading, and how to start it once more."""
+    """An engine in the scenario: how to make a session, its DeltaTable class, append and read, and the command of a worker process."""
 
     name: str
     session: Callable[..., Any]
@@ -44,6 +43,8 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
+    """The scenario's parameters: `commits` by all writers together, `alone` by a single writer, giving up after `seconds`."""
+
     op: str = "update"
     rows: int = 1_000_000
     writers: int = 8
@@ -57,7 +58,7 @@ class Scenario:
 
 @dataclass(slots=True)
 class Tally:
-    """What a writer came to."""
+    """A writer's result: commits done, statements that failed, seconds of each commit, errors by type."""
 
     done: int = 0
     wasted: int = 0
@@ -66,7 +67,7 @@ class Tally:
 
 
 def statement(spark: Any, t: Any, s: Scenario, writer: int, number: int) -> None:
-    """Adds 1 to v of the writer's rows with g < 10; a literal differs from call to call, as in life."""
+    """Adds 1 to v of the writer's rows with g < 10; one literal differs from call to call, so that no plan can be reused as it is."""
     mine = f"(id % {SLOTS} = {writer}{f' or id % {SLOTS} = {SLOTS - 1}' if s.hot else ''})"
     if s.op == "update":
         t.update(f"{mine} and g < 10 and v > {-number - 1}", {"v": "v + 1"})
@@ -77,7 +78,7 @@ def statement(spark: Any, t: Any, s: Scenario, writer: int, number: int) -> None
 
 
 def write(spark: Any, t: Any, s: Scenario, writer: int, take: Callable[[], bool]) -> Tally:
-    """Runs statements while there are any left to take; each until it lands or the time is over."""
+    """Runs statements while `take` grants one; runs each again until it commits or the time is over."""
     tally, end, number = Tally(), clock.monotonic_s() + s.seconds, 0
     while take():
         began, landed = clock.monotonic_s(), False
@@ -85,7 +86,7 @@ def write(spark: Any, t: Any, s: Scenario, writer: int, take: Callable[[], bool]
             try:
                 statement(spark, t, s, writer, number)
                 landed = True
-            except Exception as error:  # noqa: BLE001  any failure of any engine is an attempt in vain
+            except Exception as error:  # noqa: BLE001  any error of any engine counts as a failed try
                 tally.wasted += 1
                 tally.errors[type(error).__name__] = tally.errors.get(type(error).__name__, 0) + 1
                 if clock.monotonic_s() > end:
@@ -96,7 +97,7 @@ def write(spark: Any, t: Any, s: Scenario, writer: int, take: Callable[[], bool]
 
 
 def turns(total: int) -> Callable[[], bool]:
-    """A count that several threads take from."""
+    """A thread-safe function that returns True the first `total` times it is called."""
     left, lock = [total], threading.Lock()
 
     def take() -> bool:
@@ -108,13 +109,14 @@ def turns(total: int) -> Callable[[], bool]:
 
 
 def threads(engine: Engine, spark: Any, path: str, s: Scenario, writers: int, commits: int) -> tuple[list[Tally], float]:
+    """Runs the writers as threads of this process; returns their results and the seconds in all."""
     take, began = turns(commits), clock.monotonic_s()
     tallies = side_by_side(lambda w: write(spark, engine.table_class().forPath(spark, path), s, w, take), range(writers), writers)
     return tallies, clock.monotonic_s() - began
 
 
 def processes(engine: Engine, path: str, s: Scenario) -> tuple[list[Tally], float]:
-    """Each writer a process with a session of its own; the clock starts when all are ready."""
+    """Runs the writers as processes with a session each; returns their results and the seconds since all were ready."""
     each = json.dumps(asdict(s))
     crew = [
         subprocess.Popen(
@@ -137,7 +139,7 @@ def processes(engine: Engine, path: str, s: Scenario) -> tuple[list[Tally], floa
 
 
 def work(engine: Engine, path: str, s: Scenario, writer: int) -> None:
-    """One writer as a process."""
+    """The main function of a writer process."""
     spark = engine.session(cores=1, memory_mb=1024)
     t = engine.table_class().forPath(spark, path)
     t.toDF().limit(1).collect()
@@ -147,6 +149,7 @@ def work(engine: Engine, path: str, s: Scenario, writer: int) -> None:
 
 
 def account(tallies: list[Tally], seconds: float) -> dict[str, Any]:
+    """The writers' results summed up, with quantiles of the seconds of a commit."""
     latencies = sorted(x for t in tallies for x in t.latencies) or [0.0]
     errors: Counter[str] = Counter()
     for t in tallies:
@@ -163,7 +166,7 @@ def account(tallies: list[Tally], seconds: float) -> dict[str, Any]:
 
 
 def contend(engine: Engine, s: Scenario) -> dict[str, Any]:
-    """Makes the table, warms up with two statements, measures one writer alone and then all; checks the sum."""
+    """Creates the table, warms up with two statements, measures one writer alone and then all, and checks the sum."""
     spark = engine.session(cores=2, memory_mb=4096)
     folder = Path(tempfile.mkdtemp(prefix="rowlock-bench-"))
     path = str(folder / "table")
@@ -187,7 +190,7 @@ def contend(engine: Engine, s: Scenario) -> dict[str, Any]:
 
 
 def main(engine: Engine) -> None:
-    """The command line of a contender."""
+    """The command line of the scenario with an engine."""
 
     def command(scenario: str, worker: Annotated[int, typer.Option()] = -1, path: Annotated[str, typer.Option()] = "") -> None:
         s = Scenario(**json.loads(scenario))
@@ -200,6 +203,7 @@ def main(engine: Engine) -> None:
 
 
 def rowlock_engine() -> Engine:
+    """Rowlock as an engine of the scenario."""
     import rowlock
 
     return Engine(

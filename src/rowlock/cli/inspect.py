@@ -1,4 +1,4 @@
-"""`rowlock history`, `rowlock show` and `rowlock vacuum`: looking at a table's folder, and tidying it up.  None of them needs Spark; times are in UTC."""
+"""`rowlock history`, `rowlock show` and `rowlock vacuum`: print a table's commits or rows, and delete files it no longer needs.  No Spark; times in UTC."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from rowlock.protocol.features import reader_features, writer_features
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.versions import snapshot_of
 
-SEEN_COLUMNS = 12
+SHOWN_COLUMNS = 12
 
 
 def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    """Prints the newest `limit` commits, the newest first."""
     log = TableLog(open_store(path, storage_options))
     times = dict(log.commit_times())
     table = Table("version", "time", "operation", "what changed", "by", box=box.SIMPLE_HEAD)
@@ -42,6 +43,7 @@ def history_of(path: str, limit: int, console: Console, storage_options: Mapping
 
 
 def show_table(path: str, limit: int, version: int | None, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
+    """Prints a table's properties, its number of rows, and its first `limit` rows, at the newest or an older version."""
     state = opened(path, storage_options)
     snapshot = snapshot_of(state, version)
     metadata, protocol = snapshot.metadata, snapshot.protocol
@@ -67,22 +69,22 @@ def show_table(path: str, limit: int, version: int | None, console: Console, sto
         return
     names = list(snapshot.schema.names)
     try:
-        found = first_rows(state, snapshot, names[:SEEN_COLUMNS], limit)
+        found = first_rows(state, snapshot, names[:SHOWN_COLUMNS], limit)
     except UnsupportedFeature as why:
-        console.print(f"Its rows are not shown: {why}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"The rows cannot be shown without Spark: {why}", highlight=False, markup=False, soft_wrap=True)
         return
     rows = Table(*found.column_names, box=box.SIMPLE_HEAD)
     for row in zip(*(c.to_pylist() for c in found.columns), strict=True):
         rows.add_row(*map(_text, row))
     console.print(rows)
-    if len(names) > SEEN_COLUMNS:
-        console.print(f"and {len(names) - SEEN_COLUMNS} more columns: {', '.join(names[SEEN_COLUMNS:])}")
+    if len(names) > SHOWN_COLUMNS:
+        console.print(f"and {len(names) - SHOWN_COLUMNS} more columns: {', '.join(names[SHOWN_COLUMNS:])}")
 
 
 def vacuum_table(
     path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console, storage_options: Mapping[str, str] | None = None
 ) -> None:
-    """Needs no Spark."""
+    """Deletes the files that no version within the retention needs, with a progress bar; prints how many."""
     log = TableLog(open_store(path, storage_options))
     with Progress(TextColumn("deleting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         bar = progress.add_task("", total=None)
@@ -96,9 +98,9 @@ def vacuum_table(
     for key in done.files if dry_run else ():
         console.print(key, highlight=False, markup=False, soft_wrap=True)
     files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"
-    console.print(f"{files} with {done.size_bytes:,} bytes {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted", highlight=False)
+    console.print(f"{files} ({done.size_bytes:,} bytes) {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted", highlight=False)
     if done.unproven:
-        console.print(f"{done.unproven:,} more were kept: the log no longer says whether they were removed within the retention", highlight=False)
+        console.print(f"{done.unproven:,} more were kept, because the log no longer says whether they were removed within the retention", highlight=False)
 
 
 def _time(ms: int | None) -> str:
@@ -106,7 +108,7 @@ def _time(ms: int | None) -> str:
 
 
 def _metrics(metrics: Mapping[str, Any] | None) -> str:
-    """The counts of rows, or else of files, in words: numUpdatedRows=2 is `2 updated rows`."""
+    """The metrics about rows, or if there are none about files, as text: numUpdatedRows=2 becomes `2 updated rows`."""
     counts = {name.removeprefix("num"): value for name, value in (metrics or {}).items() if name.startswith("num") and str(value) != "0"}
     rows = {name: value for name, value in counts.items() if "Rows" in name and "Copied" not in name} or {
         name: value for name, value in counts.items() if "Files" in name

@@ -1,4 +1,4 @@
-"""The command line.  Errors leave with exit code 2 and one clear line; ROWLOCK_TRACEBACK=1 shows where they came from."""
+"""The command line.  An error prints one line and exits with code 2; with ROWLOCK_TRACEBACK=1 it prints the traceback."""
 
 from __future__ import annotations
 
@@ -40,19 +40,21 @@ def plain_errors() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-TablePath = Annotated[str, typer.Argument(help="A Delta table: a folder, or s3://, gs://, az:// and what follows.")]
-Commits = Annotated[int, typer.Option(help="How many commits, newest first.", min=1)]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+TablePath = Annotated[str, typer.Argument(help="A Delta table: a folder, or a URL that begins with s3://, gs:// or az://.")]
+Commits = Annotated[int, typer.Option(help="How many commits to read, newest first.", min=1)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StorageOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--storage-option", metavar="KEY=VALUE", help="How to reach a table on a cloud (AWS_ENDPOINT_URL=...); what is not given comes from the environment."
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="An option for cloud storage, such as AWS_ENDPOINT_URL=...; repeatable. Others are taken from the environment.",
     ),
 ]
 
 
 def _storage(given: list[str] | None) -> dict[str, str] | None:
-    """Raises InvalidInput, which does not repeat a value."""
+    """Parses KEY=VALUE options.  Raises InvalidInput, whose message has no value in it, since one may be a secret."""
     from rowlock.exceptions import InvalidInput
 
     if bad := [o for o in given or () if "=" not in o]:
@@ -68,18 +70,18 @@ def _escaped(text: str) -> str:
 
 @app.command()
 def demo(
-    seconds: Annotated[float, typer.Option(help="How long the writers write; the clock starts when all are ready.", min=1)] = 30,
+    seconds: Annotated[float, typer.Option(help="How long the writers run, in seconds, after all of them are ready.", min=1)] = 30,
     policy: Annotated[
-        str, typer.Option(help="repair: conflicts are repaired. fail: they are raised, file by file, and the statement is run again.")
+        str, typer.Option(help="repair: a statement that conflicts is rebased. fail: it raises, by Delta's rules for files, and is run again.")
     ] = "repair",
-    path: Annotated[Path | None, typer.Option(help="Where the table goes (it must not exist yet, and is kept). Default: a temporary folder.")] = None,
+    path: Annotated[Path | None, typer.Option(help="Where to create the table; must not exist yet, and is kept. Default: a temporary folder.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder: the table, the sources and the writers' logs.")] = False,
     rows: Annotated[int, typer.Option(help="How many generated orders the table starts with.", min=2)] = 100_000,
     source: Annotated[Path | None, typer.Option(help="Your own data: a CSV, JSON or Parquet file, or a folder of one kind.")] = None,
     key: Annotated[str, typer.Option(help="With --source: the columns that identify a row, COL[,COL].")] = "",
     split: Annotated[str | None, typer.Option(help="With --source: one stream for each of this column's most frequent values, up to 3.")] = None,
 ) -> None:
-    """Four processes change one table at the same time; then it is checked against a serial replay."""
+    """Let four processes change one table at the same time, then check it against a serial replay."""
     with plain_errors():
         from rowlock.cli.demo.run import Choices, run
 
@@ -91,15 +93,17 @@ def demo(
 
 @app.command()
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="A first impression: a small table, few commits.")] = False,
-    writers: Annotated[int, typer.Option(help="How many write at the same time.", min=2, max=32)] = 8,
-    processes: Annotated[bool, typer.Option("--processes", help="Each writer is a process with a session of its own, not a thread.")] = False,
-    hot: Annotated[bool, typer.Option("--hot", help="Half of the rows of each statement are everybody's.")] = False,
-    policies: Annotated[bool, typer.Option("--policies", help="Rowlock's policies and granularities side by side.")] = False,
-    appends: Annotated[bool, typer.Option("--appends", help="Small appends without Spark, by processes, beside deltalake where it is installed.")] = False,
-    seconds: Annotated[float, typer.Option(help="With --appends: how long each engine appends.", min=1)] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Use a small table and few commits.")] = False,
+    writers: Annotated[int, typer.Option(help="How many writers run at the same time.", min=2, max=32)] = 8,
+    processes: Annotated[bool, typer.Option("--processes", help="Run each writer as a process with its own Spark session, not as a thread.")] = False,
+    hot: Annotated[bool, typer.Option("--hot", help="Half of the rows of each statement are also changed by every other writer.")] = False,
+    policies: Annotated[bool, typer.Option("--policies", help="Compare Rowlock's conflict policies and granularities.")] = False,
+    appends: Annotated[
+        bool, typer.Option("--appends", help="Measure small appends without Spark, by several processes, and deltalake's if it is installed.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(help="With --appends: how long each engine appends, in seconds.", min=1)] = 5,
 ) -> None:
-    """Contended UPDATE and MERGE on this machine, beside delta-spark where it is installed; or small appends."""
+    """Measure UPDATE and MERGE of concurrent writers on this machine, with delta-spark beside if it is installed; or small appends."""
     with plain_errors():
         if appends:
             from rowlock.cli.appends import run as run_appends
@@ -115,7 +119,7 @@ def bench(
 
 @app.command()
 def history(path: TablePath, limit: Commits = 20, storage_option: StorageOption = None) -> None:
-    """The commits of a table, newest first."""
+    """List the commits of a table, newest first."""
     with plain_errors():
         from rowlock.cli.inspect import history_of
 
@@ -125,11 +129,11 @@ def history(path: TablePath, limit: Commits = 20, storage_option: StorageOption 
 @app.command()
 def show(
     path: TablePath,
-    limit: Annotated[int, typer.Option(help="How many rows.", min=0)] = 10,
-    version: Annotated[int | None, typer.Option(help="As of this version.", min=0)] = None,
+    limit: Annotated[int, typer.Option(help="How many rows to show.", min=0)] = 10,
+    version: Annotated[int | None, typer.Option(help="Show the table as of this version.", min=0)] = None,
     storage_option: StorageOption = None,
 ) -> None:
-    """What a table is, and some of its rows."""
+    """Show a table's properties, size and first rows."""
     with plain_errors():
         from rowlock.cli.inspect import show_table
 
@@ -139,12 +143,16 @@ def show(
 @app.command()
 def vacuum(
     path: TablePath,
-    retention_hours: Annotated[float | None, typer.Option(help="Keep what was removed within so many hours; by default as the table says.", min=0)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
-    unsafe: Annotated[bool, typer.Option("--unsafe", help="Allow a retention shorter than the table's: what a reader or a writer still needs may go.")] = False,
+    retention_hours: Annotated[
+        float | None, typer.Option(help="Keep files that were removed within this many hours. Default: the table's retention.", min=0)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Allow a retention shorter than the table's; may delete files that a reader or writer still needs.")
+    ] = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Deletes the files in a table's folder that no version within the retention names."""
+    """Delete the files in a table's folder that no version within the retention needs."""
     with plain_errors():
         from rowlock.cli.inspect import vacuum_table
 
@@ -153,7 +161,7 @@ def vacuum(
 
 @app.command()
 def conflicts(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, storage_option: StorageOption = None) -> None:
-    """Who met whom, when, over what, and what it cost: of commits and of failed tries."""
+    """Show which operations conflicted, when, over which files and keys, and at what cost."""
     with plain_errors():
         from rowlock.cli.conflicts import conflicts_of
 
@@ -162,7 +170,7 @@ def conflicts(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, s
 
 @app.command()
 def advise(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, storage_option: StorageOption = None) -> None:
-    """What to set on a table, by what its writers did to each other, with the figures behind it."""
+    """Recommend table properties (lock, conflict policy, ...) by the conflicts in a table's history, with reasons and figures."""
     with plain_errors():
         from rowlock.cli.advise import advise_on
 
@@ -172,13 +180,13 @@ def advise(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, stor
 @app.command()
 def check(
     path: TablePath,
-    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    commits: Annotated[int, typer.Option(help="How many of the newest commits are read.", min=1)] = 100,
-    files: Annotated[int, typer.Option(help="How many live files are looked for, spread evenly.", min=0)] = 1_000,
-    footers: Annotated[int, typer.Option(help="Of how many the footer is compared with the statistics.", min=0)] = 20,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    commits: Annotated[int, typer.Option(help="How many of the newest commits to read.", min=1)] = 100,
+    files: Annotated[int, typer.Option(help="How many live files to look for, evenly spaced over all.", min=0)] = 1_000,
+    footers: Annotated[int, typer.Option(help="For how many files to compare the footer with the statistics.", min=0)] = 20,
     storage_option: StorageOption = None,
 ) -> None:
-    """What is broken in a table, what may break it, and who may write it. Exit code 1 where something certain is wrong."""
+    """Find damage in a table and risky writers, and list which engines may write it. Exit code 1 if something is certainly wrong."""
     with plain_errors():
         from rowlock.cli.check import check_table
 
@@ -197,10 +205,10 @@ def _arbiter() -> None:
 
 @arbiter.command("create")
 def arbiter_create(
-    name: Annotated[str | None, typer.Option(help="The table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None,
+    name: Annotated[str | None, typer.Option(help="The DynamoDB table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None,
     storage_option: StorageOption = None,
 ) -> None:
-    """Makes the arbiter's table, unless it is there; where is said by AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ... in the environment or the options."""
+    """Create the arbiter's DynamoDB table if it does not exist. AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ... in the options or environment say where."""
     with plain_errors():
         from rowlock.cli.check import create_arbiter
 
@@ -208,8 +216,8 @@ def arbiter_create(
 
 
 @arbiter.command("forget")
-def arbiter_forget(path: Annotated[str, typer.Argument(help="Where a table was, and another is to be made.")], storage_option: StorageOption = None) -> None:
-    """Deletes the entries of a table that is gone; refused while its log is there."""
+def arbiter_forget(path: Annotated[str, typer.Argument(help="The path of a Delta table that was deleted.")], storage_option: StorageOption = None) -> None:
+    """Delete the entries of a Delta table that was deleted, so that another can be created there; refused while its log exists."""
     with plain_errors():
         from rowlock.cli.check import forget_entries
 
@@ -218,7 +226,7 @@ def arbiter_forget(path: Annotated[str, typer.Argument(help="Where a table was, 
 
 @app.command()
 def version() -> None:
-    """The version of Rowlock, and of what it runs on."""
+    """Print the versions of Rowlock, pyspark, pyarrow and Python."""
     import platform
     from importlib.metadata import version as installed
 

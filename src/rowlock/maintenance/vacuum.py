@@ -99,7 +99,7 @@ def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention
     if check_retention and retention_ms < (own_ms := _own_ms(head)):
         raise InvalidInput(
             f"A retention of {retention_hours} hours is shorter than the table's own, {own_ms / _HOUR_MS:g} hours: a reader or a writer may still need what would be deleted. "
-            "Give a longer one, or set spark.databricks.delta.retentionDurationCheck.enabled=false where you are certain that nobody does",
+            "Give a longer one. Where you are certain that nobody does, switch the check off: --unsafe on the command line, or spark.databricks.delta.retentionDurationCheck.enabled=false in Spark",
             table=head.table,
         )
     return retention_ms

@@ -1,1 +1,1 @@
-"""The demo: the article's two merge streams, a compaction and a GDPR delete on one table, and a check of the outcome."""
+"""`rowlock demo`: two merge streams, a compaction and a GDPR delete change one table at the same time; then the result is checked."""

@@ -1,7 +1,7 @@
-"""What the demo's writers do: the same for the process that does it and for the replay that checks it.
+"""Defines the demo's load: the batches and deletes that its writers run, and that the replay repeats to check the result.
 
-A load is a function of a stream's name and a batch's number, so a log of (stream, batch) is enough to
-repeat everything.  It is opened from a work folder, where `sales.py` or `source.py` has put it (see `stored.py`).
+A batch depends only on its stream's name and its number, so a log of (stream, number) is enough to repeat everything.
+`sales.py` or `source.py` puts a load into the work folder; each process opens it from there (see `stored.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPEC = "load.json"
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """A delete by predicate: the rows that have these values."""
+    """A GDPR delete: deletes the rows that have these values."""
 
     values: tuple[tuple[str, Any], ...]
 
@@ -32,37 +32,41 @@ class Erasure:
 
 
 class Load(Protocol):
-    """`key` identifies a row; a match replaces the columns, but adds to those in `sums`."""
+    """The merges and deletes of the demo.
+
+    `key` are the columns that identify a row.  A matching merge replaces a row's columns, but adds to those in `sums`.
+    """
 
     key: tuple[str, ...]
     sums: tuple[str, ...]
     streams: tuple[str, ...]
 
     def batch(self, stream: str, number: int) -> pl.DataFrame:
-        """The source of a stream's merge: existing and new keys, each key at most once, columns as in the table."""
+        """The source rows of merge number `number` of a stream: existing and new keys, each at most once, columns as in the table."""
         ...
 
     def erasure(self, number: int) -> Erasure:
-        """What the GDPR process deletes in its round."""
+        """The delete that the GDPR process runs as number `number`."""
         ...
 
 
 def save_spec(work: Path, spec: Mapping[str, Any]) -> None:
+    """Writes the description of a load into the work folder."""
     (work / SPEC).write_text(json.dumps(spec))
 
 
 def merge_condition(load: Load) -> str:
-    """The ON of a stream's merge of source s into target t."""
+    """The ON condition of a merge of source s into target t."""
     return " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in load.key)
 
 
 def quoted(name: str) -> str:
-    """A column's name in SQL."""
+    """A column's name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(value: Any) -> str:
-    """A value in Spark's SQL."""
+    """A value as a literal of Spark SQL."""
     match value:
         case bool():
             return "true" if value else "false"

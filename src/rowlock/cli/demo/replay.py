@@ -1,8 +1,8 @@
-"""The check: the final table against a serial replay of the same statements in log order.
+"""Checks the demo's final table against a serial replay of the same statements in log order.
 
-The replay is a dictionary from key to row and shares nothing with the engine: a merge looks up keys, a delete
-compares values.  If the table holds exactly these rows, every commit did what it would have done alone, after
-all those before it in the log.
+The replay is a dictionary from key to row and shares no code with the engine: a merge looks up keys, a delete
+compares values.  If the table has exactly these rows, every commit did what it would have done alone after all
+commits before it in the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the check found; `problems` is empty when the table is right."""
+    """The result of the check; `problems` is empty if the table is right."""
 
     rows: int
     commits: int
@@ -29,7 +29,7 @@ class Verdict:
 
 
 class Replay:
-    """The rows as a serial execution leaves them."""
+    """The table's rows in memory, changed by one statement after the other."""
 
     def __init__(self, load: Load, initial: pl.DataFrame) -> None:
         self.load, self.columns = load, initial.columns
@@ -41,7 +41,7 @@ class Replay:
         return tuple(row[place] for place in self._key)
 
     def apply(self, record: Mapping[str, Any]) -> None:
-        """One committed statement."""
+        """Applies one committed statement."""
         if record["kind"] == "merge":
             for row in self.load.batch(record["stream"], record["number"]).select(self.columns).iter_rows():
                 key = self.key_of(row)
@@ -60,7 +60,7 @@ class Replay:
         return tuple(out)
 
     def differences(self, table: pl.DataFrame) -> list[str]:
-        """What the table holds otherwise, with one example of each kind."""
+        """How the table's rows differ from these, with one example of each kind of difference."""
         left = dict.fromkeys(self.rows)
         found: dict[str, list[str]] = {"are doubled": [], "should not be there": [], "are wrong": [], "are missing": []}
         for row in table.select(self.columns).iter_rows():
@@ -78,12 +78,15 @@ class Replay:
 
 
 def check(load: Load, *, initial: pl.DataFrame, final: pl.DataFrame, records: Iterable[Mapping[str, Any]], versions: Sequence[int]) -> Verdict:
-    """`versions` are those in the log after the table was made; `records` say what the writers committed as which version."""
+    """Compares the rows `final` with a replay of the writers' `records` on the rows `initial`.
+
+    `versions` are the versions in the log since the table was created; each record has the version that its statement became.
+    """
     by_version: dict[int, list[Mapping[str, Any]]] = {}
     for record in records:
         by_version.setdefault(record["version"], []).append(record)
-    problems = [f"version {v} was claimed by {len(r)} writers" for v, r in sorted(by_version.items()) if len(r) > 1]
-    problems += [f"version {v} is in the log and no writer has it" for v in sorted(set(versions) - set(by_version))]
+    problems = [f"version {v} was reported as theirs by {len(r)} writers" for v, r in sorted(by_version.items()) if len(r) > 1]
+    problems += [f"version {v} is in the log, but no writer reported it" for v in sorted(set(versions) - set(by_version))]
     problems += [f"version {v} was acknowledged and is not in the log" for v in sorted(set(by_version) - set(versions))]
     replay = Replay(load, initial)
     for version in sorted(by_version):
@@ -92,7 +95,7 @@ def check(load: Load, *, initial: pl.DataFrame, final: pl.DataFrame, records: It
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal values, also inside of lists and structs; NaN equals NaN."""
+    """Whether two values are equal, also inside of lists and structs; NaN equals NaN."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):

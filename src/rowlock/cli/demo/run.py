@@ -1,7 +1,7 @@
-"""The demo, from the user's choices to the verdict: prepares, starts the writers, keeps time, checks.
+"""Runs the demo: prepares the load, starts the writer processes, waits until the time is over, and checks the table.
 
-The table and everything staged are made only after the input was found good.  Each writer is a process of its
-own; this process makes the table, listens, and reads the table again at the end.
+The input is checked before the table is created.  Each writer is a process of its own; this process creates the table,
+collects the writers' events, and reads the table at the end.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FINISHED_WITHIN_S = 300.0  # after the time is over
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user asked for."""
+    """The options of `rowlock demo`."""
 
     seconds: float = 30.0
     policy: str = "repair"
@@ -55,7 +55,7 @@ class Choices:
 
 
 class Writer:
-    """A process of the demo; what it says arrives in the queue as (name, event)."""
+    """A writer process of the demo; its events arrive in the queue `heard` as (name, event)."""
 
     def __init__(self, score: Score, role: str, table: Path, work: Path, seconds: float, heard: Heard) -> None:
         self.score, self.log, self.heard = score, work / f"{score.name}.log", heard
@@ -72,12 +72,12 @@ class Writer:
 
     def tell(self, word: str) -> None:
         assert self.process.stdin
-        with contextlib.suppress(BrokenPipeError):  # it is gone, and its last words are in the queue
+        with contextlib.suppress(BrokenPipeError):  # the process has ended, and its last event is in the queue
             self.process.stdin.write(word + "\n")
             self.process.stdin.flush()
 
     def stop(self) -> None:
-        """Asks it to end, if it has not."""
+        """Terminates the process if it still runs."""
         if self.process.poll() is None:
             self.process.terminate()
 
@@ -89,7 +89,7 @@ class Writer:
 
 
 class Crew:
-    """All writers, and the barrier: nobody starts before everybody is ready."""
+    """All writer processes, with a barrier: none starts to write before all are ready."""
 
     def __init__(self, load: Load, table: Path, work: Path, seconds: float) -> None:
         self.heard: Heard = queue.Queue()
@@ -102,7 +102,7 @@ class Crew:
             writer.tell(word)
 
     def until_all(self, event: str, *, within_s: float, board: Scoreboard | None = None) -> None:
-        """Listens until every writer has said this; a writer that fails or stays silent ends the demo."""
+        """Reads events until every writer has sent this one.  Raises RowlockError if a writer fails, ends, or sends nothing in time."""
         waiting, end = set(self.scores), clock.monotonic_s() + within_s
         while waiting:
             if board:
@@ -130,7 +130,7 @@ class Crew:
 
 
 def run(choices: Choices, console: Console) -> bool:
-    """Runs the demo; True when the table is right.  Raises InvalidInput before anything is written if the input is not good."""
+    """Runs the demo; returns whether the table is right.  Raises InvalidInput, before anything is written, if the input cannot be used."""
     if choices.policy not in POLICIES:
         raise InvalidInput(f"--policy is one of {', '.join(POLICIES)}, not {choices.policy}.")
     if choices.path and choices.path.exists() and (not choices.path.is_dir() or any(choices.path.iterdir())):
@@ -225,7 +225,7 @@ def _pronounce(verdict: replay.Verdict, console: Console) -> bool:
 
 @contextmanager
 def _work_folder(*, keep: bool) -> Iterator[Path]:
-    """Where sources, logs and (by default) the table are; kept when asked for, and when the demo fails."""
+    """A temporary folder for sources, logs and (by default) the table; kept with --keep, and if the demo fails."""
     work = Path(tempfile.mkdtemp(prefix="rowlock-demo-"))
     try:
         yield work

@@ -1,8 +1,8 @@
-"""Generated sales: two merge streams, US and UK, into one global table.
+"""Generates sales: two streams of merges, US and UK, into one global table.
 
-The table holds orders and, for each product, a row with its totals over all countries (country ALL, a
-negative order_id).  A batch brings new orders, more quantity for existing ones, and adds to the totals of
-the products that it sold: these few rows are changed by both streams in every batch.
+The table has orders and, for each product, a row with its totals over all countries (country ALL, a negative
+order_id).  A batch has new orders, adds quantity to existing ones, and adds to the totals of the products that it
+sold; these few rows are changed by both streams in every batch.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Sales:
 
     @staticmethod
     def prepare(work: Path, *, rows: int) -> None:
-        """Puts the table's first rows and the load's description into the work folder."""
+        """Writes the table's initial rows and the description of the load into the work folder."""
         orders = _orders(np.arange(rows, dtype=np.int64), START, salt=0)
         totals = _totals(orders, START)
         pl.concat([orders, totals]).write_parquet(work / INITIAL)
@@ -86,7 +86,7 @@ def _orders(ids: np.ndarray[tuple[int], np.dtype[np.int64]], when: datetime.date
 
 
 def _totals(orders: pl.DataFrame, when: datetime.datetime) -> pl.DataFrame:
-    """What the orders add to the row of each product."""
+    """For each product the row with what these orders add to its totals."""
     sums = orders.group_by("product").agg(pl.col("quantity").sum(), pl.col("amount").sum()).sort("product")
     order = {product: -1 - place for place, product in enumerate(PRODUCTS)}
     return sums.select(
@@ -101,7 +101,7 @@ def _totals(orders: pl.DataFrame, when: datetime.datetime) -> pl.DataFrame:
 
 
 def _mix(values: np.ndarray[tuple[int], np.dtype[np.int64]], *, salt: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """A fixed scramble of integers (splitmix64), positive: the same everywhere and for ever."""
+    """A fixed hash of integers (splitmix64), not negative, the same on every machine."""
     x = values.astype(np.uint64) + np.uint64((salt * 0x9E3779B97F4A7C15) % 2**64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""What the demo shows: a line for each writer, live while it runs and as a table at the end."""
+"""Prints the demo's progress: a row for each writer, live while it runs and as a table at the end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PLAIN_LINE_EVERY_S = 5.0
 
 @dataclass(slots=True)
 class Score:
-    """One writer's account so far.
+    """The counts of one writer so far.
 
-    `rebased`: commits that met another's and were repaired.  `run_again`: statements that were executed once more
-    because they had failed.  `seconds`: of each commit, from the first try to the end.
+    `rebased`: commits that were rebased over another's.  `run_again`: statements that failed and were run again.
+    `seconds`: the time of each commit, from its first try to the end.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Score:
     records: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Counts what a writer said."""
+        """Counts an event of the writer."""
         if event["event"] == "conflict":
             self.failures += 1
             self.run_again += event["again"]
@@ -50,7 +50,7 @@ class Score:
 
 
 class Scoreboard:
-    """The scores of all writers, and how far the clock is."""
+    """Shows the scores of all writers and the elapsed time."""
 
     def __init__(self, console: Console, scores: Sequence[Score], seconds: float) -> None:
         self.console, self.scores, self.seconds = console, {score.name: score for score in scores}, seconds
@@ -60,7 +60,7 @@ class Scoreboard:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Shows progress until the block ends; without a terminal, as a line every few seconds."""
+        """A context manager that shows progress until the block ends; without a terminal, as a line every few seconds."""
         self._began = self._last_line = clock.monotonic_s()
         if not self.console.is_terminal:
             yield
@@ -70,7 +70,7 @@ class Scoreboard:
         self._live = None
 
     def refresh(self) -> None:
-        """Shows the present state."""
+        """Updates the display."""
         now = clock.monotonic_s()
         elapsed = now - (self._began or now)
         if self._live:
@@ -103,7 +103,7 @@ def _numbers(scores: Sequence[Score]) -> list[str]:
 
 
 def _at(ordered: Sequence[float], share: float) -> str:
-    """The value at a share of an ordered list, as seconds."""
+    """The quantile `share` of an ordered list of seconds, as text."""
     if not ordered:
         return "-"
     value = ordered[min(len(ordered) - 1, int(len(ordered) * share))]

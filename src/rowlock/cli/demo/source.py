@@ -1,7 +1,7 @@
-"""The user's own files as the demo's input: read, checked, split into streams, staged.
+"""Reads the user's own files for the demo (`--source`): checks them, splits the rows into streams, and puts them into the work folder.
 
-Everything that can be wrong with a file or a key is found here, before a table is made, and said in one
-line with what to do about it (InvalidInput).
+Everything that can be wrong with a file or a key is found here, before a table is created, and reported in one line
+with what to do about it (InvalidInput).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rowlock.cli.demo.staged import Staged
 from rowlock.exceptions import InvalidInput
 
 MOST_STREAMS = 3
-FORBIDDEN = re.compile(r"[ ,;{}()\n\t=]+")  # in a column's name, without column mapping
+FORBIDDEN = re.compile(r"[ ,;{}()\n\t=]+")  # not allowed in column names without column mapping
 
 
 def stage(work: Path, *, source: Path, key: Sequence[str], split: str | None) -> list[str]:
-    """Reads and checks the files, and stages them in the work folder.  Returns notes for the user."""
+    """Reads and checks the files, and writes their rows into the work folder.  Returns notes for the user.  Raises InvalidInput."""
     raw = read(source)
     if raw.is_empty():
         raise InvalidInput(f"{source} holds no rows. Give files with at least a few rows.")
@@ -39,7 +39,7 @@ def stage(work: Path, *, source: Path, key: Sequence[str], split: str | None) ->
 
 
 def read(source: Path) -> pl.DataFrame:
-    """A CSV, JSON or Parquet file, or a folder of files of one of these kinds."""
+    """Reads a CSV, JSON or Parquet file, or a folder of files of one of these kinds.  Raises InvalidInput."""
     if not source.exists():
         raise InvalidInput(f"There is no file or folder {source}. Check --source.")
     files = sorted(p for p in source.rglob("*") if p.is_file() and _kind(p) and not p.name.startswith((".", "_"))) if source.is_dir() else [source]
@@ -64,7 +64,7 @@ def read(source: Path) -> pl.DataFrame:
 
 
 def check_key(rows: pl.DataFrame, key: tuple[str, ...]) -> None:
-    """A merge needs a key that is there in every row, once."""
+    """Raises InvalidInput unless the key columns are never null and together unique, as a merge needs."""
     for name in key:
         column = rows[name]
         if column.dtype.is_nested():
@@ -119,7 +119,7 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 
 def _numbers(column: pl.Series) -> pl.Series:
-    """A column of numbers in which what is missing is written NA is a column of numbers; any other stays as it is."""
+    """Converts a text column to numbers if all its values are numbers or NA (which becomes null); else returns it unchanged."""
     said = column.set(column == "NA", None)
     if said.null_count() in (column.null_count(), len(column)):
         return column
@@ -145,7 +145,7 @@ READERS: dict[str, Callable[[Path], pl.DataFrame]] = {"csv": _read_csv, "json": 
 
 
 def _column(rows: pl.DataFrame, name: str, option: str) -> str:
-    """The column that was meant: the exact name, or the only one that differs by case."""
+    """The column of this name: exactly, or the only one that differs in case.  Raises InvalidInput."""
     if name in rows.columns:
         return name
     alike = [c for c in rows.columns if c.lower() == name.lower()]
@@ -155,7 +155,7 @@ def _column(rows: pl.DataFrame, name: str, option: str) -> str:
 
 
 def _fitted(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """The rows with names and types that a Delta table can hold, and notes on what had to change."""
+    """The rows with column names and types that a Delta table allows, and notes on what was renamed."""
     names = {name: FORBIDDEN.sub("_", name.strip()) or "column" for name in rows.columns}
     lower = [n.lower() for n in names.values()]
     doubled = sorted({n for n in lower if lower.count(n) > 1})
@@ -167,7 +167,7 @@ def _fitted(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 
 
 def _typed(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
-    """A column in a type that Parquet, Spark and Delta agree on.  A time without a zone is taken as UTC."""
+    """The column cast to a type that Parquet, Spark and Delta agree on.  A time without a zone is taken as UTC."""
     if isinstance(kind, pl.Datetime):
         return (
             column.cast(pl.Datetime("us", kind.time_zone)).dt.convert_time_zone("UTC")
@@ -184,7 +184,7 @@ def _typed(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
 
 
 def _streams(rows: pl.DataFrame, by: str | None) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
-    """One stream for each of the most frequent values of a column, and the rows of none; without a column, two halves."""
+    """One stream for each of the most frequent values of a column, and the rows of no stream; without a column, two halves."""
     if by is None:
         place = pl.int_range(pl.len()) % 2
         halves = {"one": rows.filter(place == 0), "two": rows.filter(place == 1)}

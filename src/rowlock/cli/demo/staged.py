@@ -1,7 +1,7 @@
-"""The user's own rows as a load: staged in the work folder as Parquet, one file for each stream.
+"""The demo's load of the user's own rows, kept in the work folder as one Parquet file for each stream.
 
-The table starts with the first part of each stream's rows and all rows of no stream.  A batch brings some of
-the rest, and some that are there already; a counter column says which batch wrote a row last.
+The table starts with the first part of each stream's rows and with all rows of no stream.  A batch has some of the
+remaining rows, and some that the table has already; a counter column has the number of the batch that wrote a row last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGEST_BATCH = 400
 
 
 class Staged:
-    """The load of staged rows.  `counter` is the column that the demo adds."""
+    """A load of the user's own rows.  `counter` is the column that the demo adds to them."""
 
     sums: tuple[str, ...] = ()
 
@@ -30,7 +30,7 @@ class Staged:
 
     @staticmethod
     def prepare(work: Path, *, rows: pl.DataFrame, key: tuple[str, ...], streams: Mapping[str, pl.DataFrame], others: pl.DataFrame) -> None:
-        """Puts the rows, split into streams and others, and the load's description into the work folder."""
+        """Writes the rows, split into streams and others, and the description of the load into the work folder."""
         counter = "demo_batch"
         while counter in {name.lower() for name in rows.columns}:
             counter += "_"
@@ -66,7 +66,7 @@ def _first(rows: pl.DataFrame) -> int:
 
 
 def _erased_columns(rows: pl.DataFrame, key: tuple[str, ...]) -> list[str]:
-    """The key column with the most values, if one value means few rows; else the whole key."""
+    """The columns of the deletes: the key column with the most distinct values, if each has few rows; else the whole key."""
     counts = {name: rows[name].n_unique() for name in key}
     finest = max(key, key=lambda name: counts[name])
     return [finest] if len(rows) / counts[finest] <= max(1.0, len(rows) / 500) else list(key)

@@ -1,4 +1,4 @@
-"""The load of a work folder, opened: by each of the demo's processes."""
+"""Opens the load that was prepared in a work folder; each process of the demo does so."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from rowlock.cli.demo.staged import Staged
 
 
 def open_load(work: Path) -> Load:
-    """The load that a work folder holds."""
+    """The load in a work folder."""
     spec = json.loads((work / SPEC).read_text())
     return Sales(rows=spec["rows"]) if spec["kind"] == "sales" else Staged.open(work, spec)

@@ -1,8 +1,8 @@
-"""One writer of the demo: a process with a Spark session of its own.
+"""One writer process of the demo, with its own Spark session.
 
-Started by `run.py` as `python -m rowlock.cli.demo.worker`.  It speaks JSON lines on its standard output and reads
-two lines from its input: OPEN when there is a table, GO when all writers are ready.  A statement that fails with
-a conflict is run again until it lands or the time is over.
+Started by `run.py` as `python -m rowlock.cli.demo.worker`.  It writes events as JSON lines to standard output and reads
+two lines from standard input: OPEN when the table exists, GO when all writers are ready.  A statement that fails with a
+conflict is run again until it commits or the time is over.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ERASE_PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What to run, and the words that let the replay do it again."""
+    """A statement to run, and the record from which the replay can repeat it; the writer pauses for `pause_s` after it."""
 
     record: dict[str, Any]
     run: Callable[[], object]
@@ -39,7 +39,7 @@ class Statement:
 
 
 def main(table: str, work: str, role: str, name: str, seconds: float, cores: int = 1, memory_mb: int = 768) -> None:
-    """Runs one writer; role is merge, delete or optimize, and the name of a merging writer is its stream's."""
+    """Runs one writer.  `role` is merge, delete or optimize; the name of a merging writer is its stream's."""
     say = _channel()
     try:
         spark = rowlock.spark(cores=cores, memory_mb=memory_mb)
@@ -55,7 +55,7 @@ def main(table: str, work: str, role: str, name: str, seconds: float, cores: int
             return
         write(t, statements(spark, t, load, role, name), seconds, say)
         say({"event": "done"})
-    except Exception as error:  # noqa: BLE001  whatever it is, the one who waits for this process must learn it
+    except Exception as error:  # noqa: BLE001  the process that waits for this one must learn of any error
         traceback.print_exc()
         say({"event": "error", "message": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"})
         raise SystemExit(1) from None
@@ -64,7 +64,7 @@ def main(table: str, work: str, role: str, name: str, seconds: float, cores: int
 
 
 def warm_up(spark: Any, path: Path, load: Load, role: str) -> None:
-    """A session is ready when it has worked: two statements of its kind on a small table of its own."""
+    """Warms the session up with two statements of the writer's kind on a small table of its own."""
     rows = spark.createDataFrame(load.batch(load.streams[0], 0).to_arrow())
     DeltaTable.create(spark).location(str(path)).addColumns(rows.schema).execute()
     rowlock.write(rows, str(path), mode="append")
@@ -74,7 +74,7 @@ def warm_up(spark: Any, path: Path, load: Load, role: str) -> None:
 
 
 def statements(spark: Any, t: DeltaTable, load: Load, role: str, name: str) -> Iterator[Statement]:
-    """The writer's statements, without end."""
+    """Yields the writer's statements, without end."""
     for number in itertools.count():
         if role == "merge":
             yield Statement({"kind": "merge", "stream": name, "number": number}, _merge(spark, t, load, name, number))
@@ -96,7 +96,7 @@ def _merge(spark: Any, t: DeltaTable, load: Load, stream: str, number: int) -> C
 
 
 def write(t: DeltaTable, todo: Iterator[Statement], seconds: float, say: Callable[[dict[str, Any]], None]) -> None:
-    """Runs statements until the time is over; says what each came to."""
+    """Runs statements until the time is over; sends an event for each commit and each conflict."""
     end = clock.monotonic_s() + seconds
     while clock.monotonic_s() < end:
         statement = next(todo)
@@ -128,7 +128,7 @@ def _account(t: DeltaTable) -> dict[str, Any]:
 
 
 def _channel() -> Callable[[dict[str, Any]], None]:
-    """Takes standard output for itself: what a library prints there goes to standard error."""
+    """A function that sends an event on standard output; what libraries print there goes to standard error from now on."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
