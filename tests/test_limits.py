@@ -114,7 +114,7 @@ def test_who_makes_a_value_at_the_same_time_gets_the_one_that_was_kept_first() -
 
     def ask(value: object) -> None:
         start.wait()
-        first.add(id(made.keep("a", value)))
+        first.add(id(made.setdefault("a", value)))
 
     values = [object() for _ in range(8)]
     threads = [threading.Thread(target=ask, args=(value,)) for value in values]

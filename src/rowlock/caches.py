@@ -1,6 +1,6 @@
-"""Bounded caches: many of them share one budget of bytes in the process, and what was used longest ago goes first, whosever it is.
+"""Bounded LRU caches: the caches of one kind share a budget for the whole process; the least recently used value is evicted first.
 
-A cache never decides anything: what it holds can be made again.  Values must not be changed by who gets them.
+A cache never affects a result: every value can be computed again.  Callers must not change cached values.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ _owners = itertools.count()
 
 
 class Budget:
-    """What the caches of one kind may hold together, by the limit of this name.  Thread-safe."""
+    """The values of all caches of one kind, bounded by the limit (see `limits`) of this name.  Thread-safe."""
 
     def __init__(self, limit: str, *, largest_share: int = 8) -> None:
         self.limit, self._largest_share = limit, largest_share
-        self._fresh()
+        self._reset()
         _budgets.append(self)
 
-    def _fresh(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._held: OrderedDict[tuple[int, Hashable], tuple[Any, int]] = OrderedDict()
         self._size = 0
         self._closed: deque[int] = deque()
 
     @property
-    def most(self) -> int:
-        """The limit as it is now."""
-        most: int = getattr(limits(), self.limit)
-        return most
+    def max_size(self) -> int:
+        """The current value of the limit."""
+        max_size: int = getattr(limits(), self.limit)
+        return max_size
 
     @property
     def size(self) -> int:
-        """What is held now, in the limit's unit."""
+        """The total size of the values held now, in the limit's unit."""
         with self._lock:
-            self._let_go()
+            self._drop_owners()
             return self._size
 
     def get(self, owner: int, key: Hashable) -> Any:
-        """The value kept for an owner's key, or None."""
+        """The value of an owner's key; None if it is not held."""
         with self._lock:
             found = self._held.get((owner, key))
             if found is None:
@@ -56,40 +56,41 @@ class Budget:
             return found[0]
 
     def put(self, owner: int, key: Hashable, value: Any, size: int) -> None:
-        """Keeps a value, unless it alone would take more than a share of 1 / `largest_share` of the budget; others leave until all fits."""
-        most = self.most
+        """Stores a value, unless it is larger than 1 / `largest_share` of the budget; evicts others until everything fits."""
+        max_size = self.max_size
         with self._lock:
             self._drop((owner, key))
-            self._add((owner, key), value, size, most)
+            self._add((owner, key), value, size, max_size)
 
-    def keep(self, owner: int, key: Hashable, value: Any, size: int) -> Any:
-        """The value kept for a key, which is this one where there was none: whoever asks at the same time gets the same."""
-        most = self.most
+    def setdefault(self, owner: int, key: Hashable, value: Any, size: int) -> Any:
+        """The value of a key, after storing this one if there was none: concurrent callers get the same value."""
+        max_size = self.max_size
         with self._lock:
             if (found := self._held.get((owner, key))) is not None:
                 return found[0]
-            self._add((owner, key), value, size, most)
+            self._add((owner, key), value, size, max_size)
             return value
 
-    def _add(self, key: tuple[int, Hashable], value: Any, size: int, most: int) -> None:
-        self._let_go()
-        if size * self._largest_share <= most:
+    def _add(self, key: tuple[int, Hashable], value: Any, size: int, max_size: int) -> None:
+        self._drop_owners()
+        if size * self._largest_share <= max_size:
             self._held[key] = value, size
             self._size += size
-        while self._size > most and self._held:
+        while self._size > max_size and self._held:
             self._size -= self._held.popitem(last=False)[1][1]
 
     def clear(self, owner: int) -> None:
-        """Lets go of all that is an owner's."""
+        """Drops all values of an owner."""
         with self._lock:
-            self._let_go(owner)
+            self._drop_owners(owner)
 
     def close(self, owner: int) -> None:
-        """Lets go of all that is an owner's, soon.  Takes no lock: it is called where garbage is collected, in the midst of anything."""
+        """Drops all values of an owner at the next use.  Takes no lock, since it is called by the garbage collector at any time."""
         self._closed.append(owner)
 
-    def _let_go(self, *more: int) -> None:
-        gone = set(more)
+    def _drop_owners(self, *owners: int) -> None:
+        """Drops the values of these owners, and of those that were closed."""
+        gone = set(owners)
         while self._closed:
             gone.add(self._closed.popleft())
         if gone:
@@ -102,28 +103,28 @@ class Budget:
 
 
 class Cache(Generic[V]):
-    """Values by key of one owner, such as a table, out of a budget that all owners share.  Thread-safe."""
+    """The cached values of one owner, such as a table, by key, within a budget shared by all owners.  Thread-safe."""
 
     def __init__(self, budget: Budget, size_of: Callable[[V], int]) -> None:
         self._budget, self._size_of, self._owner = budget, size_of, next(_owners)
         weakref.finalize(self, budget.close, self._owner).atexit = False
 
     def get(self, key: Hashable) -> V | None:
-        """The value of a key where it is still kept."""
+        """The value of a key; None if it is not held (any more)."""
         found: V | None = self._budget.get(self._owner, key)
         return found
 
     def put(self, key: Hashable, value: V) -> None:
-        """Keeps a value for a key, instead of the one that was kept for it."""
+        """Stores a value for a key, replacing the one before."""
         self._budget.put(self._owner, key, value, self._size_of(value))
 
-    def keep(self, key: Hashable, value: V) -> V:
-        """Keeps a value that two threads may have made at once; gives the one that was kept first."""
-        kept: V = self._budget.keep(self._owner, key, value, self._size_of(value))
+    def setdefault(self, key: Hashable, value: V) -> V:
+        """Stores a value that two threads may have computed at once; returns the one that was stored first."""
+        kept: V = self._budget.setdefault(self._owner, key, value, self._size_of(value))
         return kept
 
     def clear(self) -> None:
-        """Lets go of everything that was put here."""
+        """Drops everything that was stored here."""
         self._budget.clear(self._owner)
 
 
@@ -137,11 +138,11 @@ PLANS = Budget("plan_entries")
 TABLES = Budget("open_tables", largest_share=1)
 
 
-def _start_empty() -> None:
-    """A forked child has none of its parent's threads, and they may have held any lock."""
+def _reset_after_fork() -> None:
+    """Empties the caches and renews their locks in a forked child: a thread of the parent may have held any lock."""
     for budget in _budgets:
-        budget._fresh()
+        budget._reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_empty)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -1,8 +1,8 @@
-"""Time, randomness, ids and sleeping: the only module that touches them.
+"""Time, randomness, ids and sleeping: the only module that uses them.
 
-Everything else in Rowlock asks the current `Clock`, so that a simulation can replace all four at
-once and a run can be repeated from its seed.  The linter bans `time`, `random`, `uuid.uuid4` and
-`datetime.now` elsewhere.  Safety never rests on what a clock says: times are for people to read.
+Everything else in Rowlock asks the current `Clock`, so that a simulation can replace all four at once and repeat a
+run from its seed.  The linter bans `time`, `random`, `uuid.uuid4` and `datetime.now` elsewhere.  Safety never depends
+on a clock: times are for people to read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a world must provide.  All methods run on the driver and are safe to call from any thread."""
+    """A source of time, randomness and ids.  All methods run on the driver and are safe to call from any thread."""
 
     def now_ms(self) -> int:
         """Wall-clock time in milliseconds since the epoch (UTC)."""
@@ -41,7 +41,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The real world."""
+    """The clock, sleep and random numbers of the operating system."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -60,18 +60,18 @@ class SystemClock:
 
 
 _MOST_DOUBLINGS = 64
-"""Beyond so many tries a wait grows no more: 2.0 to the power of 1,024 is no float."""
+"""After this many tries a wait no longer grows: 2.0 ** 1024 would overflow."""
 _current: Clock = SystemClock()
 
 
 def current() -> Clock:
-    """The clock in force."""
+    """The clock that is in use."""
     return _current
 
 
 @contextlib.contextmanager
 def use(clock: Clock) -> Iterator[Clock]:
-    """Puts another clock in force for the whole process until the block ends."""
+    """Uses another clock for the whole process until the block ends."""
     global _current
     before, _current = _current, clock
     try:
@@ -81,18 +81,22 @@ def use(clock: Clock) -> Iterator[Clock]:
 
 
 def now_ms() -> int:
+    """Wall-clock time in milliseconds since the epoch (UTC)."""
     return _current.now_ms()
 
 
 def monotonic_s() -> float:
+    """Seconds on a clock that never goes back; only differences mean something."""
     return _current.monotonic_s()
 
 
 def sleep(seconds: float) -> None:
+    """Pauses the calling thread."""
     _current.sleep(seconds)
 
 
 def jitter() -> float:
+    """A random float in [0, 1)."""
     return _current.random()
 
 
@@ -117,8 +121,10 @@ def back_off(tries: int, first_s: float, *, factor: float = 2.0, most_s: float =
 
 
 def new_id() -> str:
+    """A new random UUID as text."""
     return str(_current.new_id())
 
 
 def new_uuid() -> uuid.UUID:
+    """A new random UUID."""
     return _current.new_id()

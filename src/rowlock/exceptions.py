@@ -1,18 +1,18 @@
-"""Every error that Rowlock raises, in one tree, sorted by what the caller does next.
+"""All errors that Rowlock raises, in one tree, divided by what the caller does next.
 
     RowlockError
-    ├── TableNotFound              no Delta table at the path: create it, or mend the path
+    ├── TableNotFound              no Delta table at the path: create it, or correct the path
     ├── TableExists                there is one already: open it, or choose another mode
     ├── VersionNotFound            the version or time is not in the log: choose another
-    ├── InvalidInput (ValueError)  the call cannot mean anything: mend the call
-    │   ├── WrongType (TypeError)  an argument is of another type than is taken
+    ├── InvalidInput (ValueError)  the call cannot be carried out: correct the call
+    │   ├── WrongType (TypeError)  an argument has a type that the call does not accept
     │   ├── SchemaMismatch         rows or columns do not fit the table
     │   └── StatementRefused       Delta does not allow this in this statement
     ├── ConstraintViolated         a row breaks NOT NULL, or a MERGE matches a row twice
     │   └── MultipleMatches
-    ├── UnsupportedFeature         the table needs something this version lacks; named
-    ├── CorruptLog                 the log is damaged; the file is named, nothing is skipped
-    ├── CommitUnknown              the put may or may not have landed and the log cannot be read
+    ├── UnsupportedFeature         the table needs a feature that this version lacks: `feature` names it
+    ├── CorruptLog                 the log is damaged: `file` names the file; nothing is skipped
+    ├── CommitUnknown              the commit may or may not have landed, and the log cannot be read
     └── DeltaConcurrentModificationException      (names of delta.exceptions)
         ├── ConcurrentWriteException
         ├── ConcurrentAppendException
@@ -22,13 +22,12 @@
         ├── MetadataChangedException
         └── ProtocolChangedException
 
-The last eight have the names of `delta.exceptions`, so that `except` clauses go on catching what they
-caught when only the import is changed.  Two things differ.  There each of the eight stands alone under
-PySparkException, though Delta's documentation and its Java classes have DeltaConcurrentModificationException
-as the base of the others: here it is, so a clause for it catches all of them and belongs after the clauses
-for single ones.  And here they are no PySparkExceptions, for no JVM raised them: a clause for
-PySparkException does not catch them.  A conflict of metadata domains is a ConcurrentTransactionException,
-as in delta-spark.
+The last eight have the names of `delta.exceptions`, so that existing `except` clauses keep working when only the
+import is changed.  There are two differences.  In `delta.exceptions` each of the eight derives directly from
+PySparkException; here DeltaConcurrentModificationException is the base of the others, as in Delta's documentation and
+Java classes, so a clause for it catches all of them and must come after the clauses for single ones.  And here they
+are not PySparkExceptions, since no JVM raised them: a clause for PySparkException does not catch them.  A conflict of
+metadata domains is a ConcurrentTransactionException, as in delta-spark.
 
 Nothing was written to the table's log when one of these is raised, save for CommitUnknown, which says so.
 Messages are for people and free to change; fields are for code.
@@ -43,7 +42,7 @@ from typing import Any, Literal
 
 
 class RowlockError(Exception):
-    """Base of all errors; `table` is the table's path where one is concerned."""
+    """Base class of all errors; `table`, `version` and `file` are set if the error concerns one."""
 
     def __init__(self, message: str, *, table: str | None = None, version: int | None = None, file: str | None = None) -> None:
         self.table, self.version, self.file = table, version, file
@@ -60,7 +59,7 @@ class TableNotFound(RowlockError):
 
 
 class TableExists(RowlockError):
-    """There is a table, or something else, at the path already."""
+    """There is already a table, or something else, at the path."""
 
 
 class VersionNotFound(RowlockError):
@@ -72,7 +71,7 @@ class InvalidInput(RowlockError, ValueError):
 
 
 class WrongType(InvalidInput, TypeError):
-    """An argument is of a type that the call does not take."""
+    """An argument has a type that the call does not accept."""
 
 
 class SchemaMismatch(InvalidInput):
@@ -80,7 +79,7 @@ class SchemaMismatch(InvalidInput):
 
 
 class StatementRefused(InvalidInput):
-    """The statement holds something that Delta does not allow in it; `what` names it."""
+    """The statement contains something that Delta does not allow in it; `what` names it."""
 
     def __init__(self, message: str, *, what: str, table: str | None = None) -> None:
         self.what = what
@@ -90,8 +89,8 @@ class StatementRefused(InvalidInput):
 class ConstraintViolated(RowlockError):
     """A row breaks a constraint of the table.
 
-    Of a CHECK constraint or a column's invariant `constraint` is the name, `expression` the condition that
-    is not true, and `row` one of the rows at fault; else they are None.
+    For a CHECK constraint or column invariant, `constraint` is its name, `expression` the violated condition, and
+    `row` one of the offending rows; otherwise they are None.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class MultipleMatches(ConstraintViolated):
 
 
 class UnsupportedFeature(RowlockError):
-    """The table uses a feature that is not supported for what was asked; `feature` and `access` ('read' or 'write') name it."""
+    """The table uses a feature that this version cannot read or write; `feature` names it, `access` is 'read' or 'write'."""
 
     def __init__(self, message: str, *, feature: str, access: Literal["read", "write"], table: str | None = None, version: int | None = None) -> None:
         self.feature, self.access = feature, access
@@ -118,7 +117,7 @@ class CorruptLog(RowlockError):
 
 
 class CommitUnknown(RowlockError):
-    """Whether the commit landed could not be found out; nothing that was staged has been deleted."""
+    """It could not be determined whether the commit landed; no staged file has been deleted.  `txn_id` identifies the commit in the log."""
 
     def __init__(self, message: str, *, txn_id: str, table: str | None = None, version: int | None = None) -> None:
         self.txn_id = txn_id
@@ -135,10 +134,10 @@ class CommitOverwrittenWarning(UserWarning):
 
 
 class DeltaConcurrentModificationException(RowlockError):
-    """Another transaction committed something that this one cannot live with.
+    """Another transaction committed a change that conflicts with this one.
 
-    `conflict` is the `rowlock.Conflict` that says what was met, what it cost and what to do, where one
-    was found; its main facts are fields of the error as well.  `remedy` says what to do about it.
+    `conflict` is the `rowlock.Conflict` with the other commit, the lost work and the remedy, if one was found; its
+    main facts are fields of the error as well.  `remedy` says what to do.
     """
 
     def __init__(self, message: str, *, table: str | None = None, conflict: Any = None, remedy: str | None = None) -> None:
@@ -151,24 +150,27 @@ class DeltaConcurrentModificationException(RowlockError):
 
     @property
     def desc(self) -> str:
-        """The message, under the name that PySpark's captured exceptions have for it."""
+        """The message, under the attribute name of PySpark's captured exceptions."""
         return str(self)
 
     @property
     def winner_version(self) -> int | None:
+        """The version of the other commit; None without a `conflict`."""
         return None if self.conflict is None else int(self.conflict.version)
 
     @property
     def winner_operation(self) -> str | None:
+        """The operation of the other commit, as its writer recorded it."""
         return getattr(self.conflict, "operation", None)
 
     @property
     def winner_timestamp_ms(self) -> int | None:
+        """When the other commit was made, in milliseconds since the epoch (UTC)."""
         return getattr(self.conflict, "timestamp_ms", None)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths that both touched."""
+        """Paths of data files that both changed."""
         return getattr(self.conflict, "files", ())
 
     @property
@@ -178,6 +180,7 @@ class DeltaConcurrentModificationException(RowlockError):
 
     @property
     def rule(self) -> str | None:
+        """The violated conflict rule, such as 'rows changed by both'."""
         return getattr(self.conflict, "rule", None)
 
 

@@ -1,7 +1,7 @@
-"""Every threshold of the data paths, in one place: where one way of doing something gives way to another, and how much memory caches take.
+"""All thresholds of the data paths: from which size on work is done differently, and how much memory caches use.
 
-A result never depends on a limit; only the way to it does.  Tests turn limits down, so that the ways of large data run on a few rows.
-Limits are set for the process, by `set_limits` or by the environment: ROWLOCK_LIMITS_<NAME>, the name in capitals.
+Results never depend on a limit, only how they are computed.  Tests lower the limits, so that the code for large data runs on few rows.
+Limits hold for the process and are set by `set_limits` or the environment: ROWLOCK_LIMITS_<NAME>, the name in capitals.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def driver_memory_bytes() -> int:
 
 
 def _share(part: float, *, at_least: int, at_most: int) -> Any:
-    """A field whose default is this part of the driver's memory, within bounds."""
+    """A dataclass field whose default is this fraction of the driver's memory, within bounds."""
     return field(default_factory=lambda: min(max(int(driver_memory_bytes() * part), at_least), at_most))
 
 
@@ -44,59 +44,59 @@ class Limits:
 
     # ---- statements on Spark ----
     driver_rows: int = 100_000
-    """Changed rows of one statement that come to the driver; more are written by Spark where they are, a tenth of a second later."""
+    """Changed rows of one statement that are collected to the driver; more are written by Spark's executors, which takes about 0.1 s longer."""
     local_rows: int = 20_000
-    """Rows of small files that one statement evaluates on the driver, without a job; above that a scan is quicker."""
+    """Rows of small files that one statement evaluates on the driver, without a Spark job; for more a scan is faster."""
     inspected_rows: int = 8_000_000
-    """Rows of which single columns are looked at on the driver to find those that matter."""
+    """Rows of which single columns are read on the driver to find the matching rows."""
     unbounded_scan_rows: int = 2_000_000
-    """A scan of at most so many rows that brings back few columns runs without LIMIT, which costs a second stage."""
+    """A scan of at most this many rows that returns few columns runs without LIMIT, which would cost a second stage."""
     single_task_bytes: int = 32 * _MB
-    """A scan of fewer bytes is one task: two would take as long and cost an exchange."""
+    """A scan of fewer bytes is a single task: two would take as long and need an exchange."""
     masked_bytes: int = 128 * _MB
-    """Size of the files in which an UPDATE or DELETE finds its rows by columns on the driver."""
+    """Total size of the files in which an UPDATE or DELETE finds its rows by reading single columns on the driver."""
     masked_rows: int = 60_000
-    """Rows that may be found that way; for more Spark's scan is quicker."""
+    """Rows that may be found that way; for more a Spark scan is faster."""
     append_driver_bytes: int = 8 * _MB
-    """Rows, by Spark's estimate, that an append takes to the driver and writes there."""
+    """Size of the rows, by Spark's estimate, that an append collects to the driver and writes there."""
     cross_pairs: int = 500_000
-    """Pairs of rows that a MERGE without equal keys may compare on the driver."""
+    """Pairs of rows that a MERGE without an equality condition may compare on the driver."""
     scan_groups: int = 24
-    """Groups of files (by partition values, with and without vector) that a scan reads as a union; more are joined with a table of their values."""
+    """Groups of files (by partition values, with and without deletion vectors) that a scan reads as a union; more are joined with a table of their values."""
     sampled_rows: int = 20_000
-    """Rows of the sample by which ZORDER and clustering divide the values of a column."""
+    """Rows of the sample by which ZORDER and clustering divide a column's values into ranges."""
     plan_entries: int = 256
-    """Resolved and opened plans that are kept."""
+    """Resolved query plans that are cached."""
 
     # ---- data files without Spark ----
     append_file_bytes: int = 128 * _MB
-    """Rows of one partition, by their size in memory, that an append makes one file of; Parquet takes a half to a tenth of it."""
+    """Size in memory of the rows of one partition that an append writes to one file; the Parquet file is a half to a tenth of it."""
     append_held_bytes: int = 256 * _MB
-    """Rows that one append holds before it writes the largest partition's to a file."""
+    """Size of the rows that one append holds before it writes those of the largest partition to a file."""
     stream_kept_bytes: int = 64 * _MB
-    """So much of a stream is kept, in case that an append must stage it again."""
+    """How much of a stream is kept in memory, in case an append must stage it again."""
     stream_piece_bytes: int = 32 * _MB
-    """A table is appended in pieces of about this size."""
+    """An Arrow table is appended in pieces of about this size."""
     whole_object_bytes: int = 256 * _KB
-    """Objects up to this size are read in one request: a footer alone costs one or two."""
+    """Objects up to this size are read whole in one request; reading the footer alone takes one or two."""
     inline_vector_bytes: int = 1 * _KB
-    """Serialized deletion vectors up to this size stand in the log; larger ones go to a file.  All readers take up to 65,535 characters."""
+    """Serialized deletion vectors up to this size are stored in the log; larger ones in a file.  All readers accept up to 65,535 characters."""
     open_tables: int = 64
-    """Tables that `rowlock.append` and `rowlock.to_arrow` keep open."""
+    """Tables that `rowlock.append` and `rowlock.to_arrow` keep open in this process."""
 
     # ---- the log ----
     changed_files: int = 2_048
-    """Files changed since the last columnar snapshot that are kept one by one."""
+    """Recently changed files that a snapshot keeps one by one, before it merges them into its columnar frames."""
     snapshot_chunk_files: int = 50_000
     """Files in one frame of a snapshot, and in one row group of a checkpoint."""
     replay_batch_bytes: int = 32 * _MB
-    """Commits that are parsed at a time when a log is loaded."""
+    """Size of the commits that are parsed at a time when a log is loaded."""
     quick_pass_files: int = 500
-    """Files from which on skipping looks at bounds by column before it looks at each file."""
+    """Number of files from which on skipping tests all bounds by column before it tests single files."""
     backfill_files: int = 100_000
-    """Files that get their row ids in one commit of a backfill."""
+    """Files that get row ids in one commit when row tracking is enabled on an existing table."""
     group_files: int = 2_000
-    """Files that the appends of one grouped version bring; the rest waits for the next."""
+    """Files that the appends of one group commit add; the rest waits for the next."""
 
     # ---- caches: bytes for the process, all tables together ----
     row_cache_bytes: int = _share(1 / 80, at_least=64 * _MB, at_most=512 * _MB)
@@ -125,13 +125,13 @@ def _in_units(name: str, value: int) -> str:
 
 NAMES = tuple(f.name for f in fields(Limits))
 _PORTIONS = ("sampled_rows", "snapshot_chunk_files", "backfill_files", "group_files")
-"""What is worked on portion by portion: a portion holds one at least."""
+"""Limits on work that is done in portions; a portion has at least one item."""
 _lock = threading.Lock()
 _current: Limits | None = None
 
 
 def limits() -> Limits:
-    """The limits of this process as they are now.  Raises InvalidInput where the environment has a value or a name that is none."""
+    """The current limits of this process.  Raises InvalidInput for an unknown name or invalid value in the environment."""
     global _current
     found = _current
     if found is None:
@@ -159,7 +159,7 @@ def set_limits(base: Limits | None = None, /, **values: int) -> Limits:
 
 @contextmanager
 def limited(**values: int) -> Iterator[Limits]:
-    """Limits of the process inside a `with` block; those of before come back after it."""
+    """Sets limits of the process within a `with` block; afterwards the previous limits apply again."""
     before = set_limits(**values)
     try:
         yield limits()
@@ -168,7 +168,7 @@ def limited(**values: int) -> Iterator[Limits]:
 
 
 def from_environment(environment: Mapping[str, str]) -> Limits:
-    """The machine's limits with those that ROWLOCK_LIMITS_<NAME> sets.  Raises InvalidInput."""
+    """The default limits of this machine, with those that ROWLOCK_LIMITS_<NAME> sets.  Raises InvalidInput."""
     values = {}
     for variable, text in environment.items():
         if variable.startswith(PREFIX):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from rowlock.advice.history import Met, Overwrote, Run, run_of_commit
+from rowlock.advice.history import MetWinner, OverwrittenRows, Run, run_of_commit
 from rowlock.transaction.state.receipt import Conflict, Receipt, SupersededRow
 
 SHARED = ("version", "read_version", "txn_id", "operation", "attempts", "rounds", "rows_rebased", "bytes_rebased", "seconds")
@@ -19,5 +19,5 @@ def test_what_is_recorded_is_what_is_read() -> None:
     run = run_of_commit(5, orjson.loads(orjson.dumps(info)))
     assert {name: getattr(run, name) for name in SHARED} == {name: getattr(receipt, name) for name in SHARED}
     assert all(getattr(run, name) != Run.__dataclass_fields__[name].default for name in SHARED[4:8]), "none of them stands there by itself"
-    assert run.met == (Met(version=4, operation="DELETE", files=("f",), columns=("x",), rows_gone=2, rows_born=1),)
-    assert run.overwrote == (Overwrote(version=4, outcome="cells", rows=2, columns=("x", "y")),)
+    assert run.met == (MetWinner(version=4, operation="DELETE", files=("f",), columns=("x",), rows_gone=2, rows_born=1),)
+    assert run.overwrote == (OverwrittenRows(version=4, outcome="cells", rows=2, columns=("x", "y")),)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from observe import histories
 from rowlock.advice.advice import ENOUGH, MARGIN, advise, lock_for
 from rowlock.advice.costs import Costs, costs, pairs
-from rowlock.advice.history import History, Run, Touched, in_order, run_of_attempt, run_of_commit
+from rowlock.advice.history import FileChanges, History, Run, in_order, run_of_attempt, run_of_commit
 from rowlock.advice.keys import comparisons, hot_keys
 from rowlock.advice.timeline import overwritings, timeline
 
@@ -36,7 +36,7 @@ def test_appends_need_no_lock() -> None:
     assert (found.lock, dict(found.settings), found.thin) == ("none", {}, "")
     assert found.reasons[0].text == "All 61 commits only add rows: appends never conflict, and need no lock."
     assert found.costs.appends == 61 and found.costs.lost_s == 0
-    assert sum(len(history.passed(r)) for r in history.commits) > 60, "they did run beside each other"
+    assert sum(len(history.overlapping(r)) for r in history.commits) > 60, "they did run beside each other"
 
 
 def test_disjoint_merges_are_cheaper_repaired_than_in_line() -> None:
@@ -114,19 +114,19 @@ def costs_of(lost_s: float, *, wait_s: float = 1.0, partition_s: float | None = 
 
 
 def test_a_choice_is_left_only_for_one_that_is_cheaper_by_a_margin() -> None:
-    from rowlock.advice.advice import _chosen
+    from rowlock.advice.advice import _cheapest_lock
 
     between = 0.5 * (1 + 1 / MARGIN) / 2  # none costs 1.21 s, writes 1 s
-    assert _chosen(costs_of(between), "none") == "none" and _chosen(costs_of(between), "writes") == "writes"
-    assert _chosen(costs_of(0.8), "none") == "writes" and _chosen(costs_of(0.3), "writes") == "none"
+    assert _cheapest_lock(costs_of(between), "none") == "none" and _cheapest_lock(costs_of(between), "writes") == "writes"
+    assert _cheapest_lock(costs_of(0.8), "none") == "writes" and _cheapest_lock(costs_of(0.3), "writes") == "none"
 
 
 def test_a_lock_is_kept_while_writers_queue_for_it() -> None:
-    from rowlock.advice.advice import _chosen
+    from rowlock.advice.advice import _cheapest_lock
 
-    assert _chosen(costs_of(0.0, queued_s=0.5), "writes") == "writes", "the conflicts that it prevents cannot be seen"
-    assert _chosen(costs_of(0.0, queued_s=0.01), "writes") == "none", "nobody queues any more"
-    assert _chosen(costs_of(0.0, queued_s=0.5), "none") == "none"
+    assert _cheapest_lock(costs_of(0.0, queued_s=0.5), "writes") == "writes", "the conflicts that it prevents cannot be seen"
+    assert _cheapest_lock(costs_of(0.0, queued_s=0.01), "writes") == "none", "nobody queues any more"
+    assert _cheapest_lock(costs_of(0.0, queued_s=0.5), "none") == "none"
 
 
 amounts = st.floats(0, 100, allow_nan=False)
@@ -144,11 +144,11 @@ amounts = st.floats(0, 100, allow_nan=False)
 def test_the_lock_only_grows_with_what_conflicts_cost(
     losses: tuple[float, float], wait: float, partition: float | None, appends: float, queued: float, current: Any
 ) -> None:
-    from rowlock.advice.advice import _chosen
+    from rowlock.advice.advice import _cheapest_lock
 
     less, more = sorted(losses)
     narrow = None if partition is None else min(partition, wait)
-    first, second = (_chosen(costs_of(lost, wait_s=wait, partition_s=narrow, by_others=appends, queued_s=queued), current) for lost in (less, more))
+    first, second = (_cheapest_lock(costs_of(lost, wait_s=wait, partition_s=narrow, by_others=appends, queued_s=queued), current) for lost in (less, more))
     assert RANK[first] <= RANK[second]
 
 
@@ -227,7 +227,7 @@ failures = mostly(
     )
 )
 touched = st.builds(
-    Touched,
+    FileChanges,
     removed=st.just(("a",)),
     partitions=st.frozensets(st.sampled_from(["p=1", "p=2"])),
     num_removed=st.integers(0, 2),
@@ -243,7 +243,7 @@ touched = st.builds(
     properties=st.dictionaries(st.sampled_from(["rowlock.lock", "rowlock.onConflict", "rowlock.granularity"]), st.text(max_size=8)),
 )
 @settings(max_examples=80, deadline=None)
-def test_no_history_makes_advice_raise(commits: list[tuple[Any, Touched]], failed: list[Any], partitioned: bool, properties: dict[str, str]) -> None:
+def test_no_history_makes_advice_raise(commits: list[tuple[Any, FileChanges]], failed: list[Any], partitioned: bool, properties: dict[str, str]) -> None:
     import io
 
     from rich.console import Console

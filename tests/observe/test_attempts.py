@@ -79,7 +79,7 @@ def test_a_conflict_that_is_raised_is_kept(policy: str, granularity: str, rule: 
     assert run.thrown_rows == 1 and run.thrown_seconds > 0 and run.changes
     assert raw["granularity"] == granularity and raw["error"].startswith("Concurrent")
     history = read_history(made.state.store)
-    assert [r.outcome for r in history.runs] == ["committed", "committed", "committed", "conflict"] and history.passed(history.runs[-1])[0].version == 2
+    assert [r.outcome for r in history.runs] == ["committed", "committed", "committed", "conflict"] and history.overlapping(history.runs[-1])[0].version == 2
 
 
 def test_no_value_of_a_row_is_kept() -> None:
@@ -319,7 +319,7 @@ attempts.AT_EXIT_S = 0.5
 attempts.atexit.unregister(attempts.flush)
 attempts.atexit.register(attempts.flush, attempts.AT_EXIT_S)
 for n in range(20):
-    attempts.keep(Store(sys.argv[1]), {"txn_id": f"t{n}", "outcome": "conflict"})
+    attempts.record(Store(sys.argv[1]), {"txn_id": f"t{n}", "outcome": "conflict"})
 raise SystemExit(3)
 """
 
@@ -337,12 +337,12 @@ def test_a_process_that_ends_writes_what_it_has_and_is_not_kept_by_a_store_that_
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_records_its_own(tmp_path: Path) -> None:
     store = Slow(str(tmp_path))
-    attempts.keep(store, {"txn_id": "parent"})
+    attempts.record(store, {"txn_id": "parent"})
     place = LocalStore(tmp_path / "t")
     child = os.fork()
     if child == 0:  # the parent's account waits; the child's does not wait for it
         try:
-            attempts.keep(place, {"txn_id": "child"})
+            attempts.record(place, {"txn_id": "child"})
             os._exit(0 if attempts.flush(10) else 1)
         finally:
             os._exit(2)

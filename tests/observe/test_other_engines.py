@@ -32,7 +32,7 @@ def delta_spark() -> History:
 
 def test_delta_spark_tells_who_ran_beside_whom(delta_spark: History) -> None:
     assert [r.operation for r in delta_spark.commits].count("UPDATE") == 11 and all(r.engine.startswith("Apache-Spark") for r in delta_spark.commits)
-    assert [r.version for r in delta_spark.commits if delta_spark.passed(r)] == [12, 13, 14, 17, 18, 20, 21, 22, 23]
+    assert [r.version for r in delta_spark.commits if delta_spark.overlapping(r)] == [12, 13, 14, 17, 18, 20, 21, 22, 23]
     overlaps = {(p.loser, p.winner): (p.overlaps, p.met) for p in pairs(delta_spark)}
     assert overlaps == {("UPDATE", "UPDATE"): (12, 0), ("WRITE", "UPDATE"): (2, 0)}
     twelve = delta_spark.by_version[12]
@@ -63,7 +63,7 @@ def test_delta_rs_tells_as_much(tmp_path: Path) -> None:
     assert create.version == 0 and appended.appends and appended.read_version is None, "an append of theirs does not say what it read"
     assert (changed.operation, changed.read_version, changed.rows_changed, changed.rows_copied) == ("UPDATE", 0, 1, 7)
     assert changed.changes and changed.service_s is not None and changed.engine.startswith("delta-rs")
-    assert [w.version for w in history.passed(changed)] == [1]
+    assert [w.version for w in history.overlapping(changed)] == [1]
     assert advise(history).lock == "none"
 
 

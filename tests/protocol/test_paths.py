@@ -131,7 +131,7 @@ def add(path: str) -> dict[str, Any]:
 
 def test_commits_and_checkpoints_agree_on_spellings(tmp_path: Path) -> None:
     """I4: two adds of one file are one file, whichever way the log is read; a commit may spell a file anew."""
-    from rowlock.log.checkpoint_writer import SCHEMA, _plain
+    from rowlock.log.checkpoint_writer import SCHEMA, _maps_as_pairs
 
     def log(name: str, *commits: list[dict[str, Any]]) -> TableLog:
         folder = tmp_path / name / "_delta_log"
@@ -167,7 +167,7 @@ def test_commits_and_checkpoints_agree_on_spellings(tmp_path: Path) -> None:
     assert live(two) == [("f", "./f")]
     other = log("checkpoint", [], [])
     rows = [*table, add("f"), add("./f"), add("g")]
-    arrays = [pa.array([_plain(r[f.name]) if f.name in r else None for r in rows], f.type) for f in SCHEMA]
+    arrays = [pa.array([_maps_as_pairs(r[f.name]) if f.name in r else None for r in rows], f.type) for f in SCHEMA]
     pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), tmp_path / "checkpoint" / "_delta_log" / f"{1:020}.checkpoint.parquet")
     (tmp_path / "checkpoint" / "_delta_log" / "_last_checkpoint").write_bytes(orjson.dumps({"version": 1, "size": len(rows)}))
     assert live(other) == [("f", "./f"), ("g", None)]

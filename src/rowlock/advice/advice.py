@@ -1,15 +1,15 @@
-"""From a table's history to what to set, each with its reason and the figures behind it.
+"""Advice on a table's settings, computed from its history, with reasons and figures.
 
-`lock_for` is what `rowlock.lock=auto` follows; `advise` says the same to people, and more.  The choice of
-a lock is the cheapest of three lines (see `costs`):
+`rowlock.lock=auto` follows `lock_for`; `advise` explains the same choice to people, and gives further advice.  The
+advised lock is the one with the lowest expected cost (see `costs`):
 
-    none       the work that is done in vain, counted twice
-    partition  what meetings with appends and compactions still cost, and waiting for writers of the same partition
-    writes     the same, and waiting for every other change
+    none       the work lost to other writers, counted twice
+    partition  what conflicts with appends and compactions still cost, plus waiting for writers of the same partition
+    writes     the same, plus waiting for every other change
 
-As losses grow the choice only ever moves down this list.  The scope `table` is never advised: it makes appends
-wait, which lose nothing.  A choice is only left for one that is cheaper by a margin; and a lock hides the
-conflicts that it prevents, so it is kept for as long as writers queue for it.  Advice decides no commit (I7).  Pure.
+With growing losses the choice only ever moves down this list.  The lock `table` is never advised: it makes appends
+wait, which lose nothing.  The current lock is replaced only by one that is cheaper by a margin; and since a lock hides
+the conflicts that it prevents, it is kept for as long as writers queue for it.  Advice decides no commit (I7).  Pure.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from rowlock.protocol.properties import KNOBS
 Lock = Literal["none", "writes", "table", "partition"]
 
 ENOUGH = 20
-"""Changing commits and failed tries below which nothing is said about locks."""
+"""With fewer changing commits and failed tries than this, no lock is advised."""
 MARGIN = 0.7
-"""Another lock is chosen only if it costs less than this share of what the present one does."""
+"""Another lock is advised only if it costs less than this share of the current one's cost."""
 WORTH_IT = 0.05
-"""Losses below this share of a statement's own time are let be."""
+"""Losses below this share of a statement's own time are ignored."""
 HOT = 0.2
-"""A file or a partition is called hot from this share of all meetings on."""
+"""A file or partition counts as hot if it has at least this share of all conflicts."""
 QUEUE = 0.1
-"""Waiting below this share of a statement's own time is no queue."""
+"""Waiting below this share of a statement's own time does not count as a queue."""
 _REPAIRABLE = ("added files", "removed files", "removed by both", "rows added", "rows changed by both")
 _COPIED_PER_CHANGED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why: a topic (a property, or a word), one sentence for people, and its figures by name."""
+    """One reason for the advice: a topic (a property or a keyword), a sentence for people, and its figures by name."""
 
     topic: str
     text: str
@@ -50,15 +50,15 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to set on a table.
+    """The advised settings of a table.
 
-    lock         the lock that costs least
-    on_conflict  another policy that would lose less; None where the present one is fine
-    granularity  the same
-    settings     these as table properties, as far as they differ from what is set: ready for setProperties
-    options      other settings that the figures speak for, but that ask for a decision (other readers, a new layout)
-    reasons      with their figures, the weightiest first
-    thin         what cannot be said, and why; empty where there is evidence enough
+    lock         the lock with the lowest expected cost
+    on_conflict  another policy that would lose less; None if the current one is fine
+    granularity  another granularity that would lose less; None if the current one is fine
+    settings     these as table properties, as far as they differ from the current ones; ready for setProperties
+    options      other settings that would help but need a decision (support by other readers, a new layout)
+    reasons      the reasons with their figures, the most important first
+    thin         what cannot be said for lack of evidence; empty if there is enough
     """
 
     lock: Lock
@@ -71,32 +71,32 @@ class Advice:
     costs: Costs
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, for `--json`."""
+        """The advice as plain values, for `--json`."""
         return asdict(self) | {"expected_s": self.costs.expected()}
 
 
 def lock_for(history: History, *, current: str | None = None) -> Lock:
-    """The lock that this history speaks for.  `current`: what is in force; by default what its newest commits did.
+    """The lock with the lowest expected cost.  `current`: the lock in force, by default the one that the newest commits used.
 
-    Where the evidence is too thin, and where writers queue for the present lock, that is kept.
+    The current lock is kept if there is too little evidence, or if writers queue for it.
     """
     found = costs(history)
-    return _chosen(found, _held(history, found) if current is None else _sane(current))
+    return _cheapest_lock(found, _lock_in_use(history, found) if current is None else _as_lock(current))
 
 
-def _held(history: History, found: Costs) -> Lock:
-    """The lock that most of the newest changes took, as far as their accounts tell."""
+def _lock_in_use(history: History, found: Costs) -> Lock:
+    """The lock that most of the newest changes used, according to their commitInfo."""
     newest = [r for r in history.commits if r.changes and r.by_rowlock][-ENOUGH:]
     if 2 * sum("lock" in r.seconds for r in newest) <= len(newest):
         return "none"
     return "writes" if found.partition_s is None or found.partition_s >= found.wait_s else "partition"
 
 
-def _sane(current: str | None) -> Lock:
+def _as_lock(current: str | None) -> Lock:
     return "writes" if current in ("writes", "table") else "partition" if current == "partition" else "none"
 
 
-def _chosen(found: Costs, current: Lock) -> Lock:
+def _cheapest_lock(found: Costs, current: Lock) -> Lock:
     if found.changes + found.failed < ENOUGH:
         return current
     service = found.service_s or 0.0
@@ -112,12 +112,12 @@ def _chosen(found: Costs, current: Lock) -> Lock:
 
 
 def advise(history: History) -> Advice:
-    """What to set, and why.  Never raises, whatever the history says."""
+    """The advised settings and the reasons for them.  Never raises, whatever the history contains."""
     found, ranked = costs(history), pairs(history)
     named = history.properties.get("rowlock.lock", "none")
-    current = _held(history, found) if named == "auto" else _sane(named)
-    policy, granularity = _policy(history), _granularity(history)
-    lock = _chosen(found if policy is None else _under_repair(found, policy), current)
+    current = _lock_in_use(history, found) if named == "auto" else _as_lock(named)
+    policy, granularity = _policy_reason(history), _granularity_reason(history)
+    lock = _cheapest_lock(found if policy is None else _under_repair(found, policy), current)
     settings: dict[str, str] = {}
     if lock != (named if named in KNOBS["rowlock.lock"] else "none") and named != "auto":
         settings["rowlock.lock"] = lock
@@ -127,11 +127,11 @@ def advise(history: History) -> Advice:
         settings["rowlock.granularity"] = "row"
     options = list(_options(history, found))
     reasons = [
-        _why_lock(found, lock, current, ranked),
+        _lock_reason(found, lock, current, ranked),
         *(r for r in (policy, granularity) if r is not None),
-        *_met(history, ranked),
-        *_overwritten(history),
-        *_others(history),
+        *_conflict_reasons(history, ranked),
+        *_overwritten_reasons(history),
+        *_other_engine_reasons(history),
         *(r for _, _, r in options),
     ]
     return Advice(
@@ -141,12 +141,12 @@ def advise(history: History) -> Advice:
         settings=settings,
         options={name: value for name, value, _ in options if name},
         reasons=tuple(reasons),
-        thin=_thin(history, found),
+        thin=_missing_evidence(history, found),
         costs=found,
     )
 
 
-def _why_lock(found: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
+def _lock_reason(found: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
     figures: dict[str, float | int | str] = {"changes": found.changes, "appends": found.appends, "failed": found.failed, "rounds": found.rounds}
     figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in found.expected().items()} | {
         "lost_s": round(found.lost_s, 4),
@@ -155,39 +155,43 @@ def _why_lock(found: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Re
     }
     if not found.changes and not found.failed:
         text = (
-            f"All {_n(found.appends, 'commit')} only add rows: appends never conflict, and need no lock." if found.appends else "No commit changed a row yet."
+            f"All {_counted(found.appends, 'commit')} only add rows: appends never conflict, and need no lock."
+            if found.appends
+            else "No commit changed a row yet."
         )
         return Reason("lock", text, figures)
     if found.changes + found.failed < ENOUGH:
         return Reason("lock", "", figures)
-    lost, wait = _s(found.lost_s), _s(found.wait_s)
+    lost, wait = _duration(found.lost_s), _duration(found.wait_s)
     if lock == "none" and found.lost_s <= WORTH_IT * (found.service_s or 0):
         return Reason(
             "lock",
-            f"A change loses {lost} to others and takes {_s(found.service_s or 0)}: nothing that a lock could save. Waiting in line would cost {wait} each.",
+            f"A change loses {lost} to others and takes {_duration(found.service_s or 0)}: nothing that a lock could save. Waiting in line would cost {wait} each.",
             figures,
         )
-    vain = f"A change loses {lost} to others ({_s(found.repair_s)} in repairs, {_s(found.thrown_s)} thrown away)"
+    vain = f"A change loses {lost} to others ({_duration(found.repair_s)} in repairs, {_duration(found.thrown_s)} thrown away)"
     counted = "counted twice, for its writer waits and its machines work"
     if lock == "none":
         return Reason("lock", f"{vain}, {counted}; waiting for the {found.beside:.1f} changes beside it would cost {wait}.", figures)
     if found.queued_s > QUEUE * (found.service_s or 0) and lock == current:
         return Reason(
             "lock",
-            f"Writers queue for the lock, {_s(found.queued_s)} each: it is kept, for it hides the conflicts that it prevents.",
+            f"Writers queue for the lock, {_duration(found.queued_s)} each: it is kept, for it hides the conflicts that it prevents.",
             figures | {"queued_s": round(found.queued_s, 4)},
         )
     if lock == "partition":
         return Reason(
-            "lock", f"{vain}, {counted}; waiting for writers of the same partition would cost {_s(found.partition_s or 0)}, for all writers {wait}.", figures
+            "lock",
+            f"{vain}, {counted}; waiting for writers of the same partition would cost {_duration(found.partition_s or 0)}, for all writers {wait}.",
+            figures,
         )
     worst = next((p for p in ranked if p.met), None)
     pair = f" Most of it: {worst.loser} beside {worst.winner}, {worst.met} of {worst.overlaps} times." if worst else ""
     return Reason("lock", f"{vain}, {counted}; waiting in line would cost {wait}.{pair}", figures)
 
 
-def _policy(history: History) -> Reason | None:
-    """`repair` where tries were thrown away for what a repair settles."""
+def _policy_reason(history: History) -> Reason | None:
+    """The reason to set `repair`, if tries were thrown away because of conflicts that a repair resolves; else None."""
     wasted = [r for r in history.failed if r.outcome == "conflict" and r.policy in ("fail", "rerun") and r.met and r.met[-1].rule in _REPAIRABLE]
     present = history.properties.get("rowlock.onConflict", "repair")
     if wasted and present in ("fail", "rerun"):
@@ -197,14 +201,14 @@ def _policy(history: History) -> Reason | None:
         price = "its price here is not known yet: ask again after some commits"
         if repaired:
             figures["repair_s"] = each = sum(r.repair_s for r in repaired) / len(repaired)
-            price = f"{_n(len(repaired), 'repair')} here took {_s(each)} each"
-        text = f"{_n(len(wasted), 'try', 'tries')} under {present} threw away {_s(seconds)} and {_n(rows, 'row')}; a repair redoes only what the other commit changed ({price})."
+            price = f"{_counted(len(repaired), 'repair')} here took {_duration(each)} each"
+        text = f"{_counted(len(wasted), 'try', 'tries')} under {present} threw away {_duration(seconds)} and {_counted(rows, 'row')}; a repair redoes only what the other commit changed ({price})."
         return Reason("rowlock.onConflict", text, figures)
     return None
 
 
 def _under_repair(found: Costs, policy: Reason) -> Costs:
-    """The costs with each thrown-away try repaired instead, where a repair's price was measured on this table."""
+    """The costs if each failed try had been repaired instead; unchanged if no repair was measured on this table."""
     price = policy.figures.get("repair_s")
     if not isinstance(price, float):
         return found
@@ -212,22 +216,22 @@ def _under_repair(found: Costs, policy: Reason) -> Costs:
     return replace(found, thrown_s=max(0.0, found.thrown_s - float(policy.figures["seconds"]) / max(1, found.changes)) + repaired)
 
 
-def _granularity(history: History) -> Reason | None:
-    by_file = _by_file(history)
+def _granularity_reason(history: History) -> Reason | None:
+    by_file = _failed_by_file(history)
     if not by_file or history.properties.get("rowlock.granularity") != "file":
         return None
     return Reason(
         "rowlock.granularity",
-        f"{_n(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.",
+        f"{_counted(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.",
         {"tries": len(by_file), "to": "row"},
     )
 
 
-def _by_file(history: History) -> list[Run]:
+def _failed_by_file(history: History) -> list[Run]:
     return [r for r in history.failed if r.met and r.met[-1].rule in ("added files", "removed files", "removed by both")]
 
 
-def _met(history: History, ranked: list[Pair]) -> Iterator[Reason]:
+def _conflict_reasons(history: History, ranked: list[Pair]) -> Iterator[Reason]:
     met = [p for p in ranked if p.met]
     if met:
         total, over = sum(p.met for p in ranked), sum(p.overlaps for p in ranked)
@@ -240,7 +244,7 @@ def _met(history: History, ranked: list[Pair]) -> Iterator[Reason]:
         kind = "partition" if hot_partitions(history) else "file"
         yield Reason(
             "hot",
-            f"{_n(len(places), kind)} met: {top.name} in {top.meetings:,} of {total:,}.",
+            f"{_counted(len(places), kind)} met: {top.name} in {top.meetings:,} of {total:,}.",
             {"places": len(places), "top": top.name, "meetings": top.meetings, "of": total},
         )
     keys = hot_keys(history, 1)
@@ -251,25 +255,25 @@ def _met(history: History, ranked: list[Pair]) -> Iterator[Reason]:
         yield Reason("keys", f"Statements that met ask for {k.column}{span}{': ' if named else ''}{named}.", {"column": k.column, "runs": k.runs})
 
 
-def _overwritten(history: History) -> Iterator[Reason]:
+def _overwritten_reasons(history: History) -> Iterator[Reason]:
     rows = sum(o.rows for r in history.commits for o in r.overwrote if o.outcome != "dropped")
     if rows:
         commits = sum(bool(r.overwrote) for r in history.commits)
-        text = f"{_n(commits, 'lockless commit')} overwrote what others had set in {_n(rows, 'row')}; where each of these must count, rowlock.onConflict=repair keeps them all."
+        text = f"{_counted(commits, 'lockless commit')} overwrote what others had set in {_counted(rows, 'row')}; where each of these must count, rowlock.onConflict=repair keeps them all."
         yield Reason("overwritten", text, {"rows": rows, "commits": commits})
 
 
-def _others(history: History) -> Iterator[Reason]:
-    """What other engines' commits tell, and what they keep to themselves."""
+def _other_engine_reasons(history: History) -> Iterator[Reason]:
+    """Reasons about commits of other engines, and about what these do not record."""
     theirs = [r for r in history.commits if not r.by_rowlock]
     if not theirs:
         return
-    overlapped = sum(bool(history.passed(r)) for r in theirs)
-    text = f"{_n(len(theirs), 'commit')} of {len(history.commits):,} are by other engines, {overlapped:,} of them while another landed. Their failed tries leave no trace, so what they lost is not in these figures; rowlock.* settings hold for writers through Rowlock."
+    overlapped = sum(bool(history.overlapping(r)) for r in theirs)
+    text = f"{_counted(len(theirs), 'commit')} of {len(history.commits):,} are by other engines, {overlapped:,} of them while another landed. Their failed tries leave no trace, so what they lost is not in these figures; rowlock.* settings hold for writers through Rowlock."
     yield Reason("other engines", text, {"commits": len(theirs), "overlapped": overlapped})
     silent = sum(r.read_version is None for r in theirs if r.changes)
     if silent:
-        yield Reason("other engines", f"{_n(silent, 'change')} of theirs do not say which version they read.", {"silent": silent})
+        yield Reason("other engines", f"{_counted(silent, 'change')} of theirs do not say which version they read.", {"silent": silent})
 
 
 def _options(history: History, found: Costs) -> Iterator[tuple[str, str, Reason]]:
@@ -279,39 +283,39 @@ def _options(history: History, found: Costs) -> Iterator[tuple[str, str, Reason]
         yield "delta.enableDeletionVectors", "true", Reason("deletion vectors", text, {"copied": copied, "changed": changed})
     compacted = [r for r in history.runs if any(m.operation.upper().startswith(("OPTIMIZE", "COMPACT")) for m in r.met)]
     if len(compacted) >= 3 and history.properties.get("delta.enableRowTracking", "").lower() != "true":
-        text = f"{_n(len(compacted), 'run')} met a compaction; rows that keep their ids are followed to where it put them. delta-rs does not write such tables."
+        text = f"{_counted(len(compacted), 'run')} met a compaction; rows that keep their ids are followed to where it put them. delta-rs does not write such tables."
         yield "delta.enableRowTracking", "true", Reason("row tracking", text, {"runs": len(compacted)})
     lost_appends = sum(r.attempts - 1 for r in history.commits if r.appends)
     appends = max(1, found.appends)
     if lost_appends > appends / 2:
         text = f"Appends lost {lost_appends:,} rounds in {found.appends:,} commits to the race for the next version; writers that find a queue commit as a group by themselves."
         yield "", "", Reason("group commit", text, {"rounds": lost_appends, "appends": found.appends})
-    keys, by_file = hot_keys(history, 1), _by_file(history)
+    keys, by_file = hot_keys(history, 1), _failed_by_file(history)
     if len(by_file) >= ENOUGH and keys and len(keys[0].values) > 1 and not history.partition_columns:
         text = f"Statements that met over files name values of {keys[0].column}: clustered by it, writers of different values would touch different files."
         yield "", "", Reason("layout", text, {"column": keys[0].column, "tries": len(by_file)})
 
 
-def _thin(history: History, found: Costs) -> str:
+def _missing_evidence(history: History, found: Costs) -> str:
     seen = found.changes + found.failed
     parts = []
     if not history.commits:
         parts.append("no commits: nothing to say")
     elif seen and seen < ENOUGH:
-        parts.append(f"{_n(seen, 'change')}: too few to say (from {ENOUGH} on)")
+        parts.append(f"{_counted(seen, 'change')}: too few to say (from {ENOUGH} on)")
     elif seen and found.service_s is None:
         parts.append("no commit says how long it took: what waiting would cost is not known")
     if history.unrecorded:
-        parts.append(f"{_n(history.unrecorded, 'failed try', 'failed tries')} came too fast to be recorded: what was lost is more than this")
+        parts.append(f"{_counted(history.unrecorded, 'failed try', 'failed tries')} came too fast to be recorded: what was lost is more than this")
     return "; ".join(parts)
 
 
-def _n(n: int, one: str, many: str | None = None) -> str:
+def _counted(n: int, one: str, many: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
-def _s(seconds: float) -> str:
-    """Seconds for people: 0 s, 3 ms, 0.25 s, 12 s, 4 min."""
+def _duration(seconds: float) -> str:
+    """A duration as text: 0 s, 3 ms, 0.25 s, 12 s, 4 min."""
     if seconds <= 0:
         return "0 s"
     if seconds < 0.1:

@@ -1,9 +1,9 @@
-"""Failed attempts, kept beside the table: what was thrown away leaves no trace in the log, and advice needs it.
+"""Records of failed attempts, kept with the table for advice, since lost work leaves no trace in the log.
 
-One small JSON object for each, in `_rowlock/attempts/` of the table's folder, named by time.  Engines and
-vacuums leave names with an underscore alone.  A writer that failed hands its account over and goes on: a
-thread of its own writes it, and whatever goes wrong there stays there.  Old ones are cleaned up by whoever
-writes new ones.  Nothing is decided by them (I7), and they may be deleted at any time (I10).
+Each record is a small JSON object in `_rowlock/attempts/` of the table's folder, named by time.  Engines and vacuum
+ignore names that begin with an underscore.  A writer that failed hands its record to a background thread and goes on;
+errors while writing it are only logged.  Whoever writes a new record deletes old ones now and then.  Records decide
+nothing (I7), and may be deleted at any time (I10).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FOLDER = "_rowlock/attempts"
 KEPT = 1000
 KEPT_MS = 30 * 86_400_000
 MAX_PENDING = 64
-"""Accounts that wait to be written; what comes on top is counted, and said by the next one."""
+"""The most records that wait to be written; further ones are only counted, in the next record's `unrecorded`."""
 AT_EXIT_S = 5.0
-"""How long a process that ends waits for them at the most: a store that hangs keeps nobody."""
+"""The most seconds that a process waits at exit for records to be written, so that a store that hangs cannot block it."""
 _TIDY_EVERY = 100
 _READERS = 16
 
@@ -36,33 +36,34 @@ logger = logging.getLogger("rowlock")
 _Account: TypeAlias = tuple[ObjectStore, int, Mapping[str, Any]]
 
 
-class _Desk:
-    """Takes accounts and writes them one after the other, for all tables of the process, on a thread that lives while there is something to write."""
+class _RecordWriter:
+    """Writes the records of all tables of the process one after the other, in a thread that runs while there is something to write."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._pending: deque[_Account] = deque()
-        self._at_work = False
+        self._running = False
         self._written: dict[str, int] = {}
-        self._left_out: dict[str, int] = {}
+        self._unrecorded: dict[str, int] = {}
 
-    def take(self, store: ObjectStore, at_ms: int, account: Mapping[str, Any]) -> None:
+    def submit(self, store: ObjectStore, at_ms: int, account: Mapping[str, Any]) -> None:
+        """Queues a record for writing, and starts the thread if needed; over MAX_PENDING it is only counted."""
         with self._changed:
             if len(self._pending) >= MAX_PENDING:
-                self._left_out[store.root] = self._left_out.get(store.root, 0) + 1
+                self._unrecorded[store.root] = self._unrecorded.get(store.root, 0) + 1
                 return
-            if unrecorded := self._left_out.pop(store.root, 0):
+            if unrecorded := self._unrecorded.pop(store.root, 0):
                 account = {**account, "unrecorded": unrecorded}
             self._pending.append((store, at_ms, account))
-            if not self._at_work:
+            if not self._running:
                 threading.Thread(target=self._work, name="rowlock-attempts", daemon=True).start()
-                self._at_work = True
+                self._running = True
 
     def _work(self) -> None:
         while True:
             with self._changed:
                 if not self._pending:
-                    self._at_work = False
+                    self._running = False
                     self._changed.notify_all()
                     return
                 account = self._pending[0]
@@ -77,51 +78,55 @@ class _Desk:
             self._written[store.root] = count + 1
             if count % _TIDY_EVERY == 0:
                 tidy(store, at_ms)
-        except Exception as e:  # noqa: BLE001 - an account is a convenience, and its writer has other worries
+        except Exception as e:  # noqa: BLE001 - a record is optional: whatever fails here must not disturb the writer
             logger.debug("a failed attempt on %s could not be recorded: %s", store.root, e)
 
     def flush(self, timeout_s: float) -> bool:
+        """Waits until all submitted records are written; returns whether they are."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._at_work, timeout_s)
+            return self._changed.wait_for(lambda: not self._running, timeout_s)
 
 
-_desk = _Desk()
+_writer = _RecordWriter()
 
 
-def _fresh_desk() -> None:
-    """A forked child has no threads; what its parent had not written yet is the parent's to write."""
-    global _desk
-    _desk = _Desk()
+def _reset_after_fork() -> None:
+    """A forked child has no threads, and the parent writes its own pending records."""
+    global _writer
+    _writer = _RecordWriter()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_desk)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def key_of(at_ms: int, txn_id: str) -> str:
-    """Keys sort by time."""
+    """The key of a record in the table's store; keys sort by time."""
     name = "".join(c for c in txn_id if c.isalnum() or c == "-")[:64]
     return f"{FOLDER}/{max(0, at_ms):013d}-{name}.json"
 
 
-def keep(store: ObjectStore, account: Mapping[str, Any]) -> None:
-    """Has the account of a failed attempt written, soon.  Returns at once and never raises; a process that ends waits for it, up to AT_EXIT_S."""
+def record(store: ObjectStore, account: Mapping[str, Any]) -> None:
+    """Writes the record of a failed attempt in the background.
+
+    Returns at once and never raises; at exit the process waits up to AT_EXIT_S for it.
+    """
     try:
-        _desk.take(store, clock.now_ms(), account)
+        _writer.submit(store, clock.now_ms(), account)
     except RuntimeError as e:  # no thread can be started: the interpreter is shutting down
         logger.debug("a failed attempt on %s was not recorded: %s", store.root, e)
 
 
 def flush(timeout_s: float = 10.0) -> bool:
-    """Waits until what was handed over is written; whether it is."""
-    return _desk.flush(timeout_s)
+    """Waits until all records handed over are written; returns whether they are."""
+    return _writer.flush(timeout_s)
 
 
 atexit.register(flush, AT_EXIT_S)
 
 
 def read(store: ObjectStore, limit: int = KEPT, *, after: str = "") -> tuple[list[dict[str, Any]], str]:
-    """The newest accounts whose keys sort after `after`, oldest first, and the newest key.  Whatever does not read as one is left out."""
+    """(the newest `limit` records with keys after `after`, oldest first; the newest key).  Objects that cannot be parsed are left out."""
     keys = [meta.key for meta in store.list(FOLDER, start_after=after or None) if meta.key.endswith(".json")][-limit:] if limit > 0 else []
     if not keys:
         return [], after
@@ -137,7 +142,7 @@ def _read(store: ObjectStore, key: str) -> dict[str, Any] | None:
 
 
 def tidy(store: ObjectStore, now_ms: int) -> int:
-    """Deletes accounts that are older than KEPT_MS, and all but the newest KEPT.  How many."""
+    """Deletes records older than KEPT_MS, and all but the newest KEPT; returns how many."""
     keys = [meta.key for meta in store.list(FOLDER)]
     oldest = key_of(now_ms - KEPT_MS, "")
     gone = [key for n, key in enumerate(keys) if key < oldest or n < len(keys) - KEPT]

@@ -1,11 +1,11 @@
-"""What concurrency cost by a history, and what waiting in line would have: the figures behind `advice`.
+"""What concurrency has cost according to a history, and what waiting for leases would have cost: the figures behind `advice`.
 
-Lost    seconds of work done in vain: rebases, files and puts of lost rounds, tries that were thrown away.  Each counts
-        twice (WORK_WEIGHT): its writer waited, and its machines were busy, while who waits in line keeps none busy.
-Waited  under a lease, of two runs that overlapped the one that began later would have waited for the other:
-        for every commit that landed while a run was under way, the service time of whichever began first.
+Lost    seconds of wasted work: rebases, files and puts of lost rounds, failed tries.  Each second counts twice
+        (WORK_WEIGHT): the writer waited and its machines were busy, while waiting for a lease keeps no machine busy.
+Waited  with a lease, of two overlapping runs the one that began later would have waited for the other: for every
+        commit that landed during a run, the service time of whichever of the two began first.
 
-Both are per changing commit (appends and compactions wait for no lease).  Nothing here raises, and nothing decides a commit (I7).  Pure.
+Both are per changing commit (appends and compactions wait for no lease).  Nothing here raises or decides a commit (I7).  Pure.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from rowlock.advice.history import History, Run
 
 WORK_WEIGHT = 2.0
 _LEASE_TRIPS = 2
-"""Round trips to the store that a lease costs who takes it: taking it, and giving it back."""
+"""Round trips to the store that a lease costs its holder: acquiring and releasing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How runs of one operation fared beside commits of another.
+    """How runs of one operation (`loser`) fared while commits of another (`winner`) landed.
 
-    overlaps   how often a winner landed while a loser was under way
-    met        how often it mattered to the loser: it was repaired, run again, or failed
-    failed     of these, those that ended the loser's try
-    rows       that the winner took from or brought to the loser
+    overlaps   how often a winner landed during a run of the loser
+    met        how often that was a conflict: the loser was repaired, run again, or failed
+    failed     how many of these conflicts ended the loser's try
+    rows       rows that winners removed from, or added to, what the losers read
     """
 
     loser: str
@@ -41,17 +41,18 @@ class Pair:
 
     @property
     def rate(self) -> float:
+        """The share of overlaps that were conflicts, from 0 to 1."""
         return self.met / self.overlaps if self.overlaps else 0.0
 
 
 def pairs(history: History) -> list[Pair]:
-    """All pairs of operations that ran beside each other, those with the most conflicts first."""
+    """All pairs of operations that overlapped, those with the most conflicts first."""
     overlaps: Counter[tuple[str, str]] = Counter()
     met: Counter[tuple[str, str]] = Counter()
     failed: Counter[tuple[str, str]] = Counter()
     rows: Counter[tuple[str, str]] = Counter()
     for run in history.runs:
-        passed = {w.version: w.operation for w in history.passed(run)}
+        passed = {w.version: w.operation for w in history.overlapping(run)}
         for m in run.met:
             winner = history.by_version.get(m.version)
             passed.setdefault(m.version, m.operation if winner is None else winner.operation)
@@ -65,52 +66,52 @@ def pairs(history: History) -> list[Pair]:
 
 
 @dataclass(frozen=True, slots=True)
-class Hot:
-    """Something that conflicts share: how many runs met others over it."""
+class Hotspot:
+    """Something that many conflicts concern (a file, partition or column), and how many (`meetings`)."""
 
     name: str
     meetings: int
     operations: tuple[str, ...] = ()
 
 
-def hot_files(history: History) -> list[Hot]:
-    """Data files over which runs met, the most disputed first."""
-    return _hot((f, run.operation) for run in history.runs for m in run.met for f in m.files)
+def hot_files(history: History) -> list[Hotspot]:
+    """The data files with conflicts, the most frequent first."""
+    return _ranked((f, run.operation) for run in history.runs for m in run.met for f in m.files)
 
 
-def hot_partitions(history: History) -> list[Hot]:
-    """The same by partition; empty for a table without."""
+def hot_partitions(history: History) -> list[Hotspot]:
+    """The partitions with conflicts, the most frequent first; empty for an unpartitioned table."""
     found = ((p, run.operation) for run in history.runs for m in run.met for p in {history.partition_of.get(f, "") for f in m.files} if p)
-    return _hot(found)
+    return _ranked(found)
 
 
-def hot_columns(history: History) -> list[Hot]:
-    """Columns that two writers set in one row, as far as it was looked at (policy `fail` by row, and lockless)."""
+def hot_columns(history: History) -> list[Hotspot]:
+    """The columns that two writers set in the same row, the most frequent first; known under policy `fail` by row, and lockless."""
     met = ((c, run.operation) for run in history.runs for m in run.met for c in m.columns)
     overwrote = ((c, run.operation) for run in history.runs for o in run.overwrote for c in o.columns)
-    return _hot([*met, *overwrote])
+    return _ranked([*met, *overwrote])
 
 
-def _hot(found: Iterable[tuple[str, str]]) -> list[Hot]:
+def _ranked(found: Iterable[tuple[str, str]]) -> list[Hotspot]:
     count: Counter[str] = Counter()
     operations: dict[str, set[str]] = defaultdict(set)
     for name, operation in found:
         count[name] += 1
         operations[name].add(operation)
-    return [Hot(name, n, tuple(sorted(operations[name]))) for name, n in sorted(count.items(), key=lambda item: (-item[1], item[0]))]
+    return [Hotspot(name, n, tuple(sorted(operations[name]))) for name, n in sorted(count.items(), key=lambda item: (-item[1], item[0]))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """Seconds are per changing commit, on average, unless the name says total.
 
-    changes, appends       commits that would wait for a lease of scope `writes`, and those that would not
-    service_s              what a change takes when nobody is in its way; None where no run says
-    lost_s                 work done in vain (not weighted): `repair_s` in rebases and lost rounds, `thrown_s` in tries that failed
-    wait_s, partition_s    expected waiting under a lease of the table's writes, of a partition; None where partitions do not tell writers apart
-    by_others              share of what was lost to commits that wait for no lease of `writes` (appends, compactions): it would not save that
-    beside                 other changes that landed while one was under way
-    queued_s               waited for a lease, beyond what taking one costs, as recorded
+    changes, appends       commits that would wait for a lease under `writes`, and those that would not
+    service_s              duration of a change without interference; None if no run records it
+    lost_s                 wasted work (not weighted): `repair_s` in rebases and lost rounds, `thrown_s` in failed tries
+    wait_s, partition_s    expected waiting with the lock `writes`, with `partition`; None if partitions do not separate writers
+    by_others              share of the losses due to commits that never wait (appends, compactions), which a lock would not save
+    beside                 other changes that landed during a change
+    queued_s               recorded waiting for leases, beyond what acquiring a free one costs
     """
 
     changes: int
@@ -131,14 +132,16 @@ class Costs:
 
     @property
     def lost_s(self) -> float:
+        """Seconds of wasted work per changing commit."""
         return self.repair_s + self.thrown_s
 
     @property
     def weighted_lost_s(self) -> float:
+        """`lost_s`, weighted with WORK_WEIGHT."""
         return WORK_WEIGHT * self.lost_s
 
     def expected(self) -> dict[str, float]:
-        """What each choice of a lock costs a commit: the work that it still loses, weighted, and the waiting."""
+        """The expected cost of each lock per changing commit, in seconds: weighted lost work plus waiting."""
         lost = self.weighted_lost_s
         out = {"none": lost, "writes": self.by_others * lost + self.wait_s}
         if self.partition_s is not None:
@@ -147,7 +150,7 @@ class Costs:
 
 
 def costs(history: History) -> Costs:
-    """The costs of a history's changes, by all engines as far as they tell."""
+    """The costs of a history's changes, of all engines as far as they record them."""
     changes = [r for r in history.commits if r.changes]
     tries = [*changes, *(r for r in history.failed if r.changes)]
     n = max(1, len(changes))
@@ -175,7 +178,7 @@ def costs(history: History) -> Costs:
 
 
 def thrown_away(history: History) -> Mapping[str, float]:
-    """Seconds of failed tries, by the txnId of the commit that carries their sum; tries with an account of their own are not in it."""
+    """Seconds of failed tries by the txnId of the commit that reports them; tries with a record of their own are not counted."""
     recorded = {r.txn_id for r in history.failed if r.txn_id}
     out = {}
     for run in history.commits:
@@ -186,22 +189,22 @@ def thrown_away(history: History) -> Mapping[str, float]:
 
 
 def _own_loss(run: Run) -> float:
-    """What a failed attempt had done; a block that its own code gave up is nobody's conflict."""
+    """Seconds that a failed attempt lost; 0 if the user's own code abandoned it, which is not a conflict."""
     return 0.0 if run.outcome == "abandoned" else run.thrown_seconds
 
 
 def _waiting(history: History, tries: Sequence[Run], n: int, usual_s: float) -> tuple[float, float | None, float]:
-    """(under a lease of writes, of a partition, other changes beside one), on average over `n` commits."""
+    """(waiting with the lock `writes`, with `partition` or None, other changes during one), averaged over `n` commits."""
     whole = apart = 0.0
     beside = told_apart = 0
     lease = _LEASE_TRIPS * _trip_s(tries)
     partitioned = bool(history.partition_columns)
     for run in tries:
         mine = history.partitions(run) if partitioned else frozenset()
-        for other in history.passed(run):
+        for other in history.overlapping(run):
             if not other.changes:
                 continue
-            seconds = _first_to_begin_s(run, other, usual_s)
+            seconds = _earlier_service_s(run, other, usual_s)
             whole, beside = whole + seconds, beside + 1
             theirs = history.partitions(other) if partitioned else frozenset()
             if not mine or not theirs or mine & theirs:
@@ -212,7 +215,7 @@ def _waiting(history: History, tries: Sequence[Run], n: int, usual_s: float) -> 
     return whole / n + lease, apart / n + lease if useful else None, beside / n
 
 
-def _first_to_begin_s(run: Run, other: Run, usual_s: float) -> float:
+def _earlier_service_s(run: Run, other: Run, usual_s: float) -> float:
     mine, theirs = (usual_s if s is None else s for s in (run.service_s, other.service_s))
     if other.read_version is None or run.read_version is None or other.read_version == run.read_version:
         return (mine + theirs) / 2
@@ -220,7 +223,7 @@ def _first_to_begin_s(run: Run, other: Run, usual_s: float) -> float:
 
 
 def _queued_s(changes: Sequence[Run]) -> float:
-    """The shortest wait of all is what a free lease costs."""
+    """The average recorded wait for a lease, less the shortest one, which is what a free lease costs."""
     waits = [r.seconds["lock"] for r in changes if "lock" in r.seconds]
     return sum(waits) / len(waits) - min(waits) if waits else 0.0
 
@@ -231,13 +234,13 @@ def _trip_s(tries: Sequence[Run]) -> float:
 
 
 def _share_of_others(history: History, tries: Sequence[Run], lost: Mapping[int, float]) -> float:
-    """Of the seconds lost, the share that meetings with commits stand for that wait for no lease."""
+    """The share of the lost seconds that is due to commits that wait for no lease."""
     total = sum(lost.values())
     if total <= 0:
         return 0.0
     to_others = 0.0
     for run in tries:
-        winners = [w for m in run.met if (w := history.by_version.get(m.version)) is not None] or history.passed(run)
+        winners = [w for m in run.met if (w := history.by_version.get(m.version)) is not None] or history.overlapping(run)
         if winners and lost[id(run)]:
             to_others += lost[id(run)] * sum(not w.changes for w in winners) / len(winners)
     return min(1.0, to_others / total)

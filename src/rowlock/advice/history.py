@@ -1,8 +1,8 @@
-"""What a table's log says of who ran when, beside whom, and what that cost: the material of `advice`.
+"""The history of a table: which transactions ran when, which overlapped, and what conflicts cost.  The input of `advice`.
 
-A history is made of runs: commits, by any engine, and attempts that failed.  Everything in it is a claim
-that somebody wrote down; a field that is missing or makes no sense is left out, and nothing here raises.
-It decides no commit (I7).  Pure; `advice.read_history` reads one from a store.
+A history consists of runs: commits by any engine, and failed attempts.  Everything in it is what some writer has
+claimed; missing and nonsensical fields are ignored, and nothing here raises.  A history decides no commit (I7).
+Pure; `advice.read_history` reads one from a store.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from functools import cached_property
 from typing import Any, Literal
 
 Outcome = Literal["committed", "conflict", "refused", "unknown", "abandoned"]
-"""committed; conflict: raised by a policy; refused: the run at the head raises, such as a second match; unknown: nobody could
-find out whether the put landed; abandoned: its block raised something of the user's."""
+"""How a run ended: committed; conflict: a policy raised; refused: the statement fails at the head, such as a second match in
+MERGE; unknown: it could not be determined whether the put landed; abandoned: the user's code in the block raised."""
 FAILED: tuple[Outcome, ...] = ("conflict", "refused", "unknown", "abandoned")
 
-MAX_PASSED = 200
-"""Winners that are looked at for each run: who read a hundred versions ago has met them all the same."""
+MAX_OVERLAPPING = 200
+"""The most overlapping commits that are looked at for each run; the newest ones are representative."""
 _APPENDS = ("WRITE", "STREAMING UPDATE", "COPY INTO", "ADD", "RESTORE")
 _CHANGES = ("UPDATE", "DELETE", "MERGE", "TRANSACTION", "OPTIMIZE", "RESTORE", "TRUNCATE", "REORG", "COMPACT")
-_SAID_TO_CHANGE = ("numUpdatedRows", "numDeletedRows", "numTargetRowsUpdated", "numTargetRowsDeleted", "numTargetRowsInserted")
-_DELTA_RS = {"num_updated_rows": "numUpdatedRows", "num_deleted_rows": "numDeletedRows", "num_target_rows_updated": "numTargetRowsUpdated",
+_CHANGED_ROW_METRICS = ("numUpdatedRows", "numDeletedRows", "numTargetRowsUpdated", "numTargetRowsDeleted", "numTargetRowsInserted")
+_DELTA_RS_METRICS = {"num_updated_rows": "numUpdatedRows", "num_deleted_rows": "numDeletedRows", "num_target_rows_updated": "numTargetRowsUpdated",
              "num_target_rows_deleted": "numTargetRowsDeleted", "num_target_rows_inserted": "numTargetRowsInserted", "num_copied_rows": "numCopiedRows",
              "num_target_rows_copied": "numTargetRowsCopied", "execution_time_ms": "executionTimeMs"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Met:
-    """A winner that a run had to deal with; `rule` says which one made an error of it, and is empty where it was repaired."""
+class MetWinner:
+    """A winner that conflicted with a run; `rule` is the violated rule (see `conflict.value`), empty if the conflict was repaired."""
 
     version: int
     operation: str = "?"
@@ -42,8 +42,8 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overwrote:
-    """Rows of an earlier commit in which a later, lockless one met it; `outcome` as in `conflict.value.SupersededRow`."""
+class OverwrittenRows:
+    """Rows of an earlier commit that a later lockless one changed as well; `outcome` as in `conflict.value.SupersededRow`."""
 
     version: int
     outcome: str
@@ -52,11 +52,11 @@ class Overwrote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touched:
-    """The file actions of one commit, as far as they were looked at.
+class FileChanges:
+    """A summary of the file actions of one commit.
 
-    removed, added     paths; `complete` is False where only the first of them were looked at
-    partitions         of these files, as `column=value/...`
+    removed, added     paths; `complete` is False if only the first ones are listed
+    partitions         the partitions of these files, as `column=value/...`
     """
 
     removed: tuple[str, ...] = ()
@@ -71,15 +71,16 @@ class Touched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One transaction that came to its end, one way or the other.
+    """One finished transaction: a commit or a failed attempt.
 
-    version        that it committed; of a failed attempt None, and `ended_at` the head that it met
-    read_version   that it staged its work on; None where its engine does not say
-    appends        it only added rows from elsewhere: it needs no lock
-    moves          it only put rows elsewhere, as OPTIMIZE does: nobody fails by it, and it waits for no lease of scope `writes`
-    seconds        by phase (lock, plan, stage, wait, rebase, write, put) from Rowlock; {"all": s} from others, where they say
-    group_size     transactions that the version holds: appends share one where they queue
-    rerun_of       txnIds of failed tries of the same work before it; `thrown_*` is what they had done
+    version        the version that it committed; None for a failed attempt
+    ended_at       the version before it; for a failed attempt, the head at which it failed
+    read_version   the version on which it staged its work; None if its engine does not record it
+    appends        whether it only added rows, so that it needs no lock
+    moves          whether it only moved rows, as OPTIMIZE does: it conflicts with nobody, and waits for no lease under `writes`
+    seconds        by phase (lock, plan, stage, wait, rebase, write, put) from Rowlock; {"all": s} from other engines, if recorded
+    group_size     number of transactions in the version (appends that queue are committed as a group)
+    rerun_of       txnIds of earlier failed tries of the same work; `thrown_*` is the work lost with them
     """
 
     version: int | None
@@ -98,8 +99,8 @@ class Run:
     rows_rebased: int = 0
     bytes_rebased: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
-    met: tuple[Met, ...] = ()
-    overwrote: tuple[Overwrote, ...] = ()
+    met: tuple[MetWinner, ...] = ()
+    overwrote: tuple[OverwrittenRows, ...] = ()
     rerun_of: tuple[str, ...] = ()
     group_size: int = 1
     thrown_rows: int = 0
@@ -107,27 +108,29 @@ class Run:
     thrown_seconds: float = 0.0
     rows_changed: int = 0
     rows_copied: int = 0
-    touched: Touched = Touched()
+    touched: FileChanges = FileChanges()
     predicate: str = ""
     error: str = ""
     policy: str = ""
 
     @property
     def changes(self) -> bool:
-        """Whether it would wait for a lease of the scope `writes`."""
+        """Whether it would wait for a lease under the lock `writes`."""
         return not (self.appends or self.moves or self.definition)
 
     @property
     def failed(self) -> bool:
+        """Whether it ended without a commit."""
         return self.outcome != "committed"
 
     @property
     def by_rowlock(self) -> bool:
+        """Whether Rowlock ran it, rather than another engine."""
         return self.engine.lower().startswith("rowlock")
 
     @property
     def service_s(self) -> float | None:
-        """Seconds that it takes when nobody is in its way, without the put; None where that is not known."""
+        """Seconds that it takes without interference, excluding the put; None if unknown."""
         if "all" in self.seconds:
             return self.seconds["all"]
         if not self.seconds:
@@ -136,25 +139,25 @@ class Run:
 
     @property
     def trip_s(self) -> float | None:
-        """Seconds of a put, where one was lost: the put that landed is not in the account that it carried."""
+        """Seconds of one lost put; None if none was lost (a commit's own put is not yet in the record it carries)."""
         puts = self.attempts - (not self.failed)
         return self.seconds["put"] / puts if puts > 0 and "put" in self.seconds else None
 
     @property
     def repair_s(self) -> float:
-        """Seconds that went into rebases, and into the files and puts of lost rounds."""
+        """Seconds spent on rebases, and on the files and puts of lost rounds."""
         files = self.seconds.get("write", 0.0) * (self.attempts - 1) / max(1, self.attempts)
         return self.seconds.get("rebase", 0.0) + files + self.seconds.get("put", 0.0)
 
 
 @dataclass(frozen=True)
 class History:
-    """The runs of one table, oldest first, commits and failed attempts in one line.
+    """The runs of one table, oldest first: commits and failed attempts in one sequence.
 
-    partition_of   the partition of a path, for files that the commits name
-    whole          whether it goes back to the table's first version
-    unrecorded     failed attempts that their writers had no time to record
-    newest_attempt the key of the newest failed attempt's account, for whoever carries the history on
+    partition_of   the partition of each file in the history, by path
+    whole          whether the history begins with the table's first version
+    unrecorded     number of failed attempts that came too fast to be recorded
+    newest_attempt key of the newest record of a failed attempt, to continue the history from
     """
 
     table: str
@@ -168,35 +171,38 @@ class History:
 
     @cached_property
     def commits(self) -> tuple[Run, ...]:
+        """The runs that committed, sorted by version."""
         return tuple(sorted((r for r in self.runs if r.version is not None), key=lambda r: r.version or 0))
 
     @cached_property
     def failed(self) -> tuple[Run, ...]:
+        """The failed attempts, oldest first."""
         return tuple(r for r in self.runs if r.version is None)
 
     @cached_property
     def by_version(self) -> Mapping[int, Run]:
+        """The commits by version."""
         return {r.version: r for r in self.commits if r.version is not None}
 
-    def passed(self, run: Run) -> list[Run]:
-        """The commits that landed between what a run read and its end, newest first; at most MAX_PASSED."""
+    def overlapping(self, run: Run) -> list[Run]:
+        """The commits that landed between a run's read version and its end, newest first; at most MAX_OVERLAPPING."""
         if run.read_version is None:
             return []
         last = run.ended_at if run.version is None else run.version - 1
-        first = max(run.read_version + 1, last - MAX_PASSED + 1)
+        first = max(run.read_version + 1, last - MAX_OVERLAPPING + 1)
         return [found for v in range(last, first - 1, -1) if (found := self.by_version.get(v)) is not None]
 
     def partitions(self, run: Run) -> frozenset[str]:
-        """The partitions that a run touched; empty where that is not known."""
+        """The partitions that a run touched; empty if unknown."""
         met = {self.partition_of[f] for m in run.met for f in m.files if f in self.partition_of}
         return run.touched.partitions | frozenset(met) if run.touched.complete else frozenset()
 
 
-def run_of_commit(version: int, info: Any, touched: Touched = Touched(), *, modified_ms: int | None = None) -> Run:
-    """A commit as its commitInfo tells it (any JSON value, None where it has none)."""
+def run_of_commit(version: int, info: Any, touched: FileChanges = FileChanges(), *, modified_ms: int | None = None) -> Run:
+    """The run of a commit, from its commitInfo (any JSON value, or None) and its file actions."""
     info = _mapping(info)
     ours = _mapping(info.get("rowlock"))
-    parameters, metrics = _mapping(info.get("operationParameters")), {_DELTA_RS.get(k, k): v for k, v in _mapping(info.get("operationMetrics")).items()}
+    parameters, metrics = _mapping(info.get("operationParameters")), {_DELTA_RS_METRICS.get(k, k): v for k, v in _mapping(info.get("operationMetrics")).items()}
     operation = _text(info.get("operation")) or "?"
     read_version = _count(info.get("readVersion"), None)
     stated = [read_version, _count(ours.get("read_version"), None)]
@@ -213,7 +219,7 @@ def run_of_commit(version: int, info: Any, touched: Touched = Touched(), *, modi
         appends=_only_appends(info, operation, parameters, touched),
         moves=bool(touched.num_removed or touched.num_added) and not touched.changes_data and not touched.changes_definition,
         definition=definition,
-        rows_changed=sum(_count(metrics.get(name), 0) or 0 for name in _SAID_TO_CHANGE),
+        rows_changed=sum(_count(metrics.get(name), 0) or 0 for name in _CHANGED_ROW_METRICS),
         rows_copied=(_count(metrics.get("numCopiedRows"), 0) or 0) + (_count(metrics.get("numTargetRowsCopied"), 0) or 0),
         seconds=_seconds(ours.get("seconds")) or _execution(metrics),
         touched=touched,
@@ -224,7 +230,7 @@ def run_of_commit(version: int, info: Any, touched: Touched = Touched(), *, modi
 
 
 def run_of_attempt(raw: Any) -> Run | None:
-    """A failed attempt out of its record; None where it is none."""
+    """The run of a failed attempt, from its record (any JSON value); None if it is not such a record."""
     raw = _mapping(raw)
     outcome = raw.get("outcome")
     if outcome not in FAILED:
@@ -259,12 +265,12 @@ def run_of_attempt(raw: Any) -> Run | None:
 
 
 def in_order(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """By the place in the log; a failed attempt stands after the head that it met."""
+    """The runs sorted by version; a failed attempt comes after the version at which it failed."""
     return tuple(sorted(runs, key=lambda r: (r.ended_at + (r.version is None), r.version is None, r.at_ms or 0)))
 
 
 def _account(ours: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a run that Rowlock's own record gives."""
+    """The fields of a run that come from Rowlock's own record in commitInfo."""
     thrown = _mapping(ours.get("thrown_away"))
     return {
         "attempts": max(1, _count(ours.get("attempts"), 1) or 1),
@@ -280,29 +286,29 @@ def _account(ours: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _met(raw: Mapping[str, Any]) -> Met | None:
+def _met(raw: Mapping[str, Any]) -> MetWinner | None:
     version = _count(raw.get("version"), None)
     if version is None:
         return None
     rows_gone, rows_born = _count(raw.get("rows_gone"), 0) or 0, _count(raw.get("rows_born"), 0) or 0
-    return Met(
+    return MetWinner(
         version=version, operation=_text(raw.get("operation")) or "?", files=_texts(raw.get("files")), columns=_texts(raw.get("columns")),
         rows_gone=rows_gone, rows_born=rows_born, rule=_text(raw.get("rule")) or "",
     )  # fmt: skip
 
 
-def _overwrote(rows: Iterable[Any]) -> tuple[Overwrote, ...]:
-    """Rows by winner and outcome."""
+def _overwrote(rows: Iterable[Any]) -> tuple[OverwrittenRows, ...]:
+    """The overwritten rows, grouped by winner and outcome."""
     found: dict[tuple[int, str], tuple[int, set[str]]] = {}
     for row in map(_mapping, rows):
         version = _count(row.get("version"), None)
         if version is not None:
             count, columns = found.get((version, _text(row.get("outcome")) or "?"), (0, set()))
             found[version, _text(row.get("outcome")) or "?"] = count + 1, columns | set(_texts(row.get("columns")))
-    return tuple(Overwrote(version=v, outcome=outcome, rows=n, columns=tuple(sorted(columns))) for (v, outcome), (n, columns) in sorted(found.items()))
+    return tuple(OverwrittenRows(version=v, outcome=outcome, rows=n, columns=tuple(sorted(columns))) for (v, outcome), (n, columns) in sorted(found.items()))
 
 
-def _only_appends(info: Mapping[str, Any], operation: str, parameters: Mapping[str, Any], touched: Touched) -> bool:
+def _only_appends(info: Mapping[str, Any], operation: str, parameters: Mapping[str, Any], touched: FileChanges) -> bool:
     if touched.num_removed or touched.changes_definition:
         return False
     if info.get("isBlindAppend") is True:
@@ -351,12 +357,12 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _number(value: Any) -> float:
-    """A number of seconds that makes sense, else 0."""
+    """The value if it is a sensible number of seconds, else 0."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e9 else 0.0
 
 
 def _count(value: Any, default: int | None) -> int | None:
-    """A whole number of at least 0, as a number or (operationMetrics) as text."""
+    """The value as a whole number of at least 0, if it is one (as a number, or as text in operationMetrics); else `default`."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e18:

@@ -1,7 +1,7 @@
-"""Which keys conflicts fall on, as far as the predicates in commitInfo tell.  Pure.
+"""The columns and values that conflicting statements ask for, from the predicates in commitInfo.  Pure.
 
-Predicates are other people's text: what does not read says nothing.  They are never used to decide what a
-statement touches (a misread literal would be a lost update); they are only shown.
+Predicates are text from any engine; those that cannot be parsed are ignored.  They are only shown to people, never
+used to decide what a statement touches: a misread literal would be a lost update.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MAX_TEXT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What conflicting statements ask of a column: the values that most of them name, and the span of all numbers.
+    """How conflicting statements use a column: the most frequent values with their counts, and the range of all numbers.
 
-    Without either, rows are joined by it, as a MERGE does.
+    If both are empty, the column only joins rows, as in a MERGE condition.
     """
 
     column: str
@@ -38,7 +38,7 @@ class Keys:
 
 
 def hot_keys(history: History, limit: int = 8) -> list[Keys]:
-    """Columns and values in the predicates of runs that met others, and of the winners that they met."""
+    """The most frequent columns, with values, in the predicates of runs that had conflicts and of their winners."""
     texts: list[str] = []
     for run in history.runs:
         if run.met:
@@ -68,13 +68,14 @@ def hot_keys(history: History, limit: int = 8) -> list[Keys]:
 
 
 def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
-    """(column, literal, whether equality is asked) for each comparison of a column with a literal; nothing where the text does not read.
+    """Yields (column, literal, whether it is an equality) for each comparison of a column with a literal.
 
-    The literal is None where rows of two sides are joined by columns of one name.
+    The literal is None for an equality between columns of the same name on two sides of a join.  Yields nothing if
+    the predicate cannot be parsed.
     """
     text = predicate.strip()[:_MAX_TEXT]
     if text.startswith("["):  # a JSON list, as Delta writes it
-        text = _listed(text)
+        text = _conjunction(text)
     if " WHERE " in text and text.split(None, 1)[0].upper() in ("UPDATE", "DELETE"):
         text = text.split(" WHERE ", 1)[1]
     text = _IDS.sub("", text).lstrip("'")
@@ -83,7 +84,7 @@ def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
     except (SqlglotError, RecursionError, ValueError, IndexError):
         return
     for node in tree.find_all(exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between):
-        column = _bare(node.this)
+        column = _unwrapped(node.this)
         if not isinstance(column, exp.Column):
             continue
         others = (
@@ -93,22 +94,22 @@ def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
             if isinstance(node, exp.Between)
             else [node.expression]
         )
-        for other in map(_bare, others):
+        for other in map(_unwrapped, others):
             if isinstance(node, exp.EQ) and isinstance(other, exp.Column) and other.name == column.name and other.table != column.table:
                 yield column.name, None, True
             elif (literal := _literal(other)) is not None:
                 yield column.name, literal, isinstance(node, (exp.EQ, exp.In))
 
 
-def _listed(text: str) -> str:
+def _conjunction(text: str) -> str:
     try:
         return " AND ".join(part for part in orjson.loads(text) if isinstance(part, str))
     except orjson.JSONDecodeError:
         return text
 
 
-def _bare(node: object) -> object:
-    """Without the casts and brackets that Spark's own spelling has (`1L` is a cast as well)."""
+def _unwrapped(node: object) -> object:
+    """The expression without the casts and parentheses that Spark puts into predicates (`1L` is parsed as a cast, too)."""
     while isinstance(node, (exp.Cast, exp.Paren)):
         node = node.this
     return node

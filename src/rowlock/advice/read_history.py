@@ -1,7 +1,7 @@
-"""From a table's folder to its `History`: the newest commits and the failed attempts, and no data file.
+"""Reads a table's `History` from its store: the newest commits and the records of failed attempts, no data files.
 
-Bounded in every direction: so many commits, so many file actions of each, so many bytes of a commit file.
-A history that was read before is carried on by what came since.
+The number of commits, the file actions per commit and the bytes per commit file are bounded.  An earlier history can
+be continued, which reads only what is new.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from rowlock.advice import attempts
-from rowlock.advice.history import History, Run, Touched, in_order, run_of_attempt, run_of_commit
+from rowlock.advice.history import FileChanges, History, Run, in_order, run_of_attempt, run_of_commit
 from rowlock.exceptions import TableNotFound
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
@@ -23,16 +23,17 @@ from rowlock.threads import side_by_side
 
 COMMITS = 1000
 MAX_ACTIONS = 200
-"""File actions of one commit that are looked at; the others are counted."""
+"""The most file actions of each kind that are parsed per commit; further ones are only counted."""
 MAX_BYTES = 8 << 20
-"""Of a commit file; commitInfo is its first line."""
+"""The most bytes that are read of a commit file; commitInfo is its first line."""
 _READERS = 16
 
 
 def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History | None = None, snapshot: Snapshot | None = None) -> History:
-    """The newest `limit` commits and the failed attempts of their time.  Raises TableNotFound.
+    """The history of the newest `limit` commits, with the failed attempts of the same period.  Raises TableNotFound.
 
-    With `previous` only what came since is read.  Properties and partitioning are those of `snapshot`, by default the newest.
+    With `previous`, only newer commits and records are read.  Properties and partitioning are those of `snapshot`, by
+    default the newest.
     """
     files = [f for f in list_log(store) if f.kind == "commit"]
     if not files:
@@ -73,8 +74,8 @@ def _commit(store: ObjectStore, version: int, key: str, size_bytes: int, modifie
     return run_of_commit(version, info, touched, modified_ms=modified_ms), partition_of
 
 
-def _parsed(data: bytes, root: str, *, whole: bool) -> tuple[Any, Touched, dict[str, str]]:
-    """commitInfo, what was done to files, and the partitions of these.  A line that does not read is passed over: this is no reader of tables."""
+def _parsed(data: bytes, root: str, *, whole: bool) -> tuple[Any, FileChanges, dict[str, str]]:
+    """(commitInfo, file changes, partition by path) of a commit file.  Lines that cannot be parsed are skipped, which is fine for statistics only."""
     info: Any = None
     partition_of: dict[str, str] = {}
     found: dict[str, list[str]] = {"add": [], "remove": []}
@@ -97,7 +98,7 @@ def _parsed(data: bytes, root: str, *, whole: bool) -> tuple[Any, Touched, dict[
         changes_definition = changes_definition or "metaData" in raw or "protocol" in raw
     complete = whole and all(counts[name] <= MAX_ACTIONS for name in found)
     files = not (found["add"] or found["remove"])
-    touched = Touched(
+    touched = FileChanges(
         removed=tuple(found["remove"]),
         added=tuple(found["add"]),
         partitions=frozenset(partition_of.values()),
@@ -111,7 +112,7 @@ def _parsed(data: bytes, root: str, *, whole: bool) -> tuple[Any, Touched, dict[
 
 
 def partition_text(values: Any) -> str:
-    """`column=value/...`; empty for a file of an unpartitioned table."""
+    """A file's partition as `column=value/...`; empty for an unpartitioned table."""
     return "/".join(f"{k}={'null' if v is None else v}" for k, v in sorted(_items(values)))
 
 

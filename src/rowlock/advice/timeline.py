@@ -1,4 +1,4 @@
-"""A history in time: how many commits, rebases and failures fell into each span, and who overwrote whom.  Pure."""
+"""A history over time: commits, rebases and failures per time span, and which lockless commits overwrote which.  Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SPANS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_80
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What happened from `at_ms` on for `seconds`: commits, of these rebased ones, rounds lost, failed tries, seconds of work in vain."""
+    """Counts for the time span of `seconds` from `at_ms`: commits, rebased commits, lost rounds, failed tries, seconds of lost work."""
 
     at_ms: int
     seconds: int
@@ -24,7 +24,7 @@ class Span:
 
 
 def timeline(history: History, spans: int = 16) -> list[Span]:
-    """At most `spans` spans of one round length, oldest first, those in which nothing happened left out.  Runs without a time are left out too."""
+    """At most `spans` time spans of equal, round length, oldest first, without empty ones.  Runs without a time are left out."""
     timed = [r for r in history.runs if r.at_ms is not None]
     if not timed:
         return []
@@ -45,7 +45,10 @@ def _span(at_ms: int, seconds: int, runs: list[Run]) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Overwriting:
-    """Rows in which a later, lockless commit met an earlier one: `outcome` cells or row: the later one's stand; dropped: the earlier one's."""
+    """Rows that a later lockless commit and an earlier commit both changed.
+
+    `outcome` is `cells` or `row` if the later commit's change stands, `dropped` if the earlier one's does.
+    """
 
     earlier: int
     earlier_operation: str
@@ -57,7 +60,7 @@ class Overwriting:
 
 
 def overwritings(history: History) -> list[Overwriting]:
-    """Newest first."""
+    """All overwritings in a history, newest first."""
     out = []
     for run in reversed(history.commits):
         for o in reversed(run.overwrote):

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rowlock.advice.costs import Hot, Pair, hot_columns, hot_files, hot_partitions, pairs
+from rowlock.advice.costs import Hotspot, Pair, hot_columns, hot_files, hot_partitions, pairs
 from rowlock.advice.history import History, Run
 from rowlock.advice.keys import Keys, hot_keys
 from rowlock.advice.read_history import read_history
@@ -173,7 +173,7 @@ def _most(named: Iterable[tuple[str, int]]) -> list[str]:
     return sorted(count, key=lambda name: (-count[name], name))[:_OPERATIONS]
 
 
-def _hot(hot: Sequence[Hot], name: Callable[[str], str]) -> Table:
+def _hot(hot: Sequence[Hotspot], name: Callable[[str], str]) -> Table:
     table = _table("", "conflicts ", "by")
     for h in hot[:SHOWN]:
         table.add_row(plain(name(h.name)), f"{h.meetings:,}", plain(", ".join(h.operations)))

@@ -31,6 +31,7 @@ class Slice:
 
     @property
     def path(self) -> str:
+        """The path of the data file."""
         return self.file.path
 
     @property
@@ -64,6 +65,7 @@ class Delta:
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing is gone and nothing is born."""
         return not self.gone and not self.born
 
     def gone_by_path(self) -> dict[str, Slice]:

@@ -44,6 +44,7 @@ class TableChange:
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing changed that matters to staged work."""
         return self.same_columns and not (self.checked or self.other)
 
     @property
@@ -118,6 +119,7 @@ class _Columns:
         self.moved = False
 
     def compare(self, old: StructType, new: StructType, where: Sequence[str]) -> None:
+        """Adds the differences between two structs at the path `where`."""
         known: Mapping[Any, StructField] = {_identity(f, self.mapped): f for f in old.fields}
         there = {_identity(f, self.mapped) for f in new.fields}
         self.lost += [_dotted(where, f) for f in old.fields if _identity(f, self.mapped) not in there]

@@ -79,6 +79,7 @@ class LiveFiles:
 
     @property
     def total_size_bytes(self) -> int:
+        """The total size of all live files, in bytes."""
         return self._size_bytes
 
     def __contains__(self, path: object) -> bool:

@@ -29,6 +29,7 @@ class Segment:
 
     @property
     def checkpoint_version(self) -> int | None:
+        """The version of the checkpoint; None if there is none."""
         return self.checkpoint[0].version if self.checkpoint else None
 
 

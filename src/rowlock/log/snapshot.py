@@ -49,4 +49,5 @@ class Snapshot:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
+        """The table's partition columns, by logical name."""
         return self.metadata.partition_columns

@@ -46,6 +46,7 @@ class TableLog:
 
     @property
     def table(self) -> str:
+        """The table's root: a local path or URI."""
         return self.store.root
 
     def exists(self) -> bool:

@@ -20,6 +20,7 @@ NO_COLUMNS = '{"type":"struct","fields":[]}'
 
 
 def vector_from(raw: Mapping[str, Any] | None) -> DeletionVectorDescriptor | None:
+    """The deletion vector descriptor of a JSON object; None for null or an empty object."""
     if not raw:
         return None
     kind = raw["storageType"]
@@ -32,6 +33,7 @@ def vector_from(raw: Mapping[str, Any] | None) -> DeletionVectorDescriptor | Non
 
 
 def vector_json(vector: DeletionVectorDescriptor) -> Json:
+    """The JSON object of a deletion vector descriptor."""
     out: Json = {"storageType": vector.storage_type, "pathOrInlineDv": vector.path_or_inline_dv}
     if vector.offset is not None:
         out["offset"] = vector.offset
@@ -59,6 +61,7 @@ def add_from(raw: Json, root: str | None = None) -> AddFile:
 
 
 def add_json(add: AddFile) -> Json:
+    """The JSON object of an `add` action."""
     out: Json = {
         "path": add.log_path or paths.encode(add.path),
         "partitionValues": dict(add.partition_values),
@@ -95,6 +98,7 @@ def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
 
 
 def remove_json(remove: RemoveFile) -> Json:
+    """The JSON object of a `remove` action."""
     out: Json = {"path": remove.log_path or paths.encode(remove.path)}
     if remove.deletion_timestamp_ms is not None:
         out["deletionTimestamp"] = remove.deletion_timestamp_ms
@@ -123,6 +127,7 @@ def _put_file_extras(out: Json, file: AddFile | RemoveFile) -> None:
 
 
 def metadata_from(raw: Json) -> Metadata:
+    """The `metaData` action of a JSON object."""
     form, created = raw.get("format") or {}, raw.get("createdTime")
     return Metadata(
         id=raw["id"],
@@ -138,6 +143,7 @@ def metadata_from(raw: Json) -> Metadata:
 
 
 def metadata_json(metadata: Metadata) -> Json:
+    """The JSON object of a `metaData` action."""
     out: Json = {"id": metadata.id}
     if metadata.name is not None:
         out["name"] = metadata.name
@@ -155,6 +161,7 @@ def metadata_json(metadata: Metadata) -> Json:
 
 
 def protocol_from(raw: Json) -> Protocol:
+    """The `protocol` action of a JSON object."""
     reader, writer = raw.get("readerFeatures"), raw.get("writerFeatures")
     return Protocol(
         int(raw["minReaderVersion"]), int(raw["minWriterVersion"]), None if reader is None else frozenset(reader), None if writer is None else frozenset(writer)
@@ -162,6 +169,7 @@ def protocol_from(raw: Json) -> Protocol:
 
 
 def protocol_json(protocol: Protocol) -> Json:
+    """The JSON object of a `protocol` action."""
     out: Json = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
     if protocol.reader_features is not None:
         out["readerFeatures"] = sorted(protocol.reader_features)
@@ -171,10 +179,12 @@ def protocol_json(protocol: Protocol) -> Json:
 
 
 def txn_from(raw: Json) -> SetTransaction:
+    """The `txn` action of a JSON object."""
     return SetTransaction(raw["appId"], int(raw["version"]), raw.get("lastUpdated"))
 
 
 def txn_json(txn: SetTransaction) -> Json:
+    """The JSON object of a `txn` action."""
     out: Json = {"appId": txn.app_id, "version": txn.version}
     if txn.last_updated_ms is not None:
         out["lastUpdated"] = txn.last_updated_ms
@@ -182,10 +192,12 @@ def txn_json(txn: SetTransaction) -> Json:
 
 
 def domain_from(raw: Json) -> DomainMetadata:
+    """The `domainMetadata` action of a JSON object."""
     return DomainMetadata(raw["domain"], raw.get("configuration") or "", bool(raw.get("removed")))
 
 
 def domain_json(domain: DomainMetadata) -> Json:
+    """The JSON object of a `domainMetadata` action."""
     return {"domain": domain.domain, "configuration": domain.configuration, "removed": domain.removed}
 
 

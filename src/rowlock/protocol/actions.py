@@ -183,10 +183,12 @@ class CommitInfo:
 
     @property
     def txn_id(self) -> str | None:
+        """The transaction id of the writer; None if it recorded none."""
         return _text(self.raw.get("txnId"))
 
     @property
     def operation(self) -> str | None:
+        """The name of the operation, such as WRITE or MERGE; None if it is not recorded."""
         return _text(self.raw.get("operation"))
 
     @property
@@ -247,6 +249,7 @@ class Commit:
 
     @property
     def txn_id(self) -> str | None:
+        """The transaction id of the writer; None if it recorded none."""
         return self.info.txn_id if self.info else None
 
     @property

@@ -48,6 +48,7 @@ class DeletionVectorDescriptor:
 
     @property
     def is_inline(self) -> bool:
+        """Whether the vector is stored in the log itself."""
         return self.storage_type == "i"
 
     @property

@@ -216,30 +216,37 @@ class TableProperties:
 
     @property
     def deletion_vectors(self) -> bool:
+        """`delta.enableDeletionVectors`."""
         return self._boolean("delta.enableDeletionVectors", False)
 
     @property
     def group_commit(self) -> bool:
+        """`rowlock.groupCommit`: whether appends that queue are committed as one version."""
         return self._boolean(GROUP_COMMIT, True)
 
     @property
     def row_tracking(self) -> bool:
+        """`delta.enableRowTracking`."""
         return self._boolean("delta.enableRowTracking", False)
 
     @property
     def type_widening(self) -> bool:
+        """`delta.enableTypeWidening`."""
         return self._boolean("delta.enableTypeWidening", False)
 
     @property
     def append_only(self) -> bool:
+        """`delta.appendOnly`: whether rows must not be changed or deleted."""
         return self._boolean("delta.appendOnly", False)
 
     @property
     def checkpoint_interval(self) -> int:
+        """Commits between two checkpoints."""
         return self._integer("delta.checkpointInterval", 10)
 
     @property
     def in_commit_timestamps(self) -> bool:
+        """`delta.enableInCommitTimestamps`."""
         return self._boolean("delta.enableInCommitTimestamps", False)
 
     @property
@@ -263,10 +270,12 @@ class TableProperties:
 
     @property
     def log_retention_ms(self) -> int:
+        """How long old commits are kept, in milliseconds."""
         return self._retention("delta.logRetentionDuration", "interval 30 days")
 
     @property
     def deleted_file_retention_ms(self) -> int:
+        """How long removed data files are kept for vacuum, in milliseconds."""
         return self._retention("delta.deletedFileRetentionDuration", "interval 1 week")
 
     def _knob(self, name: str) -> str:
@@ -277,6 +286,7 @@ class TableProperties:
 
     @property
     def on_conflict(self) -> OnConflict:
+        """`rowlock.onConflict`: what happens to a transaction that conflicts with winners."""
         return cast(OnConflict, self._knob("rowlock.onConflict"))
 
     @property
@@ -289,10 +299,12 @@ class TableProperties:
 
     @property
     def granularity(self) -> Granularity:
+        """`rowlock.granularity`: whether rows or files conflict."""
         return cast(Granularity, self._knob("rowlock.granularity"))
 
     @property
     def lock(self) -> Lock:
+        """`rowlock.lock`: what a writer takes a lease on."""
         return cast(Lock, self._knob("rowlock.lock"))
 
     @property

@@ -38,6 +38,7 @@ class MaterializedColumns:
 
     @property
     def names(self) -> tuple[str, str]:
+        """(row id column, commit version column)."""
         return self.row_id, self.commit_version
 
 

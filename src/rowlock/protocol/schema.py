@@ -41,22 +41,29 @@ class PrimitiveType:
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
+    """A decimal type."""
+
     precision: int
     scale: int
 
     @property
     def name(self) -> str:
+        """The log's name of the type, such as `decimal(10,2)`."""
         return f"decimal({self.precision},{self.scale})"
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
+    """An array type."""
+
     element: DataType
     contains_null: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class MapType:
+    """A map type."""
+
     key: DataType
     value: DataType
     value_contains_null: bool = True
@@ -64,6 +71,8 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
+    """A column, or a field of a struct."""
+
     name: str
     type: DataType
     nullable: bool = True
@@ -77,16 +86,20 @@ class StructField:
 
     @property
     def column_id(self) -> int | None:
+        """The column mapping id; None if the table does not map columns."""
         value = self.metadata.get(COLUMN_ID)
         return value if isinstance(value, int) else None
 
 
 @dataclass(frozen=True, slots=True)
 class StructType:
+    """A struct type; also the schema of a table."""
+
     fields: tuple[StructField, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the fields, in order."""
         return tuple(f.name for f in self.fields)
 
     def find(self, name: str) -> StructField | None:

@@ -19,16 +19,22 @@ Operator = Literal["=", "<=>", "<", "<=", ">", ">=", "!="]
 
 @dataclass(frozen=True, slots=True)
 class And:
+    """True if all parts are true."""
+
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
+    """True if some part is true."""
+
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """True if the part is false."""
+
     part: Predicate
 
 
@@ -43,22 +49,30 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
+    """True if the column is null."""
+
     column: ColumnPath
 
 
 @dataclass(frozen=True, slots=True)
 class IsNotNull:
+    """True if the column is not null."""
+
     column: ColumnPath
 
 
 @dataclass(frozen=True, slots=True)
 class In:
+    """True if the column equals one of the values."""
+
     column: ColumnPath
     values: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
+    """True if the column is a string that begins with the prefix."""
+
     column: ColumnPath
     prefix: str
 

@@ -61,7 +61,7 @@ def hand_over(
     if conflict is not None:
         account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
     met = conflict.version if conflict is not None else error.version if isinstance(error, CommitUnknown) else None
-    attempts.keep(
+    attempts.record(
         of.state.store,
         {
             "at_ms": clock.now_ms(),

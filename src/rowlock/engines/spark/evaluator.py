@@ -63,7 +63,7 @@ class Evaluator:
     def cached(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """The cached value of `key`; calls `make` where there is none."""
         found = self._plans.get(key)
-        return self._plans.keep(key, make()) if found is None else found
+        return self._plans.setdefault(key, make()) if found is None else found
 
     def cached_for_settings(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """`cached`, for expressions that are resolved under the user's settings: a change of one of these makes the value anew."""
