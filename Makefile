@@ -15,7 +15,7 @@ FILE    ?= tests/data/conflict_cases.json
 SOAK_CI := tests/swarm tests/properties tests/lockless tests/schedules tests/concurrency tests/interop tests/cli tests/spark/test_routes.py tests/spark/test_on_s3.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases matrix docs structure mutants servers swarm clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases matrix docs release versions structure mutants servers swarm clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -81,6 +81,12 @@ matrix: $(VENV)/.test  ## writes docs/conflict-matrix.md from docs/matrix.toml
 docs: $(VENV)/.docs  ## the guides and the API reference as a static site, in site/ (ARGS="--site-dir /tmp/site")
 	$(BIN)/mkdocs build --strict $(ARGS)
 
+release: $(VENV)/.release  ## builds wheel and sdist into dist/, installs each into an empty environment and uses it there; publishes nothing
+	$(PYTHON) tests/tools/release.py $(ARGS)
+
+versions: $(VENV)/.venv  ## a quick suite under every Python and pyspark that is claimed, each in its own environment (ARGS="--python 3.13 --pyspark 4.0")
+	$(PYTHON) tests/tools/versions.py $(ARGS)
+
 structure: $(VENV)/.test  ## how the source is built, in figures: circles of imports, rooms, the way of a commit
 	$(PYTHON) tests/tools/structure.py $(ARGS)
 
@@ -91,7 +97,7 @@ servers:  ## installs the servers that tests use into .servers/ (S3, GCS, Azure,
 	sh tests/servers/install .servers
 
 clean:  ## removes the environment and all caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse dist build site
+	rm -rf $(VENV) .versions .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse dist build site
 
 # The stamps say what is installed; they are older than pyproject.toml when something must be installed again.
 
@@ -115,4 +121,8 @@ $(VENV)/.flights: $(VENV)/.rowlock
 
 $(VENV)/.docs: $(VENV)/.rowlock
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.rowlock
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[release]"
 	@touch $@
