@@ -141,7 +141,7 @@ def test_a_table_made_anew_is_another_table(options: Options, widens: bool, scri
     txn = staged(ours, script, options, widens=widens)
     anew = made_anew(store, *["APPEND (1, 5)"] * versions)
     before, head = values(anew), anew.state.refresh()
-    with pytest.raises(MetadataChangedException, match="made anew") as e:
+    with pytest.raises(MetadataChangedException, match="created again") as e:
         txn.commit("WRITE")
     assert e.value.conflict.staged is not None and head.metadata.id in str(e.value)
     assert values(anew) == before and anew.state.refresh().version == head.version
@@ -153,7 +153,7 @@ def test_widened_columns_do_not_land_in_another_table() -> None:
     ours = world(store, "APPEND (1, 1)")
     txn = staged(ours, "APPEND (9, 9)", Options(on_conflict="fail", granularity="file"), widens=True)
     anew = made_anew(store, "APPEND (7, 7)")
-    with pytest.raises(MetadataChangedException, match="made anew"):
+    with pytest.raises(MetadataChangedException, match="created again"):
         txn.commit("WRITE")
     assert values(anew) == [(7, 7)]
 
@@ -162,7 +162,7 @@ def test_an_alteration_of_a_table_made_anew(store: ObjectStore) -> None:
     """I9: what was asked of the old table's rows was not asked of the new one's."""
     ours = world(store, "APPEND (1, 1)")
     meanwhile = Meanwhile(lambda: made_anew(store, "APPEND (-1, 1)"))
-    with use_observer(meanwhile), pytest.raises(MetadataChangedException, match="made anew"):
+    with use_observer(meanwhile), pytest.raises(MetadataChangedException, match="created again"):
         alteration.add_constraint(ours.state, ours.engine, "positive", "k > 0")
     assert ours.state.refresh().version == 1
 
@@ -171,7 +171,7 @@ def test_a_restore_of_a_table_made_anew(store: ObjectStore) -> None:
     """I9: the old version of another table is not brought back."""
     ours = world(store, "APPEND (1, 1)", "APPEND (2, 2)")
     meanwhile = Meanwhile(lambda: made_anew(store, *["APPEND (7, 7)"] * 4))
-    with use_observer(meanwhile), pytest.raises(MetadataChangedException, match="made anew"):
+    with use_observer(meanwhile), pytest.raises(MetadataChangedException, match="created again"):
         ours.restore(1)
     assert values(ours) == [(7, 7)] * 4
 
@@ -180,7 +180,7 @@ def test_a_replacement_of_a_table_made_anew(store: ObjectStore) -> None:
     """I4, I9: CREATE OR REPLACE removes the files that live, not those of the table that was there when it began."""
     ours = world(store, "APPEND (1, 1)")
     meanwhile = Meanwhile(lambda: made_anew(store, "APPEND (7, 7)"))
-    with use_observer(meanwhile), pytest.raises(MetadataChangedException, match="made anew"):
+    with use_observer(meanwhile), pytest.raises(MetadataChangedException, match="created again"):
         creation.replace_table(ours.state, creation.new_metadata(schema_string(COLUMNS), (), {}))
     assert values(ours) == [(7, 7)]
 
@@ -217,7 +217,7 @@ def test_a_put_after_another_table_is_not_acknowledged(monkeypatch: pytest.Monke
     ours = world(store)
     txn = staged(ours, "APPEND (1, 2)", Options())
     made_anew(store)
-    with pytest.raises(CorruptLog, match="made anew") as e:
+    with pytest.raises(CorruptLog, match="created again") as e:
         txn.commit("WRITE")
     assert e.value.version == 1 and e.value.file == names.commit_key(1)
 

@@ -176,7 +176,7 @@ def test_a_commit_that_others_have_built_on_is_won() -> None:
 
 
 def test_a_table_that_was_made_anew_is_named() -> None:
-    with pytest.raises(CorruptLog, match="made anew meanwhile") as e:
+    with pytest.raises(CorruptLog, match="created again meanwhile") as e:
         settle(log_of(range(2)), 5)
     assert e.value.file == names.commit_key(5)
 

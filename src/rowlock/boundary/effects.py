@@ -155,6 +155,7 @@ class Effects:
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing would change: no row is deleted, replaced or added."""
         return not any(self.tombstones.values()) and not any(b.num_rows for b in self.blocks if b.kind != "matched")
 
     @property

@@ -104,5 +104,5 @@ def tags(head: Snapshot, rewrites_rows: bool) -> dict[str, str]:
     """The `tags` of commitInfo on a table with row tracking: whether every updated or moved row kept its id."""
     if not row_tracking.assigns(head.protocol, head.metadata):
         return {}
-    kept = not rewrites_rows or row_tracking.is_enabled(head.protocol, head.metadata)
-    return {row_tracking.PRESERVED_TAG: "true" if kept else "false"}
+    preserved = not rewrites_rows or row_tracking.is_enabled(head.protocol, head.metadata)
+    return {row_tracking.PRESERVED_TAG: "true" if preserved else "false"}

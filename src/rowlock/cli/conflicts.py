@@ -196,12 +196,12 @@ def _keys(keys: Sequence[Keys]) -> Table:
 def _failed(failed: Sequence[Run]) -> Table:
     table = _table("at (UTC)", "operation", "why", "conflict with", "work lost ")
     for run in list(reversed(failed))[:SHOWN]:
-        met = f"version {run.met[-1].version}, {run.met[-1].operation}" if run.met else ""
+        winner = f"version {run.met[-1].version}, {run.met[-1].operation}" if run.met else ""
         table.add_row(
             _time(run.at_ms, 1),
             plain(run.operation),
             plain(run.error.removesuffix("Exception") or run.outcome),
-            plain(met),
+            plain(winner),
             f"{run.thrown_rows:,} rows, {run.thrown_seconds:.1f} s",
         )
     return table

@@ -43,7 +43,7 @@ ERRORS: Mapping[str, type[DeltaConcurrentModificationException]] = {
 WHAT: Mapping[str, str] = {
     "protocol": "Another commit changed what writers of this table must support.",
     "metadata": "Another commit changed the table's schema, partitioning or properties.",
-    "another table": "The table was made anew while this transaction was staged: there is another table at its path now.",
+    "another table": "The table was created again while this transaction was staged: there is another table at its path now.",
     "rewritten log": "The log of this table was rewritten while this transaction was staged: versions that it had read were replaced or are gone.",
     "domain": "Another commit changed the same metadata domain.",
     "application": "Another commit used the same application id.",

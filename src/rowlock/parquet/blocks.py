@@ -52,10 +52,10 @@ def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
 
 def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:
     """The block without the rows where `mask` is False; `origin` is the provenance of all its rows."""
-    kept = origin.take(mask)
+    remaining = origin.take(mask)
     if isinstance(block.payload, DriverRows):
         table = block.payload.table.filter(pa.array(mask))
-        return replace(block, num_rows=table.num_rows, size_bytes=table.nbytes, payload=replace(block.payload, table=table), provenance=kept)
+        return replace(block, num_rows=table.num_rows, size_bytes=table.nbytes, payload=replace(block.payload, table=table), provenance=remaining)
     payload: FileRows = block.payload
     dead, at = dict(payload.dead), 0
     for file in payload.files:
@@ -64,7 +64,7 @@ def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:
         at += len(living)
         if len(taken):
             dead[file.path] = dead.get(file.path, BitMap64()) | BitMap64(taken.tolist())
-    return replace(block, num_rows=int(mask.sum()), payload=FileRows(payload.files, dead), provenance=kept)
+    return replace(block, num_rows=int(mask.sum()), payload=FileRows(payload.files, dead), provenance=remaining)
 
 
 def living_positions(file: AddFile, dead: dict[str, BitMap64]) -> np.ndarray:

@@ -110,7 +110,7 @@ def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: 
             spelled = pa.schema([pa.field(f.name, spelled_as(have, f.type)) for have, f in zip(data.schema.types, schema, strict=True)])
         except Doubtful as e:
             raise UnsupportedFeature(
-                f"whether {file.path} holds nulls where none may be cannot be told: {e}", feature=e.feature, access="read", table=store.root
+                f"{file.path} cannot be checked for nulls in NOT NULL columns: {e}", feature=e.feature, access="read", table=store.root
             ) from e
     return relabelled(data, spelled).cast(schema), pa.schema([own.field(n) for n in names])
 

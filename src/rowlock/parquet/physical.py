@@ -101,7 +101,7 @@ def _matching_name(name: str, there: Sequence[str], case_sensitive: bool) -> str
     if case_sensitive and found and found.count(name) != 1:
         raise Doubtful(f"column {name} is {found[0]} in the file, and spark.sql.caseSensitive is set", "columns that differ by case")
     if len(found) > 1 and not case_sensitive:
-        raise Doubtful(f"the file has the columns {' and '.join(found)}, which are one to Spark", "columns that differ by case")
+        raise Doubtful(f"the file has the columns {' and '.join(found)}, which Spark takes for one", "columns that differ by case")
     return name if case_sensitive and found else next(iter(found), None)
 
 

@@ -50,10 +50,10 @@ class Rows:
 
     def read(self, file: AddFile, snapshot: Snapshot) -> pa.Table | None:
         """All physical rows of a file under the table's logical columns; None where Spark must read the file."""
-        kept = self.cache.get(_key(file, snapshot))
+        cached = self.cache.get(_key(file, snapshot))
         wanted = nullable_schema(to_arrow(snapshot.schema))
-        if kept is not None and kept.schema.equals(wanted):
-            return kept
+        if cached is not None and cached.schema.equals(wanted):
+            return cached
         table = self._read(file, snapshot, wanted, None)
         if table is not None:
             self.cache.put(_key(file, snapshot), table)
@@ -61,10 +61,10 @@ class Rows:
 
     def read_positions(self, file: AddFile, positions: np.ndarray[Any, Any], snapshot: Snapshot) -> pa.Table | None:
         """The rows at sorted physical positions, reading only the row groups that hold them; None where Spark must read the file."""
-        kept = self.cache.get(_key(file, snapshot))
+        cached = self.cache.get(_key(file, snapshot))
         wanted = nullable_schema(to_arrow(snapshot.schema))
-        if kept is not None and kept.schema.equals(wanted):
-            return kept.take(pa.array(positions))
+        if cached is not None and cached.schema.equals(wanted):
+            return cached.take(pa.array(positions))
         return self._read(file, snapshot, wanted, positions)
 
     def read_slice(self, piece: Slice, snapshot: Snapshot) -> tuple[pa.Table, np.ndarray[Any, Any]] | None:
@@ -92,7 +92,7 @@ class Rows:
         wanted = nullable_schema(to_arrow(snapshot.schema))
         found = {n: self.columns.get(keys[n]) for n in names}
         missing = [
-            n for n, kept in found.items() if kept is None or kept.schema.field(0).type != wanted.field(n).type
+            n for n, column in found.items() if column is None or column.schema.field(0).type != wanted.field(n).type
         ]  # a field of a struct may have come or gone
         if missing:
             table = self._read(file, snapshot, pa.schema([wanted.field(n) for n in missing]), None)

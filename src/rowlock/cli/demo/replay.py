@@ -38,6 +38,7 @@ class Replay:
         self.rows = {self.key_of(row): row for row in initial.iter_rows()}
 
     def key_of(self, row: Row) -> Row:
+        """The values of the key columns."""
         return tuple(row[place] for place in self._key)
 
     def apply(self, record: Mapping[str, Any]) -> None:

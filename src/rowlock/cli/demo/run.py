@@ -71,6 +71,7 @@ class Writer:
         self.heard.put((self.score.name, {"event": "gone"}))
 
     def tell(self, word: str) -> None:
+        """Sends OPEN or GO to the process."""
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):  # the process has ended, and its last event is in the queue
             self.process.stdin.write(word + "\n")
@@ -82,6 +83,7 @@ class Writer:
             self.process.terminate()
 
     def wait(self) -> None:
+        """Waits for the process to end; kills it after 20 s."""
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
@@ -98,6 +100,7 @@ class Crew:
         self.scores = {writer.score.name: writer.score for writer in self.writers}
 
     def tell(self, word: str) -> None:
+        """Sends OPEN or GO to all writers."""
         for writer in self.writers:
             writer.tell(word)
 
@@ -123,6 +126,7 @@ class Crew:
         return " Its log: " + ", ".join(str(writer.log) for writer in self.writers if writer.score.name in names)
 
     def dismiss(self) -> None:
+        """Terminates all writers and waits for their end."""
         for writer in self.writers:
             writer.stop()
         for writer in self.writers:

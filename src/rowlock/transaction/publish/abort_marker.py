@@ -33,6 +33,7 @@ class AbortMarker(Single):
         self.is_void = False
 
     def look(self) -> Snapshot:
+        """The newest snapshot."""
         return self.state.refresh()
 
     def move_to(self, head: Snapshot) -> int | None:
@@ -49,6 +50,7 @@ class AbortMarker(Single):
         return None
 
     def commit_file(self) -> bytes:
+        """The bytes of the version after the head: a commitInfo that names the aborted transaction."""
         info = commit_info(ABORT, {}, self.txn_id, read_version=self.head.version, blind=False, metrics={})
         return bytes_on(self.head, {**info, "rowlock": {"aborted": [self._of]}})
 

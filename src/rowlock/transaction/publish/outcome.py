@@ -103,7 +103,7 @@ def _is_own_commit(log: TableLog, version: int, data: bytes | Callable[[], bytes
 def unknown(txn_id: str, table: str, version: int | None, cause: Exception | None = None) -> CommitUnknown:
     """The CommitUnknown error for a put whose outcome cannot be read back from the log."""
     error = CommitUnknown(
-        "Whether the commit landed could not be found out; what was staged has been kept. "
+        "It could not be found out whether the commit succeeded; its data files have been kept. "
         f"Look for the transaction id {txn_id} in the log before running the statement again." + (f" The last error was: {cause}" if cause else ""),
         txn_id=txn_id,
         table=table,
@@ -131,7 +131,7 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None) -> None:
         raise _cleaned_up(log, max(covered, *commits), version)
     if 0 <= covered < version - 1 or (covered < 0 < version):
         raise CorruptLog(
-            f"version {version - 1} went away while version {version} was put after it: the table was made anew meanwhile. Delete the file, which belongs to the table that was there before",
+            f"version {version - 1} disappeared while version {version} was put after it: the table was created again meanwhile. Delete the file, which belongs to the table that was there before",
             table=log.table,
             version=version,
             file=names.commit_key(version),
@@ -150,7 +150,7 @@ def _check_table(log: TableLog, head: Snapshot) -> None:
     if now.metadata.id != head.metadata.id:
         raise CorruptLog(
             f"version {head.version} was replaced by that of another table ({now.metadata.id} in place of {head.metadata.id}) while version {head.version + 1} was put after it: "
-            "the table was made anew meanwhile. Delete the file of the later version, which belongs to the table that was there before, unless others have committed after it; run the statement again",
+            "the table was created again meanwhile. Delete the file of the later version, which belongs to the table that was there before, unless others have committed after it; run the statement again",
             table=log.table,
             version=head.version + 1,
             file=names.commit_key(head.version + 1),

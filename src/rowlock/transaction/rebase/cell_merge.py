@@ -210,8 +210,8 @@ def _merged_blocks(
         updated[at[ours]] = True
         stays = ~ours | (touched.lives & ~touched.changed)[at]
         if stays.any():
-            kept = block if stays.all() else engine.keep(block, stays)
-            out.append(replace(kept, provenance=_at_head(origin.take(stays), at[stays], touched.after)))
+            moved = block if stays.all() else engine.keep(block, stays)
+            out.append(replace(moved, provenance=_at_head(origin.take(stays), at[stays], touched.after)))
         merging = ours & touched.changed[at]
         if merging.any():
             rows = at[merging]
@@ -257,8 +257,8 @@ def _at_head(origin: Provenance, at: Numbers, after: Provenance) -> Provenance:
 def _assigned_at_head(assigned: Assigned, touched: _Touched, stays: Mask) -> Assigned | None:
     """The cells under the rows' addresses at the head, without rows that are dropped; None if none is left."""
     at = _row_numbers(assigned.origin, touched)
-    kept = (at == NOWHERE) | stays[at]
-    return Assigned(assigned.columns, _at_head(assigned.origin.take(kept), at[kept], touched.after)) if kept.any() else None
+    rows = (at == NOWHERE) | stays[at]
+    return Assigned(assigned.columns, _at_head(assigned.origin.take(rows), at[rows], touched.after)) if rows.any() else None
 
 
 # ---- reporting superseded rows -------------------------------------------------------------

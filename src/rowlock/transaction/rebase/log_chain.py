@@ -36,14 +36,14 @@ def check_same(read: Snapshot, head: Snapshot) -> None:
 
 def another_table(read: Snapshot, head: Snapshot) -> Conflict:
     """The conflict with a writer that dropped and created the table again, or replaced it under another id."""
-    text = f"The table was made anew while this transaction was staged: at version {read.version} it was the table {read.metadata.id}, and now it is {head.metadata.id}, at version {head.version}."
+    text = f"The table was created again while this transaction was staged: version {read.version}, which it has read, is of table {read.metadata.id}, and version {head.version} is of table {head.metadata.id}."
     return conflict_with(Commit(head.version), "another table", what=text)
 
 
 def rewritten_log(read: Snapshot, head: Snapshot) -> Conflict:
     """The conflict for a log that was rewritten or cleaned up after a transaction read it."""
     if head.chain == read.chain:
-        text = f"The commits after version {read.version}, which the transaction has read, were cleaned up before they could be looked at."
+        text = f"The commits after version {read.version}, which the transaction has read, were deleted by log cleanup before they could be read."
         return conflict_with(Commit(head.version), "rewritten log", what=text)
     if head.version < read.version:
         what = f"the transaction has read version {read.version}, and the log ends at version {head.version} now"

@@ -204,7 +204,7 @@ def check_source(txn: Pending, version: int) -> None:
         return
     rule = "rows read" if delta.gone else "rows added to a read"
     text = f"The rows to write were read from this table at version {version}, and the table has changed up to version {txn.base.version}, which the statement reads."
-    remedy = "Make the DataFrame anew right before the statement, or read it by txn.toDF() inside a function that rowlock.run(table, fn) can run again."
+    remedy = "Create the DataFrame again right before the statement, or read it by txn.toDF() inside a function that rowlock.run(table, fn) can run again."
     raise fail_policy.error_of(txn, conflict_with(between[-1], rule, files=sorted(paths), rows=differing, what=text, remedy=remedy))
 
 
