@@ -15,9 +15,9 @@ PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SEC
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The files of docs/ below docs/, and beside them the pages of the repository's root."""
+    """The files of docs/ below docs/, and beside them the pages of the repository's root and the example notebooks, to download."""
     root = Path(config.docs_dir).parent
-    paths = [root / page for page in PAGES if (root / page).exists()]
+    paths = [*(root / page for page in PAGES if (root / page).exists()), *(root / "examples").glob("*.ipynb")]
     for file in list(files):
         if file.abs_src_path and Path(file.abs_src_path).is_relative_to(config.docs_dir):
             files.remove(file)

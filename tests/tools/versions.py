@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = [found[1] for line in PROJECT["classifiers"] if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line))]
 PYSPARKS = ("4.0", "4.1", "4.2")
-SPARK_TESTS = ("tests/spark/test_transactions.py", "tests/spark/test_delta_table_surface.py")
+SPARK_TESTS = ("tests/docs/test_code_blocks.py", "tests/spark/test_transactions.py", "tests/spark/test_delta_table_surface.py")
 NOT_HERE = ("pyspark", "rowlock", "ruff", "mypy", "pandas-stubs")  # pinned by the pair, or not about running
 
 
