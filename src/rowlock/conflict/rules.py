@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from rowlock.conflict.isolation import is_blind_append
 from rowlock.conflict.value import Conflict, conflict_with
-from rowlock.protocol import row_tracking
+from rowlock.protocol import in_commit, row_tracking
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.properties import Isolation
@@ -54,8 +54,8 @@ HARMLESS_CHANGES: Mapping[str, PropertyChange] = {
     "delta.enableDeletionVectors": _turned_on("deletionVectors"),
     "delta.enableInCommitTimestamps": _turned_on("inCommitTimestamp"),
     "delta.checkpointPolicy": lambda old, new, features: new == "v2" and "v2Checkpoint" in features,
-    "delta.inCommitTimestampEnablementVersion": lambda old, new, features: old is None,
-    "delta.inCommitTimestampEnablementTimestamp": lambda old, new, features: old is None,
+    in_commit.ENABLEMENT_VERSION: lambda old, new, features: old is None,
+    in_commit.ENABLEMENT_TIMESTAMP: lambda old, new, features: old is None,
     row_tracking.ROW_ID_COLUMN: lambda old, new, features: old is None,
     row_tracking.COMMIT_VERSION_COLUMN: lambda old, new, features: old is None,
 }

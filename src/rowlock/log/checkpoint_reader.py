@@ -25,19 +25,6 @@ from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveF
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import NotFound, ObjectStore
 
-_ADD_FIELDS = (
-    "path",
-    "partitionValues",
-    "size",
-    "modificationTime",
-    "dataChange",
-    "stats",
-    "tags",
-    "deletionVector",
-    "baseRowId",
-    "defaultRowCommitVersion",
-    "clusteringProvider",
-)
 _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 
@@ -151,7 +138,7 @@ def _is_action(name: str, value: dict[str, Any]) -> bool:
 
 
 def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pl.DataFrame]:
-    present = [name for name in _ADD_FIELDS if type_.get_field_index(name) >= 0]
+    present = [name for name in frames.ADD_FIELDS if type_.get_field_index(name) >= 0]
     wanted = [f"add.{name}" for name in present]
     has_stats, has_parsed = "stats" in present, type_.get_field_index("stats_parsed") >= 0
     table = file.read_row_group(group, columns=wanted)

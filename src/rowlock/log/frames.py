@@ -49,6 +49,8 @@ _FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (
     ("defaultRowCommitVersion", "commit_version", pa.int64()),
     ("clusteringProvider", "clustering", pa.string()),
 )
+ADD_FIELDS = (*(field for field, _, _ in _FROM_ADD), "deletionVector")
+"""The fields of a checkpoint's `add` struct that a frame is made from."""
 _FROM_VECTOR: tuple[tuple[str, str, pa.DataType], ...] = (
     ("storageType", "dv_type", pa.string()),
     ("pathOrInlineDv", "dv_path", pa.string()),

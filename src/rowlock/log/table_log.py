@@ -31,7 +31,7 @@ from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint
 from rowlock.log.segment import find_segment, list_log, newest_checkpoint
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import names
+from rowlock.protocol import in_commit, names
 from rowlock.protocol.actions import Commit, FileKey, RemoveFile
 from rowlock.protocol.commits import parse_commit
 from rowlock.storage.store import NotFound, ObjectStore, PutOutcome
@@ -153,7 +153,7 @@ class TableLog:
         snapshot = self.latest()
         if not snapshot.properties.in_commit_timestamps:
             return None
-        since = snapshot.metadata.configuration.get("delta.inCommitTimestampEnablementVersion", "0")
+        since = snapshot.metadata.configuration.get(in_commit.ENABLEMENT_VERSION, "0")
         return int(since) if since.isdigit() else 0
 
     def read_commit(self, version: int) -> Commit | None:

@@ -14,6 +14,7 @@ from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
 from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.protocol.generated import GENERATION_EXPRESSION, inner_generated
+from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
 from rowlock.protocol.schema import StructType, parse_schema, read_only_types, zoneless_column
 
@@ -57,9 +58,7 @@ def _any_property_set(*names: str) -> _Trace:
 _TRACES: Mapping[str, _Trace] = {
     "checkConstraints": lambda metadata, domains: next((f"property {key} is a CHECK constraint" for key in metadata.configuration if is_constraint(key)), None),
     "domainMetadata": lambda metadata, domains: next((f"metadata domain {d} exists" for d in sorted(domains)), None),
-    "inCommitTimestamp": _any_property_set(
-        "delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"
-    ),
+    "inCommitTimestamp": _any_property_set("delta.enableInCommitTimestamps", ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP),
     "vacuumProtocolCheck": lambda metadata, domains: None,
 }
 """Features that can be dropped, each with a check for traces of its use.  None of them is needed to read older versions of a table."""

@@ -12,8 +12,8 @@ from typing import Any
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.properties import TableProperties
 
-_VERSION = "delta.inCommitTimestampEnablementVersion"
-_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
+ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 
 
 def with_commit_timestamp(info: Mapping[str, Any], configuration: Mapping[str, str], last_ms: int | None) -> dict[str, Any]:
@@ -33,9 +33,11 @@ def with_enablement(before: Metadata, after: Metadata, version: int, timestamp_m
     if not has:
         return after
     since = (
-        {_VERSION: str(version), _TIMESTAMP: str(timestamp_ms)}
+        {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp_ms)}
         if not had
-        else {k: before.configuration[k] for k in (_VERSION, _TIMESTAMP) if k in before.configuration}
+        else {k: before.configuration[k] for k in (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP) if k in before.configuration}
     )
-    others = {k: v for k, v in after.configuration.items() if k not in (_VERSION, _TIMESTAMP)}  # RESTORE may bring back old enablement properties
+    others = {
+        k: v for k, v in after.configuration.items() if k not in (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
+    }  # RESTORE may bring back old enablement properties
     return replace(after, configuration={**others, **since})
