@@ -1,7 +1,7 @@
-"""Data files of the in-memory engine: small JSON blobs in the table's store, with true statistics.
+"""Reads and writes the data files of the in-memory engine: small JSON objects in the table's store, with exact statistics.
 
-A file holds its rows by its columns' names in files, without the partition columns, and never changes once written;
-rows are read once and kept.  Values are checked against the schema on the way in.
+A file holds its rows under physical column names, without the partition columns, and never changes once written; its rows
+are read once and cached.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from rowlock.protocol.schema import PrimitiveType, StructType
 from rowlock.storage.store import NotFound, ObjectStore
 
 _KINDS: dict[str, tuple[type, int]] = {"long": (int, 63), "integer": (int, 31), "short": (int, 15), "byte": (int, 7), "string": (str, 0), "boolean": (bool, 0)}
-_KEPT_FILES = 10_000
+_CACHED_FILES = 10_000
 
 
 def check_row(row: Row, schema: StructType) -> None:
-    """Raises SchemaMismatch for a value that is not of its column's type; null is another's affair."""
+    """Raises SchemaMismatch for a value that is not of its column's type; nulls are not checked here (see `engine.check_image`)."""
     for field in schema.fields:
         value = row[field.name]
         if value is None:
@@ -43,7 +43,7 @@ def check_row(row: Row, schema: StructType) -> None:
 
 
 class DataFiles:
-    """Reads and writes the data files of one table. Thread-safe."""
+    """Reads and writes the data files of one table.  Thread-safe.  `opened` lists the paths of files in the order in which they were read."""
 
     def __init__(self, store: ObjectStore, *, rows_per_file: int = 1_000_000) -> None:
         self._store, self._rows_per_file = store, rows_per_file
@@ -52,13 +52,13 @@ class DataFiles:
         self.opened: list[str] = []
 
     def rows(self, file: AddFile, schema: StructType) -> list[Row]:
-        """All physical rows of a file, by column name, partition columns included."""
+        """All physical rows of a file under logical column names, with the partition columns."""
         stored = self._stored(file.path)
         constants = typed_partition(file.partition_values, schema)
         return [{f.name: constants[f.name] if f.name in constants else row.get(f.physical_name) for f in schema.fields} for row in stored]
 
     def materialized(self, columns: MaterializedColumns) -> Materialized:
-        """The reader of the ids and commit versions that files hold."""
+        """A function that reads the row ids and commit versions of rows from these columns of their file."""
 
         def found(file: AddFile, positions: Numbers) -> tuple[Numbers, Numbers]:
             stored = self._stored(file.path)
@@ -68,6 +68,7 @@ class DataFiles:
         return found
 
     def count(self, file: AddFile) -> int:
+        """The physical number of rows of a file."""
         return len(self._stored(file.path))
 
     def _stored(self, path: str) -> list[dict[str, Value]]:
@@ -80,15 +81,15 @@ class DataFiles:
         except NotFound as e:
             raise CorruptLog("a data file that the log names is missing", table=self._store.root, file=path) from e
         with self._lock:
-            if len(self._kept) >= _KEPT_FILES:
+            if len(self._kept) >= _CACHED_FILES:
                 self._kept.clear()
             self._kept[path] = rows
         return rows
 
     def write(self, rows: Sequence[Row], snapshot: Snapshot, kept: Identities | None = None) -> list[tuple[AddFile, list[int]]]:
-        """New files with the rows, split by partition; with each file the numbers of its rows, in its order.
+        """Writes rows into new files, split by partition: (file, the numbers of its rows in the order of the file) for each.
 
-        `kept`: who the rows are, for tables that track them.
+        `kept`: the ids and commit versions that the rows keep, for tables that track rows.
         """
         more = _materialized(kept, columns_of(snapshot), len(rows))
         schema, columns = snapshot.schema, snapshot.metadata.partition_columns
@@ -104,12 +105,12 @@ class DataFiles:
         return out
 
     def changes(self, path: str, partition: Mapping[str, str | None], schema: StructType) -> list[tuple[ChangeType, Row]]:
-        """The changes that a file of them holds, each with its type."""
+        """The changed rows in a file of the change data feed, each with its type of change."""
         values = typed_partition(partition, schema)
         return [(stored[CHANGE_TYPE], {**values, **{k: v for k, v in stored.items() if k != CHANGE_TYPE}}) for stored in self._stored(path)]  # type: ignore[misc]
 
     def write_changes(self, rows: Sequence[Row], change: ChangeType, snapshot: Snapshot) -> list[AddCdcFile]:
-        """Files of changes, one for each partition."""
+        """Writes changed rows of one type into files of the change data feed, one for each partition."""
         columns, groups = snapshot.metadata.partition_columns, dict[tuple[str | None, ...], list[Row]]()
         for row in rows:
             groups.setdefault(_partition_of(row, columns, snapshot.schema), []).append(row)
@@ -133,7 +134,7 @@ def _number(value: Any) -> int:
 
 
 def _materialized(kept: Identities | None, columns: MaterializedColumns | None, num_rows: int) -> list[dict[str, int]]:
-    """What a file holds of each row's identity, beside its values."""
+    """The columns that a file holds for each row beside its values: its id and commit version, where it keeps any."""
     if kept is None or columns is None:
         return [{}] * num_rows
     both = zip(kept.ids.tolist(), kept.commit_versions.tolist(), strict=True)
@@ -150,7 +151,7 @@ def _partition_of(row: Row, columns: Iterable[str], schema: StructType) -> tuple
 
 
 def typed_partition(values: Mapping[str, str | None], schema: StructType) -> dict[str, Any]:
-    """Partition values by column name, typed."""
+    """The partition values by logical column name, parsed to their types."""
     out = {}
     for name, text in values.items():
         field = next((f for f in schema.fields if f.physical_name == name), None)
@@ -160,7 +161,7 @@ def typed_partition(values: Mapping[str, str | None], schema: StructType) -> dic
 
 
 def statistics_of(rows: Sequence[Mapping[str, Value]], snapshot: Snapshot) -> str:
-    """The statistics of a file with these rows, through the same code as that of real files."""
+    """The statistics (JSON) of a file with these rows, made by the same code as for Parquet files."""
     leaves = statistics.indexed_leaves(snapshot.schema, partition_columns=snapshot.metadata.partition_columns)
     arrays = {path[0]: pa.array([row[path[0]] for row in rows], type=to_arrow_type(type_)) for path, type_ in leaves}
     return statistics.from_arrow(pa.table(arrays), leaves)

@@ -1,8 +1,8 @@
-"""The engine that keeps rows in memory: the data plane of tests and simulations.
+"""MemoryEngine, the data plane of tests and simulations: keeps rows in memory, without Spark.
 
-A real implementation of `boundary.engine.Engine` and no stand-in: programs of any number of
-statements, match counts, deletion vectors, copy on write, partitions and NOT NULL (I3, I5).  It
-decides nothing about commits and writes nothing but data files that a commit may name (I10).
+A full implementation of `boundary.engine.Engine`, not a stub: programs of any number of statements, match counts, deletion
+vectors, copy on write, partitions, NOT NULL and CHECK (I3, I5).  It decides nothing about commits and writes only data files
+that a commit may name (I10).
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from rowlock.storage.store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
-class Loose:
+class InMemory:
     """The payload of a block whose rows are in memory."""
 
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Filed:
-    """The payload of a block that is written already: for each row its file and its place in it."""
+class InFiles:
+    """The payload of a block whose rows are in files already: for each row the index of its file and its position there."""
 
     files: tuple[AddFile, ...]
     place: tuple[tuple[int, int], ...]
 
 
 class MemoryEngine:
-    """Rows of one table.
+    """The engine of one table.  The options select behaviour that real engines may have.
 
-    spill_rows     blocks of at least so many rows are written when they are made
-    notes_matches  a MERGE notes which rows it matched, and a rebase does not read the images of gone rows
-    reorders       a compaction puts rows in another order than that of its inputs
+    spill_rows     blocks of at least so many rows are written to files as soon as they are made
+    notes_matches  a MERGE stores its matches in `matched` blocks, so that a rebase reads no gone rows
+    reorders       a compaction writes rows in another order than that of its inputs
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class MemoryEngine:
         lost = {
             n: found for n, s in enumerate(program) if isinstance(s.payload, MergeRule) and n in staged.counts and (found := lost_matches.of(n, {})) is not None
         }
-        checks = compiled(snapshot)
+        checks = compiled_checks(snapshot)
         passage = Passage(program, staged.counts, first=first, check=lambda row: check_image(row, schema, checks), lost=lost)
         passage.run(old, new, self._images(staged.blocks, schema) if first is not None else {})
         blocks = self._blocks(program, passage, snapshot)
@@ -98,7 +98,7 @@ class MemoryEngine:
         )
 
     def _images(self, blocks: Sequence[RowBlock], schema: StructType) -> dict[Address, Row]:
-        """The rows that are staged, by the addresses that they stand for."""
+        """The staged rows, by the addresses that they stand for."""
         out: dict[Address, Row] = {}
         for block in blocks:
             if block.kind == "matched":
@@ -115,18 +115,20 @@ class MemoryEngine:
 
     def _rows(self, block: RowBlock, schema: StructType) -> Sequence[Row]:
         payload = block.payload
-        return payload.rows if isinstance(payload, Loose) else [self.files.rows(payload.files[f], schema)[p] for f, p in payload.place]
+        return payload.rows if isinstance(payload, InMemory) else [self.files.rows(payload.files[f], schema)[p] for f, p in payload.place]
 
     def _addressed(self, slices: Iterable[Slice], schema: StructType) -> dict[Address, Row]:
+        """The rows of the slices, by their addresses."""
         return {(s.path, position): row for s in slices for position, row in self._live(s, schema)}
 
     def _live(self, slice_: Slice, schema: StructType) -> list[tuple[int, Row]]:
+        """(position, row) for each row of a slice."""
         rows = self.files.rows(slice_.file, schema)
         positions = slice_.covers(BitMap64(range(len(rows)))) if slice_.only is not None or slice_.without else range(len(rows))
         return [(p, rows[p]) for p in positions]
 
     def _move(self, program: Program, born: Sequence[Slice], snapshot: Snapshot) -> Propagated:
-        """Compaction at staging: every live row of a group in one block."""
+        """Stages a compaction: one block for each group, with all live rows of its files."""
         by_path = {s.path: s for s in born}
         tombstones: dict[str, BitMap64] = {}
         blocks, read = [], 0
@@ -142,7 +144,7 @@ class MemoryEngine:
         return Propagated(tombstones, tuple(blocks), {}, rows_read=read, bytes_read=sum(s.file.size_bytes for s in born))
 
     def _blocks(self, program: Program, passage: Passage, snapshot: Snapshot) -> tuple[RowBlock, ...]:
-        """The touched images: one block of derived rows, one for each MERGE's inserts and each append."""
+        """The images that the statements made, as blocks: one of derived rows, one for the inserts of each MERGE, one for each append."""
         derived: dict[Address, Row] = {}
         fresh: dict[int, dict[int, Row]] = {}
         for address, image in passage.touched():
@@ -155,37 +157,38 @@ class MemoryEngine:
             blocks.append(self._block("derived", len(program) - 1, list(derived.values()), _origin(list(derived)), snapshot))
         for index, rows in sorted(fresh.items()):
             appended = isinstance(program[index].payload, NewRows)
-            origin = None if appended else _sources(index, list(rows))
+            origin = None if appended else _insert_origin(index, list(rows))
             blocks.append(self._block("appended" if appended else "inserted", index, list(rows.values()), origin, snapshot))
         if self._notes_matches:
-            blocks += [_note(index, pairs) for index, pairs in passage.lost_matches.items() if pairs]
+            blocks += [_matched_block(index, pairs) for index, pairs in passage.lost_matches.items() if pairs]
         return tuple(blocks)
 
     def _block(
         self, kind: Kind, statement: int, rows: Sequence[Row], origin: Provenance | None, snapshot: Snapshot, group: int = 0, moved: bool = False
     ) -> RowBlock:
         size = 16 * len(rows) * len(snapshot.schema.fields)
-        block = RowBlock(kind, statement, len(rows), size, Loose(tuple(rows)), origin, group, moved)
+        block = RowBlock(kind, statement, len(rows), size, InMemory(tuple(rows)), origin, group, moved)
         if self._spill_rows is not None and len(rows) >= max(1, self._spill_rows):
-            return replace(block, payload=self._file(rows, snapshot, self._kept_by(block, snapshot)))
+            return replace(block, payload=self._written(rows, snapshot, self._kept_by(block, snapshot)))
         return block
 
     def _kept_by(self, block: RowBlock, snapshot: Snapshot) -> Identities | None:
-        """Who the rows of a block are, on a table that tracks them."""
+        """The ids and commit versions that the rows of a block keep; None where the table does not track rows."""
         columns = columns_of(snapshot)
         return None if columns is None else preserved_identities(block, snapshot, self.files.materialized(columns))
 
-    def _file(self, rows: Sequence[Row], snapshot: Snapshot, kept: Identities | None) -> Filed:
+    def _written(self, rows: Sequence[Row], snapshot: Snapshot, kept: Identities | None) -> InFiles:
+        """Writes the rows of a block to files."""
         written = self.files.write(rows, snapshot, kept)
         place = [(0, 0)] * len(rows)
         for index, (_, numbers) in enumerate(written):
             for position, number in enumerate(numbers):
                 place[number] = (index, position)
-        return Filed(tuple(add for add, _ in written), tuple(place))
+        return InFiles(tuple(add for add, _ in written), tuple(place))
 
     def provenance(self, block: RowBlock) -> Provenance:
         """See Engine."""
-        assert block.provenance is not None, "appended rows come from nowhere"
+        assert block.provenance is not None, "appended rows have no provenance"
         return block.provenance
 
     def keep(self, block: RowBlock, mask: Mask) -> RowBlock:
@@ -195,32 +198,32 @@ class MemoryEngine:
         payload = block.payload
         if block.kind == "matched":
             payload = payload[mask]
-        elif isinstance(payload, Loose):
-            payload = Loose(tuple(row for row, k in zip(payload.rows, kept, strict=True) if k))
+        elif isinstance(payload, InMemory):
+            payload = InMemory(tuple(row for row, k in zip(payload.rows, kept, strict=True) if k))
         else:
-            payload = Filed(payload.files, tuple(place for place, k in zip(payload.place, kept, strict=True) if k))
+            payload = InFiles(payload.files, tuple(place for place, k in zip(payload.place, kept, strict=True) if k))
         origin = block.provenance.take(mask) if block.provenance is not None else None
         return replace(block, num_rows=sum(kept), payload=payload, provenance=origin)
 
     def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
-        """See Engine.  Rows in memory go out together, save that each group of a compaction has its own files."""
+        """See Engine.  Rows in memory are written together, except that each group of a compaction gets files of its own."""
         out: list[StagedFile] = []
         loose: dict[int, list[Row]] = {}
         kept: dict[int, list[Identities | None]] = {}
         for block in blocks:
             if block.kind == "matched":
                 continue
-            if isinstance(block.payload, Loose):
+            if isinstance(block.payload, InMemory):
                 loose.setdefault(block.group, []).extend(block.payload.rows)
                 kept.setdefault(block.group, []).append(self._kept_by(block, snapshot))
             else:
-                out += [replace(s, group=block.group) for s in self._filed(block.payload, snapshot, vectors_allowed)]
+                out += [replace(s, group=block.group) for s in self._staged_files(block.payload, snapshot, vectors_allowed)]
         for group, rows in sorted(loose.items()):
             out += [StagedFile(add, group=group) for add, _ in self.files.write(rows, snapshot, concatenated(kept[group]))]
         return out
 
-    def _filed(self, payload: Filed, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
-        """Files of a spilled block, without those that lost all their rows."""
+    def _staged_files(self, payload: InFiles, snapshot: Snapshot, vectors_allowed: bool) -> list[StagedFile]:
+        """The files of a block that was written early, without files of which no row is left."""
         live: dict[int, BitMap64] = {}
         for index, position in payload.place:
             live.setdefault(index, BitMap64()).add(position)
@@ -229,17 +232,17 @@ class MemoryEngine:
             add = payload.files[index]
             dead = BitMap64(range(self.files.count(add))) - alive
             if dead and not vectors_allowed:
-                out += self._copied(Slice(add, only=alive), snapshot)
+                out += self._copy(Slice(add, only=alive), snapshot)
             else:
                 out.append(StagedFile(add, dead or None))
         return out
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         """See Engine."""
-        return {s.path: self._copied(s, snapshot) for s in slices}
+        return {s.path: self._copy(s, snapshot) for s in slices}
 
-    def _copied(self, piece: Slice, snapshot: Snapshot) -> list[StagedFile]:
-        """The rows of a slice written again, with all that they keep."""
+    def _copy(self, piece: Slice, snapshot: Snapshot) -> list[StagedFile]:
+        """Writes the rows of a slice into new files, with the ids and commit versions that they keep."""
         living = self._live(piece, snapshot.schema)
         columns = columns_of(snapshot)
         origin = _origin([(piece.path, position) for position, _ in living])
@@ -247,7 +250,7 @@ class MemoryEngine:
         return [StagedFile(add) for add, _ in self.files.write([row for _, row in living], snapshot, kept)]
 
     def row_ids(self, piece: Slice, snapshot: Snapshot) -> list[tuple[int, int]]:
-        """(row id, commit version) of each row that a slice means, in its order."""
+        """(row id, commit version) of each row of a slice, in its order."""
         columns = columns_of(snapshot)
         assert columns is not None, "the table does not track its rows"
         origin = _origin([(piece.path, position) for position, _ in self._live(piece, snapshot.schema)])
@@ -266,22 +269,22 @@ class MemoryEngine:
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
         """See Engine."""
-        if not isinstance(block.payload, Loose):
+        if not isinstance(block.payload, InMemory):
             return block
         names = {f.physical_name: f.name for f in before.schema.fields}
         places = [(f.name, names.get(f.physical_name)) for f in after.schema.fields]
-        return replace(block, payload=Loose(tuple({new: None if old is None else row[old] for new, old in places} for row in block.payload.rows)))
+        return replace(block, payload=InMemory(tuple({new: None if old is None else row[old] for new, old in places} for row in block.payload.rows)))
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
         """See Engine."""
-        checks = compiled(snapshot)
+        checks = compiled_checks(snapshot)
         for row in self._images(blocks, snapshot.schema).values():
             check_image(row, snapshot.schema, checks)
 
     def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
         """See Engine."""
         try:
-            checks = compiled(snapshot)
+            checks = compiled_checks(snapshot)
         except InvalidInput as e:
             raise StatementRefused(f"A constraint cannot be asked of this table's rows: {e}", what="CHECK constraint") from e
         for piece in slices:
@@ -308,13 +311,13 @@ class MemoryEngine:
         files = snapshot.files.get(origin.paths)
         held = {p: self.files.rows(f, snapshot.schema) for p, f in files.items()}
         rows = tuple(held[origin.paths[f]][p] for f, p in zip(origin.file, origin.position, strict=True))
-        return RowBlock("derived", 0, len(rows), 0, Loose(rows), origin)
+        return RowBlock("derived", 0, len(rows), 0, InMemory(rows), origin)
 
     def merged(self, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], *, snapshot: Snapshot) -> RowBlock:
         """See Engine."""
         pairs = zip(self._rows(under, snapshot.schema), self._rows(over, snapshot.schema), strict=True)
         rows = tuple({c: (mine if c in cells and cells[c][n] else theirs)[c] for c in theirs} for n, (theirs, mine) in enumerate(pairs))
-        return replace(under, payload=Loose(rows))
+        return replace(under, payload=InMemory(rows))
 
     def differing(self, a: RowBlock, b: RowBlock, *, snapshot: Snapshot) -> Mapping[str, Mask]:
         """See Engine."""
@@ -331,14 +334,14 @@ class MemoryEngine:
 Checks = Sequence[tuple[Check, Evaluate]]
 
 
-def compiled(snapshot: Snapshot) -> Checks:
-    """The table's CHECK constraints, ready to be asked."""
+def compiled_checks(snapshot: Snapshot) -> Checks:
+    """The table's CHECK constraints, each with its compiled expression."""
     scope = (Relation("t", snapshot.schema.names),)
     return [(check, compile_expression(check.expression, scope)) for check in checks_of(snapshot.metadata, snapshot.schema)]
 
 
 def check_image(row: Row, schema: StructType, checks: Checks = ()) -> None:
-    """Raises ConstraintViolated for a null where the column allows none or a CHECK that is not true, SchemaMismatch for a value of another type."""
+    """Checks a row against NOT NULL, the column types and `checks`.  Raises ConstraintViolated, SchemaMismatch."""
     for field in schema.fields:
         if not field.nullable and row[field.name] is None:
             raise ConstraintViolated(f"column {field.name!r} is NOT NULL, and a row has no value in it: {dict(row)}")
@@ -354,7 +357,7 @@ def check_image(row: Row, schema: StructType, checks: Checks = ()) -> None:
 
 
 def _assigned(passage: Passage) -> tuple[Assigned, ...]:
-    """Which columns were set of rows of the table."""
+    """The columns that the statements set, for the rows of the table that they changed."""
     rows: dict[frozenset[str], list[Address]] = {}
     for address, image in passage.touched():
         if isinstance(address[0], str) and image.sets:
@@ -363,17 +366,19 @@ def _assigned(passage: Passage) -> tuple[Assigned, ...]:
 
 
 def _origin(addresses: Sequence[Address]) -> Provenance:
+    """The provenance of rows at these addresses, all of them in files."""
     paths = sorted({str(a[0]) for a in addresses})
     index = {p: n for n, p in enumerate(paths)}
     file = np.array([index[str(a[0])] for a in addresses], dtype=np.int32)
     return Provenance(tuple(paths), file, np.array([a[1] for a in addresses], dtype=np.int64))
 
 
-def _note(statement: int, pairs: Sequence[tuple[Address, int]]) -> RowBlock:
-    """Which source row each matched row of the table met."""
+def _matched_block(statement: int, pairs: Sequence[tuple[Address, int]]) -> RowBlock:
+    """A block of kind `matched`: for each matched row of the table, the number of the source row."""
     payload = np.array([j for _, j in pairs], dtype=np.int64)
     return RowBlock("matched", statement, len(pairs), payload.nbytes, payload, _origin([address for address, _ in pairs]))
 
 
-def _sources(statement: int, numbers: Sequence[int]) -> Provenance:
+def _insert_origin(statement: int, numbers: Sequence[int]) -> Provenance:
+    """The provenance of rows that a MERGE inserted, from the numbers of their source rows."""
     return Provenance((fresh_path(statement),), np.zeros(len(numbers), dtype=np.int32), np.array(numbers, dtype=np.int64))

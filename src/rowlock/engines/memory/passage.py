@@ -1,8 +1,8 @@
-"""A delta on its way through a program, one statement after another: the composition rule of a rebase (I3).
+"""Passes a delta through a program, one statement after another: the composition rule of staging and rebase (I3).
 
-Rows that are gone carry what the program had made of them; rows that are born are what it now makes.
-At each MERGE both change the match counts; an insert whose count leaves or reaches zero goes on into
-the next statements, as gone or as born.  Staging is the same passage with no insert decided before.
+Gone rows are passed as the program had left them, born rows as it leaves them now.  At each MERGE both change the match
+counts: a source row whose count reaches zero inserts a row, which is born for the next statements; one whose count leaves
+zero takes its insert back, which is gone for them.  Staging is the same with nothing gone and no insert decided before.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rowlock.engines.memory.rules import MergeRule, NewRows, RowRule
 from rowlock.engines.memory.sql.expressions import Row
 
 Address = tuple[str | int, int]
-"""(path, position) of a row of the table, or (statement, number) of a row that a statement brought."""
+"""(path, position) of a row of the table, or (statement, number) of a row that a statement inserted or appended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A born row as the statements so far have left it, and the columns that they set."""
+    """A born row as the statements so far have left it, whether they touched it, and the columns that they set."""
 
     row: Row
     touched: bool
@@ -32,13 +32,13 @@ class Image:
 
 
 class Passage:
-    """One delta through one program.
+    """Passes one delta through one program.
 
-    first   staging: the number of the first statement to run; None: a rebase of the whole program
-    check   is asked about every image that a statement makes
-    lost    for a MERGE whose matches were noted: what its counts lose with rows that are gone, which
-            need then not be given to `run`
-    notes   for each MERGE, the address of each born row of the table that it matched, and with what
+    first         staging: the number of the first statement to run; None: a rebase of the whole program
+    check         is called with every image that a statement makes, and raises where it violates a constraint
+    lost          for each MERGE whose matches were stored: what its match counts lose with the gone rows, which `run`
+                  then need not be given
+    lost_matches  after `run`, for each MERGE: (address, number of the source row) for each born row of the table that matched
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Passage:
         self._deleted: list[Address] = []
 
     def run(self, gone: Mapping[Address, Row], born: Mapping[Address, Row], images: Mapping[Address, Row]) -> None:
-        """`images`: rows that earlier statements have staged.  Raises MultipleMatches, and what `check` raises."""
+        """Runs the statements.  `images`: rows that earlier statements have staged.  Raises MultipleMatches, and what `check` raises."""
         self._gone = dict(gone)
         self._born = {address: Image(row, touched=False) for address, row in born.items()}
         self._born |= {address: Image(row, touched=True) for address, row in images.items()}
@@ -62,23 +62,23 @@ class Passage:
                 continue
             rule = statement.payload
             if isinstance(rule, NewRows):
-                self._enter(index, rule)
+                self._append(index, rule)
             elif isinstance(rule, MergeRule):
-                flips = self._count(index, rule)
+                switched = self._count(index, rule)
                 self._apply(rule)
-                for j, back in flips:
-                    self._flip(index, rule, j, back)
+                for j, inserts in switched:
+                    self._switch_insert(index, rule, j, inserts)
             elif isinstance(rule, RowRule):
                 self._apply(rule)
 
-    def _enter(self, index: int, rule: NewRows) -> None:
-        """Appended rows enter once, when they are staged, and no delta takes them back."""
+    def _append(self, index: int, rule: NewRows) -> None:
+        """Adds appended rows; they enter when they are staged, and no rebase takes them back."""
         for number, row in enumerate(rule.rows if self._staging else ()):
             self._check(row)
             self._born[index, number] = Image(row, touched=True)
 
     def _count(self, index: int, rule: MergeRule) -> list[tuple[int, bool]]:
-        """Counts the matches anew; gives the source rows whose insert came to life (True) or died."""
+        """Updates the match counts of a MERGE; returns (source row, whether it inserts now) for each source row where that changed."""
         before = self.counts.get(index)
         after = np.zeros(len(rule.source), dtype=np.int64) if before is None else before.copy()
         for row in self._gone.values():
@@ -98,6 +98,7 @@ class Passage:
         return [(int(j), bool(after[j] == 0)) for j in np.flatnonzero((before == 0) != (after == 0))]
 
     def _apply(self, rule: RowRule | MergeRule) -> None:
+        """Applies a statement to every born and every gone row."""
         images: dict[Address, Image] = {}
         for address, image in self._born.items():
             touched, row, columns = rule.apply(image.row)
@@ -111,18 +112,19 @@ class Passage:
         left = {address: rule.apply(row)[1] for address, row in self._gone.items()}
         self._gone = {address: row for address, row in left.items() if row is not None}
 
-    def _flip(self, index: int, rule: MergeRule, j: int, back: bool) -> None:
+    def _switch_insert(self, index: int, rule: MergeRule, j: int, inserts: bool) -> None:
+        """Adds the insert of source row `j` to the born rows, or to the gone rows where it is taken back."""
         row = rule.insert(j)
         if row is None:
             return
-        if back:
+        if inserts:
             self._check(row)
             self._born[index, j] = Image(row, touched=True)
         else:
             self._gone[index, j] = row
 
     def tombstones(self) -> dict[str, BitMap64]:
-        """The places of born rows of the table that are deleted or replaced."""
+        """The positions of born rows of the table that the program deletes or replaces, by path."""
         out: dict[str, BitMap64] = {}
         changed = [*self._deleted, *(a for a, image in self._born.items() if image.touched)]
         for path, position in changed:

@@ -1,7 +1,7 @@
-"""What a statement makes of one row: the payloads of statements for the in-memory engine.
+"""The payloads of statements for the in-memory engine: what UPDATE, DELETE, MERGE and append do to one row.
 
-Pure functions over rows.  A rule never knows whether its row is staged, born or gone; that is what
-lets a delta pass through a program (I3).  The rule of several matches is Delta's.
+Pure functions over rows.  A rule does not know whether its row is staged, born or gone, which lets a delta pass through a
+program (I3).  When several source rows may match one target row is decided as in Delta.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rowlock.engines.memory.sql.expressions import Evaluate, Row, Rows, Value, i
 from rowlock.exceptions import MultipleMatches
 
 Outcome = tuple[bool, Row | None, tuple[str, ...]]
-"""(touched, image, columns that were set): the row after a statement, None where it is deleted."""
+"""(whether the statement touched the row, the row after it or None where it is deleted, the columns that were set)."""
 
 
 def _holds(condition: Evaluate | None, rows: Rows) -> bool:
@@ -22,15 +22,16 @@ def _holds(condition: Evaluate | None, rows: Rows) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happens to a row: new values for some columns, or (None) its end."""
+    """What is done to a row: new values for some columns, or (None) its deletion."""
 
     assignments: tuple[tuple[str, Evaluate], ...] | None
 
     def outcome(self, rows: Rows) -> Outcome:
+        """The outcome for the first of `rows`; the others are the rows that expressions may also read."""
         return True, self.image(rows), tuple(column for column, _ in self.assignments or ())
 
     def image(self, rows: Rows) -> Row | None:
-        """The new image of the first of `rows`; every right side sees the old one."""
+        """The first of `rows` after the change; all expressions read the row as it was before."""
         if self.assignments is None:
             return None
         new: dict[str, Value] = dict(rows[0])
@@ -41,18 +42,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class RowRule:
-    """UPDATE or DELETE."""
+    """An UPDATE or a DELETE."""
 
     condition: Evaluate | None
     change: Change
 
     def apply(self, row: Row) -> Outcome:
+        """The outcome of the statement for one row."""
         return self.change.outcome((row,)) if _holds(self.condition, (row,)) else (False, row, ())
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedRule:
-    """One WHEN clause about target rows; its functions take (target, source), or (target,) by source."""
+    """One WHEN MATCHED clause, whose functions take (target, source), or WHEN NOT MATCHED BY SOURCE clause, whose functions take (target,)."""
 
     condition: Evaluate | None
     change: Change
@@ -60,20 +62,21 @@ class MatchedRule:
 
 @dataclass(frozen=True, slots=True)
 class InsertRule:
-    """One WHEN NOT MATCHED clause; its functions take (source,). Columns without a value are null."""
+    """One WHEN NOT MATCHED clause, whose functions take (source,).  Columns without a value are null."""
 
     condition: Evaluate | None
     values: tuple[tuple[str, Evaluate], ...]
     columns: tuple[str, ...]
 
     def image(self, source: Row) -> Row:
+        """The row that a source row inserts."""
         given = {column: value((source,)) for column, value in self.values}
         return {column: given.get(column) for column in self.columns}
 
 
 @dataclass(frozen=True, slots=True)
 class MergeRule:
-    """MERGE over a source that was pinned when the statement was made."""
+    """A MERGE with its source, whose rows were fixed when the statement was made."""
 
     source: tuple[Row, ...]
     on: Evaluate
@@ -82,8 +85,8 @@ class MergeRule:
     by_source: tuple[MatchedRule, ...]
 
     @property
-    def tolerates_several_matches(self) -> bool:
-        """Delta's rule: harmless where nothing is done on a match, or every match just deletes."""
+    def duplicates_allowed(self) -> bool:
+        """Whether several source rows may match one target row: where no clause applies to matches, or only an unconditional DELETE."""
         only_deletes = len(self.matched) == 1 and self.matched[0].condition is None and self.matched[0].change.assignments is None
         return not self.matched or only_deletes
 
@@ -92,9 +95,9 @@ class MergeRule:
         return [j for j, source in enumerate(self.source) if is_true(self.on, (row, source))]
 
     def apply(self, row: Row) -> Outcome:
-        """Raises MultipleMatches."""
+        """The outcome of the MERGE for one target row.  Raises MultipleMatches."""
         found = self.matches(row)
-        if len(found) > 1 and not self.tolerates_several_matches:
+        if len(found) > 1 and not self.duplicates_allowed:
             raise MultipleMatches(f"The source rows {', '.join(map(str, found))} of the MERGE match one target row: {dict(row)}")
         rows: Rows = (row, self.source[found[0]]) if found else (row,)
         return _first(self.matched if found else self.by_source, rows)
@@ -106,7 +109,7 @@ class MergeRule:
 
 
 def _first(rules: Sequence[MatchedRule], rows: Rows) -> Outcome:
-    """The first clause that holds decides."""
+    """The outcome of the first clause whose condition holds; the row unchanged where none does."""
     for rule in rules:
         if _holds(rule.condition, rows):
             return rule.change.outcome(rows)
@@ -115,7 +118,7 @@ def _first(rules: Sequence[MatchedRule], rows: Rows) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """The payload of an append."""
+    """An append."""
 
     rows: tuple[Row, ...]
 

@@ -1,7 +1,7 @@
-"""From an expression's text to the predicate that skips files.
+"""Translates the text of a condition into the predicate by which files are skipped (`protocol.skipping`).
 
-Keeps too much and never too little (I3): what has no plain meaning over one column and a literal
-becomes Unknown.
+The predicate may keep too many files, never too few (I3): anything but a comparison of one column with literals becomes
+Unknown.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _MIRRORED: dict[to.Operator, to.Operator] = {"<": ">", "<=": ">=", ">": "<", ">=
 
 
 def predicate_of(sql: str | None, target: Relation) -> to.Predicate | None:
-    """The predicate of an UPDATE's or DELETE's condition; None without one."""
-    return None if sql is None else _Reader(target, None, ()).read(parse_expression(sql))
+    """The skipping predicate of the condition of an UPDATE or DELETE; None without a condition."""
+    return None if sql is None else _Translator(target, None, ()).read(parse_expression(sql))
 
 
 def predicate_of_merge(on: str, target: Relation, source: Relation, rows: Sequence[Row]) -> to.Predicate:
-    """The target rows that may match some source row under ON."""
-    return _Reader(target, source, rows).read(parse_expression(on))
+    """The skipping predicate of a MERGE: true for every target row that may match some source row under ON."""
+    return _Translator(target, source, rows).read(parse_expression(on))
 
 
-class _Reader:
-    """Reads one expression. Columns of the source stand for the values that its rows hold."""
+class _Translator:
+    """Translates one expression; a column of the source stands for all values that the source rows hold in it."""
 
     def __init__(self, target: Relation, source: Relation | None, rows: Sequence[Row]) -> None:
         self._target, self._source, self._rows = target, source, rows
 
     def read(self, node: exp.Expr) -> to.Predicate:
-        reader = _READERS.get(type(node))
-        if reader is not None:
-            return reader(self, node)
+        translate = _TRANSLATIONS.get(type(node))
+        if translate is not None:
+            return translate(self, node)
         return self._compare(node) if type(node) in _OPERATORS else to.Unknown()
 
     def conjunction(self, node: exp.Expr) -> to.Predicate:
@@ -58,7 +58,7 @@ class _Reader:
         return self.read(node.this)
 
     def negation(self, node: exp.Expr) -> to.Predicate:
-        """Only over the target: a source column stands for several values, of which some match."""
+        """NOT over columns of the target; Unknown where a source column is in it, which stands for several values."""
         return to.Unknown() if self._mentions_source(node) else to.Not(self.read(node.this))
 
     def is_null(self, node: exp.Expr) -> to.Predicate:
@@ -91,7 +91,7 @@ class _Reader:
         return to.Unknown()
 
     def _column(self, node: exp.Expr) -> str | None:
-        """The target's column that a node names."""
+        """The column of the target that a node refers to; None for anything else."""
         if not isinstance(node, exp.Column) or node.table.lower() not in ("", self._target.alias):
             return None
         if not node.table and self._source and node.name.lower() in (c.lower() for c in self._source.columns):
@@ -113,7 +113,7 @@ def _any_of(parts: Iterable[to.Predicate]) -> to.Predicate:
 
 
 def _literal(node: exp.Expr) -> tuple[Any] | None:
-    """The value of a literal, boxed, for it may be null."""
+    """The value of a literal in a tuple, since it may be None; None for anything but a literal."""
     if isinstance(node, exp.Null):
         return (None,)
     if isinstance(node, exp.Literal):
@@ -123,12 +123,12 @@ def _literal(node: exp.Expr) -> tuple[Any] | None:
     return (node.this,) if isinstance(node, exp.Boolean) else None
 
 
-_READERS: dict[type[exp.Expr], Callable[[_Reader, exp.Expr], to.Predicate]] = {
-    exp.And: _Reader.conjunction,
-    exp.Or: _Reader.disjunction,
-    exp.Paren: _Reader.inner,
-    exp.Not: _Reader.negation,
-    exp.Is: _Reader.is_null,
-    exp.In: _Reader.member,
-    exp.Between: _Reader.between,
+_TRANSLATIONS: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], to.Predicate]] = {
+    exp.And: _Translator.conjunction,
+    exp.Or: _Translator.disjunction,
+    exp.Paren: _Translator.inner,
+    exp.Not: _Translator.negation,
+    exp.Is: _Translator.is_null,
+    exp.In: _Translator.member,
+    exp.Between: _Translator.between,
 }

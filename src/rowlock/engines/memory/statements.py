@@ -1,7 +1,7 @@
-"""From a script to the statements of a transaction for the in-memory engine.
+"""Turns scripts (`sql.script`) into statements for the in-memory engine, and runs them on a table.
 
-Expressions are compiled against the table's schema here, once; the source of a MERGE and the rows
-of an append are pinned in the payload.  `run` is the whole way of one script through one table.
+Expressions are compiled against the table's schema once, here; the payload holds the source rows of a MERGE and the rows of
+an append.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TARGET, SOURCE = "t", "s"
 
 
 def operation(script: Script) -> str:
-    """Delta's name for what a script does."""
+    """The operation of a script as commitInfo names it."""
     match script:
         case Append() | Overwrite():
             return "WRITE"
@@ -33,7 +33,7 @@ def operation(script: Script) -> str:
 
 
 def parameters(script: Script) -> dict[str, str]:
-    """What commitInfo says of a script."""
+    """The operationParameters of a script for commitInfo."""
     match script:
         case Append():
             return {"mode": "Append"}
@@ -44,7 +44,7 @@ def parameters(script: Script) -> dict[str, str]:
 
 
 def statements_of(script: Script, snapshot: Snapshot) -> tuple[Statement, ...]:
-    """The statements that a script is. Raises SchemaMismatch, InvalidInput, StatementRefused before anything is staged."""
+    """The statements of a script, resolved against the snapshot.  Raises SchemaMismatch, InvalidInput, StatementRefused, ConstraintViolated."""
     columns = snapshot.schema.names
     target = Relation(TARGET, columns)
     match script:
@@ -69,7 +69,7 @@ def statements_of(script: Script, snapshot: Snapshot) -> tuple[Statement, ...]:
 
 
 def bins(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
-    """What a compaction takes together: the files of a partition, where they are several or one has lost rows."""
+    """The groups of files that a compaction rewrites: the files of each partition that has several files or one with deleted rows."""
     by_partition: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = {}
     for file in snapshot.files.adds():
         by_partition.setdefault(tuple(sorted(file.partition_values.items())), []).append(file)
@@ -78,13 +78,13 @@ def bins(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
 
 
 def run(table: Table, script: Script, options: Options | None = None) -> Receipt:
-    """Stages a script in a transaction of its own and commits it."""
+    """Stages a script in a transaction of its own, waiting for leases first, and commits it."""
     with LeaseLine(table.state) as line:
         return commit(stage(table, script, options, line), script)
 
 
 def stage(table: Table, script: Script, options: Options | None = None, line: LeaseLine | None = None) -> Transaction:
-    """A transaction with the script staged, which waits in `line` before."""
+    """A transaction with the script staged; waits in `line`, if given, and begins anew where others committed meanwhile."""
     if line is None:
         txn = table.begin(options)
         txn.execute(*statements_of(script, txn.base))
@@ -95,7 +95,7 @@ def stage(table: Table, script: Script, options: Options | None = None, line: Le
 
 
 def commit(txn: Transaction, script: Script) -> Receipt:
-    """Commits under the script's operation name."""
+    """Commits a transaction under the operation name and parameters of its script."""
     return txn.commit(operation(script), parameters(script))
 
 
@@ -135,7 +135,7 @@ def _merge(script: Merge, target: Relation) -> Statement:
 
 
 def _all_columns(target: Relation, source: Relation) -> Assignments:
-    """What the star of UPDATE SET * and INSERT * means: every column of the target from the source."""
+    """The assignments of UPDATE SET * and INSERT *: every column of the target from the source column of the same name."""
     if missing := [c for c in target.columns if c.lower() not in (s.lower() for s in source.columns)]:
         raise SchemaMismatch(f"* needs every column of the table in the source; {', '.join(missing)} is not there")
     return tuple((c, f"{SOURCE}.{c}") for c in target.columns)

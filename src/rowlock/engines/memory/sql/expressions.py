@@ -1,9 +1,7 @@
-"""SQL expressions over rows in memory, with SQL's three-valued logic.
+"""Compiles SQL expressions into Python functions over rows in memory, with SQL's three-valued logic; NULL is None.
 
-Owns the meaning of an expression's text for the in-memory engine: sqlglot reads it in Spark's
-dialect, `compile_expression` turns the tree into a Python function once, and NULL is None.  What
-is not listed in `_BUILDERS` is refused by its name and never guessed (I9), and so are values whose
-meaning Spark would settle by an implicit cast: only integers, strings and booleans are values here.
+sqlglot parses the text in Spark's dialect.  Expressions that are not in `_BUILDERS` are refused by name, never guessed (I9),
+and so are comparisons that Spark would decide by an implicit cast.  Values are integers, strings and booleans.
 """
 
 from __future__ import annotations
@@ -27,22 +25,22 @@ Build = Callable[[exp.Expr], Evaluate]
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A row that an expression may speak of: the name it goes by and its columns."""
+    """A relation that expressions may refer to: its alias and its columns."""
 
     alias: str
     columns: tuple[str, ...]
 
 
 Scope = tuple[Relation, ...]
-"""The relations in sight; a compiled expression takes one row for each, in this order."""
+"""The relations that an expression may refer to; the compiled function takes one row of each, in this order."""
 
 
 @functools.lru_cache(maxsize=65_536)
 def compile_expression(sql: str, scope: Scope) -> Evaluate:
-    """The function that the text means.
+    """The function that evaluates an expression over one row of each relation in `scope`.
 
-    Raises StatementRefused for what is not supported, InvalidInput for a text that cannot be read
-    or a column that is not in sight.
+    Raises StatementRefused for what is not supported, InvalidInput for text that cannot be parsed or a column that no
+    relation has.
     """
     return _Compiler(scope, sql).build(parse_expression(sql))
 
@@ -57,17 +55,17 @@ def parse_expression(sql: str) -> exp.Expr:
 
 
 def is_true(evaluate: Evaluate, rows: Rows) -> bool:
-    """Whether a predicate holds; NULL does not hold."""
+    """Whether a predicate is true for the rows; NULL is not."""
     return evaluate(rows) is True
 
 
 def negate(value: Value) -> Value:
-    """NOT of three-valued logic."""
+    """NOT in three-valued logic."""
     return None if value is None else not value
 
 
 def compare(operator: str, left: Value, right: Value) -> Value:
-    """`left operator right`; NULL where one side is. Values of different types are refused."""
+    """`left operator right`; NULL where one side is NULL.  Raises InvalidInput for values of different types."""
     if left is None or right is None:
         return None
     if type(left) is not type(right):
@@ -86,7 +84,7 @@ _COMPARE: dict[str, Callable[[Value, Value], bool]] = {
 
 
 def _remainder(a: int, b: int) -> int:
-    """The sign follows the dividend, as in Spark and DuckDB."""
+    """The remainder of a / b with the sign of the dividend, as in Spark and DuckDB."""
     if b == 0:
         raise InvalidInput(f"{a} % 0: division by zero")
     return abs(a) % abs(b) * (-1 if a < 0 else 1)
@@ -113,7 +111,7 @@ def _calculate(sign: str, function: Callable[[int, int], int], left: Value, righ
 
 
 class _Compiler:
-    """Builds the function of one expression. Column names are matched without regard to case, once."""
+    """Builds the function of one expression; column names are looked up once, without regard to case."""
 
     def __init__(self, scope: Scope, sql: str) -> None:
         self._scope, self._sql = scope, sql

@@ -1,7 +1,6 @@
-"""Statements as text, read into plain values that know no engine.
+"""Parses a small SQL-like language of statements for tests and simulations.
 
-Owns a small language for tests and simulations, so that one script runs in memory, on Spark and in
-a serial interpreter:
+The same script runs in memory, on Spark and in a serial interpreter:
 
     UPDATE SET v = v + 1, w = 0 WHERE k = 3
     DELETE WHERE v IS NULL
@@ -14,8 +13,8 @@ a serial interpreter:
     OVERWRITE (1, 10) WHERE k < 3      without a condition all rows are replaced
     OPTIMIZE
 
-In a MERGE the target goes by `t` and the source by `s`; columns of the target that `UPDATE SET *`
-and `INSERT *` name must be columns of the source.  Expressions stay text here.
+In a MERGE the alias of the target is `t`, that of the source `s`; `UPDATE SET *` and `INSERT *` need every column of the
+target in the source.  Expressions stay text here.
 """
 
 from __future__ import annotations
@@ -35,12 +34,16 @@ Action = Literal["update", "update all", "delete", "insert", "insert all"]
 
 @dataclass(frozen=True, slots=True)
 class Update:
+    """UPDATE SET ... [WHERE ...]; assignments are (column, expression)."""
+
     assignments: Assignments
     where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """DELETE [WHERE ...]."""
+
     where: str | None = None
 
 
@@ -56,6 +59,8 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
+    """MERGE with its source as literal rows."""
+
     columns: tuple[str, ...]
     rows: tuple[Literals, ...]
     on: str
@@ -68,12 +73,14 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Append:
+    """Adds rows, with values in the order of the table's columns."""
+
     rows: tuple[Literals, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """All rows, or those for which `where` is true (replaceWhere), in exchange for these."""
+    """Replaces all rows, or those for which `where` is true (replaceWhere), by `rows`."""
 
     rows: tuple[Literals, ...]
     where: str | None = None
@@ -81,14 +88,14 @@ class Overwrite:
 
 @dataclass(frozen=True, slots=True)
 class Optimize:
-    pass
+    """Rewrites the files of each partition into one."""
 
 
 Script = Update | Delete | Merge | Append | Overwrite | Optimize
 
 
 def parse(text: str) -> Script:
-    """Reads one statement. Raises InvalidInput where the text is not one."""
+    """Parses one statement.  Raises InvalidInput."""
     text = " ".join(text.split())
     word = text.split(" ", 1)[0].upper()
     reader = _READERS.get(word)
@@ -141,7 +148,7 @@ def _render_clause(clause: Clause) -> str:
 
 
 def _mask(text: str) -> str:
-    """The text with everything in quotes or parentheses blanked, so that a search sees the top level alone."""
+    """The text with blanks in place of all that is in quotes or parentheses, so that a search finds top-level words only."""
     out, depth, quote = [], 0, ""
     for char in text:
         if quote:
@@ -158,7 +165,7 @@ def _mask(text: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Splits at a pattern on the top level."""
+    """Splits the text at a pattern, outside of quotes and parentheses."""
     parts, start = [], 0
     for found in re.finditer(separator, _mask(text), re.IGNORECASE):
         parts.append(text[start : found.start()].strip())
@@ -191,7 +198,7 @@ _CONSTANTS: dict[str, bool | None] = {"NULL": None, "TRUE": True, "FALSE": False
 
 
 def parse_rows(text: str) -> tuple[Literals, ...]:
-    """Reads "(1, 'a'), (2, NULL)"; an empty text is no rows."""
+    """Parses rows such as "(1, 'a'), (2, NULL)"; an empty text has no rows.  Raises InvalidInput."""
     out = []
     for part in _split(text, ",") if text.strip() else []:
         if not (part.startswith("(") and part.endswith(")")):
