@@ -48,7 +48,7 @@ PATHS: tuple[tuple[str, str, str, Taken], ...] = (
     ("changes on the driver", "rowlock.engines.spark.write.change_feed", "_on_driver", lambda r, _: r is not None),
     ("changes by Spark", "rowlock.engines.spark.write.change_feed", "_on_driver", lambda r, _: r is None),
     ("a rebase", "rowlock.transaction.rebase.onto_head", "rebase", _always),
-    ("rows followed through a compaction", "rowlock.transaction.rebase.onto_head", "follow", lambda r, _: r is not None and r.rows > 0),
+    ("rows followed through a compaction", "rowlock.transaction.rebase.onto_head", "follow_moves", lambda r, _: r is not None and r.rows > 0),
     ("vector inline", "rowlock.transaction.state.vectors", "Vectors.store_all", lambda r, _: any(d.is_inline for d in r)),
     ("vector in a file", "rowlock.transaction.state.vectors", "Vectors.store_all", lambda r, _: any(not d.is_inline for d in r)),
     ("file checked by a scan", "rowlock.engines.spark.statements.constraint_checks", "check_files", _always),

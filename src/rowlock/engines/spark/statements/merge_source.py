@@ -1,5 +1,6 @@
-"""Pins the source of a MERGE: it is read once, so that every rebase sees the same rows, even where a second reading
-would give others (rand(), a lost executor).
+"""Pins the source of a MERGE: it is read once, so that every rebase sees the same rows.
+
+A second reading could give other rows (rand(), a lost executor).
 
 A small source is held on the driver, a large one in Parquet files below `_rowlock/` in the table's folder, which other
 engines and VACUUM leave alone, until the statement is over.
