@@ -118,7 +118,7 @@ def test_as_text(w: World) -> None:
 
 def test_the_table_is_made(w: World) -> None:
     name = f"made_{uuid.uuid4().hex}"
-    for text in (f"{name} was made", f"{name} was there already"):
+    for text in (f"{name} was created", f"{name} exists already"):
         done = CliRunner().invoke(app, ["arbiter", "create", "--name", name])
         assert done.exit_code == 0 and text in done.stdout
     assert w.client.describe_table(TableName=name)["Table"]["TableStatus"] == "ACTIVE"
