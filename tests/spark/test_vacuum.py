@@ -109,5 +109,5 @@ def test_on_the_command_line(spark: SparkSession, table_path: str) -> None:
     assert said.exit_code == 0 and "left.parquet" in said.output and "1 file (5 bytes) would be deleted" in said.output
     assert (Path(table_path) / "left.parquet").exists()
     said = run(app, ["vacuum", table_path, "--retention-hours", "0.5", "--unsafe"])
-    assert "1 file with 5 bytes was deleted" in said.output and not (Path(table_path) / "left.parquet").exists()
+    assert "1 file (5 bytes) was deleted" in said.output and not (Path(table_path) / "left.parquet").exists()
     assert table.toDF().count() == 40
