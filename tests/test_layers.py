@@ -132,12 +132,18 @@ def impure(path: Path, root: Path, tree: ast.AST) -> Iterator[str]:
 
 
 def lengths(path: Path, root: Path, tree: ast.AST) -> Iterator[tuple[str, int, int]]:
-    """(what, its lines, the limit) for the module and each of its functions."""
+    """(what, its lines, the limit) for the module and each of its functions; a function's docstring is no part of it."""
     where = path.relative_to(root).as_posix()
     yield where, len(path.read_text().splitlines()), MAX_MODULE_LINES
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
-            yield f"{where}:{node.name}", node.end_lineno - node.lineno + 1, MAX_FUNCTION_LINES
+            yield f"{where}:{node.name}", node.end_lineno - node.lineno + 1 - docstring_lines(node), MAX_FUNCTION_LINES
+
+
+def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many lines a function's docstring takes: that of a public one has a fixed form, and may be longer than the function."""
+    first = node.body[0]
+    return (first.end_lineno or 0) - first.lineno + 1 if ast.get_docstring(node) is not None else 0
 
 
 def too_long(path: Path, root: Path, tree: ast.AST) -> Iterator[str]:
@@ -212,6 +218,7 @@ GOOD = {
     "advice/attempts.py": '"""."""\nimport threading\nfrom rowlock import clock',
     "cli/a.py": '"""."""\nimport rowlock\nfrom rowlock import DeltaTable',
     "log/__init__.py": "",
+    "log/b.py": '"""."""\ndef f():\n    """A line.\n' + "\n" * MAX_FUNCTION_LINES + '    """\n    return 1\n',
     "__init__.py": '"""."""\nfrom rowlock.tables import DeltaTable\nfrom rowlock.engines.spark.session.session import spark',
 }
 

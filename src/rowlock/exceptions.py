@@ -42,7 +42,20 @@ from typing import Any, Literal
 
 
 class RowlockError(Exception):
-    """Base class of all errors; `table`, `version` and `file` are set if the error concerns one."""
+    """Base of all errors.
+
+    Attributes:
+        table: The table's path, where one is concerned.
+        version: The table's version, where one is concerned.
+        file: The file, where one is concerned.
+
+    Examples:
+        >>> try:
+        ...     rowlock.to_arrow(path, version=99)
+        ... except rowlock.exceptions.VersionNotFound as error:
+        ...     error.table == path
+        True
+    """
 
     def __init__(self, message: str, *, table: str | None = None, version: int | None = None, file: str | None = None) -> None:
         self.table, self.version, self.file = table, version, file
@@ -67,11 +80,11 @@ class VersionNotFound(RowlockError):
 
 
 class InvalidInput(RowlockError, ValueError):
-    """The call cannot be carried out as it was given."""
+    """The call cannot be carried out as it was given.  It is a ValueError, too."""
 
 
 class WrongType(InvalidInput, TypeError):
-    """An argument has a type that the call does not accept."""
+    """An argument has a type that the call does not accept.  It is a TypeError, too."""
 
 
 class SchemaMismatch(InvalidInput):
@@ -79,7 +92,11 @@ class SchemaMismatch(InvalidInput):
 
 
 class StatementRefused(InvalidInput):
-    """The statement contains something that Delta does not allow in it; `what` names it."""
+    """The statement contains something that Delta does not allow in it.
+
+    Attributes:
+        what: What is not allowed.
+    """
 
     def __init__(self, message: str, *, what: str, table: str | None = None) -> None:
         self.what = what
@@ -87,10 +104,12 @@ class StatementRefused(InvalidInput):
 
 
 class ConstraintViolated(RowlockError):
-    """A row breaks a constraint of the table.
+    """A row breaks a constraint of the table: NOT NULL, a CHECK constraint or a column's invariant.
 
-    For a CHECK constraint or column invariant, `constraint` is its name, `expression` the violated condition, and
-    `row` one of the offending rows; otherwise they are None.
+    Attributes:
+        constraint: The name of the CHECK constraint or of the column with the invariant; else None.
+        expression: The condition that is not true; else None.
+        row: One of the rows at fault, by column; else None.
     """
 
     def __init__(
@@ -101,11 +120,16 @@ class ConstraintViolated(RowlockError):
 
 
 class MultipleMatches(ConstraintViolated):
-    """Two source rows of a MERGE match one target row."""
+    """Two source rows of a MERGE change one table's row."""
 
 
 class UnsupportedFeature(RowlockError):
-    """The table uses a feature that this version cannot read or write; `feature` names it, `access` is 'read' or 'write'."""
+    """The table, or what is asked of it, needs a feature that this version lacks.
+
+    Attributes:
+        feature: The feature's name.
+        access: `read` or `write`: what cannot be done.
+    """
 
     def __init__(self, message: str, *, feature: str, access: Literal["read", "write"], table: str | None = None, version: int | None = None) -> None:
         self.feature, self.access = feature, access
@@ -113,11 +137,15 @@ class UnsupportedFeature(RowlockError):
 
 
 class CorruptLog(RowlockError):
-    """The table's log is damaged."""
+    """The table's log is damaged; nothing is skipped or guessed."""
 
 
 class CommitUnknown(RowlockError):
-    """It could not be determined whether the commit landed; no staged file has been deleted.  `txn_id` identifies the commit in the log."""
+    """It could not be determined whether the commit landed: the store did not say, and the log cannot be read.  No staged file has been deleted.
+
+    Attributes:
+        txn_id: The `txnId` that the commit carries where it landed: look for it in the table's history before trying again.
+    """
 
     def __init__(self, message: str, *, txn_id: str, table: str | None = None, version: int | None = None) -> None:
         self.txn_id = txn_id
@@ -134,10 +162,11 @@ class CommitOverwrittenWarning(UserWarning):
 
 
 class DeltaConcurrentModificationException(RowlockError):
-    """Another transaction committed a change that conflicts with this one.
+    """Another transaction committed a change that conflicts with this one.  Base of the conflicts below.
 
-    `conflict` is the `rowlock.Conflict` with the other commit, the lost work and the remedy, if one was found; its
-    main facts are fields of the error as well.  `remedy` says what to do.
+    Attributes:
+        conflict: The `rowlock.Conflict` that says what was met, what it cost and what to do; None where none was found.
+        remedy: What to do about it.
     """
 
     def __init__(self, message: str, *, table: str | None = None, conflict: Any = None, remedy: str | None = None) -> None:
@@ -160,27 +189,27 @@ class DeltaConcurrentModificationException(RowlockError):
 
     @property
     def winner_operation(self) -> str | None:
-        """The operation of the other commit, as its writer recorded it."""
+        """The operation of the other commit, as its writer recorded it; None where it recorded none."""
         return getattr(self.conflict, "operation", None)
 
     @property
     def winner_timestamp_ms(self) -> int | None:
-        """When the other commit was made, in milliseconds since the epoch (UTC)."""
+        """When the other commit was made, in milliseconds since the epoch, by its own clock; None where it is not known."""
         return getattr(self.conflict, "timestamp_ms", None)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of data files that both changed."""
+        """Paths of data files that both changed, at most 20."""
         return getattr(self.conflict, "files", ())
 
     @property
     def rows(self) -> tuple[Mapping[str, Any], ...]:
-        """Up to 5 of the rows concerned."""
+        """Up to 5 of the rows concerned, as the other commit found them."""
         return getattr(self.conflict, "rows", ())
 
     @property
     def rule(self) -> str | None:
-        """The violated conflict rule, such as 'rows changed by both'."""
+        """The violated conflict rule, such as `rows changed by both`; None without a `conflict`."""
         return getattr(self.conflict, "rule", None)
 
 

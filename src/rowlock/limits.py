@@ -40,7 +40,15 @@ def _share(part: float, *, at_least: int, at_most: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Limits:
-    """The limits of a process, by default those for this machine.  Units end the names: rows, bytes, files, entries.  All are whole numbers: 0 or more, 1 or more where work is done in portions."""
+    """The limits of a process: from which size on work goes another way, and how much memory caches take.
+
+    Each field says what it limits; the end of its name is the unit: rows, bytes, files, entries.  All are whole numbers of 0 or more, 1 or more where work is
+    done in portions.  By default they fit this machine.
+
+    Examples:
+        >>> rowlock.Limits(driver_rows=7).driver_rows
+        7
+    """
 
     # ---- statements on Spark ----
     driver_rows: int = 100_000
@@ -141,13 +149,22 @@ def limits() -> Limits:
 
 
 def set_limits(base: Limits | None = None, /, **values: int) -> Limits:
-    """Changes limits of this process, from the next look at them on; gives those of before, which `set_limits(before)` brings back.
+    """Changes limits of this process, from the next look at them on.  Needs no Spark.
 
-    >>> import rowlock
-    >>> before = rowlock.set_limits(driver_rows=1_000_000)
-    >>> _ = rowlock.set_limits(before)
+    Args:
+        base: Limits to start from; by default those of now.
+        **values: New values by the names of `Limits`' fields.
 
-    Raises InvalidInput for an unknown name and for a value that is no such number; then nothing is changed.
+    Returns:
+        The limits of before, which `set_limits(before)` brings back.
+
+    Raises:
+        InvalidInput: A name is unknown, or a value is no such number; nothing is changed then.
+
+    Examples:
+        >>> before = rowlock.set_limits(driver_rows=1_000_000)
+        >>> rowlock.set_limits(before).driver_rows
+        1000000
     """
     global _current
     checked = {name: _checked(name, value, name) for name, value in values.items()}
@@ -181,6 +198,7 @@ def from_environment(environment: Mapping[str, str]) -> Limits:
 
 
 def _checked(name: str, value: object, where: str) -> int:
+    """The value of a limit, checked; `where` is what a message calls it."""
     if name not in NAMES:
         near = difflib.get_close_matches(name, NAMES, 1)
         raise InvalidInput(f"There is no limit {where}" + (f"; did you mean {near[0]}?" if near else f". The limits are: {', '.join(NAMES)}"))

@@ -59,7 +59,7 @@ def test_without_a_session_local_time_is_the_processs(tmp_path: Any, kathmandu: 
 def test_with_a_session(spark: SparkSession, table_path: str, kathmandu: None) -> None:
     times = made(table_path)
     table = DeltaTable.forPath(spark, table_path)
-    before = spark.conf.get("spark.sql.session.timeZone")
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", SESSION)
     try:
         for version, at in times.items():

@@ -43,17 +43,39 @@ def append(
     app_id: str | None = None,
     app_version: int | None = None,
 ) -> Receipt:
-    """Adds rows to the table at `path`, which is made where there is none; one commit, safe beside any other writer.
+    """Adds rows to a table, which is made where there is none; one commit, safe beside any other writer.  Needs no Spark and no JVM.
 
-    data: a pyarrow Table, RecordBatch or RecordBatchReader (which is read piece by piece and may be larger
-    than memory), a pandas or polars DataFrame, or anything else with `__arrow_c_stream__`.  Columns are matched
-    by name without regard to case; absent ones are null; a type fits where no value of it can be lost.
-    `merge_schema` adds columns that the table lacks.  `partition_by` and `properties` count for a table that is made.
-    With `app_id` and `app_version` the same step of an application is added once, however often it is given.
+    May be called from any number of threads and processes.
 
-    May be called from any number of threads and processes.  Raises SchemaMismatch, ConstraintViolated and
-    InvalidInput with nothing committed, UnsupportedFeature for a table that this version or a writer without Spark
-    cannot write (CHECK constraints, generated columns), CommitUnknown where the log cannot be read back after the commit.
+    Args:
+        path: A local path or a URL: `s3://`, `gs://`, `az://` and their other forms.
+        data: A pyarrow Table, RecordBatch or RecordBatchReader (which is read piece by piece and may be larger than memory), a pandas or polars DataFrame, or
+            anything else with `__arrow_c_stream__`.  Columns are matched by name without regard to case; absent ones are null; a type fits where no
+            value of it can be lost.
+        storage_options: How to reach a cloud (`AWS_ENDPOINT_URL`, ...); what is not given is taken from the environment, under the same names.
+        partition_by: Columns to partition a table by that is made; of one that is there, they must be its own.
+        merge_schema: Whether columns that the table lacks are added to it.
+        properties: Table properties of a table that is made.
+        app_id: The name of an application; with `app_version` the append is a step of it.
+        app_version: The step's number, 0 or more.  A step that is in the log already is not appended again, however often it is given.
+
+    Returns:
+        The receipt of the commit.
+
+    Raises:
+        SchemaMismatch: The rows do not fit the table; nothing is committed.
+        ConstraintViolated: A row has null in a column that is NOT NULL; nothing is committed.
+        InvalidInput: An argument is not possible, or two do not go together.
+        UnsupportedFeature: This version, or a writer without Spark, cannot write the table (CHECK constraints, generated columns).
+        CorruptLog: The table's log is damaged.
+        CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
+
+    Examples:
+        >>> rows = pa.table({"id": [4, 5], "region": ["us", "eu"]})
+        >>> rowlock.append(path, rows, app_id="loader", app_version=7).version
+        1
+        >>> rowlock.append(path, rows, app_id="loader", app_version=7).already_committed
+        True
     """
     app = application(app_id, app_version)
     columns = column_list(partition_by)
@@ -89,13 +111,16 @@ class _Writer:
 
     @property
     def _path(self) -> str:
+        """The table's root."""
         return self._state.store.root
 
     def append(self, head: Snapshot, merge_schema: bool) -> Receipt:
+        """Commits the rows to a table that is there; `head` is what is known of it."""
         table = Table(self._state.log, self._engine, state=self._state)
         return run.run(table, "WRITE", self._plan, metadata=self._wider if merge_schema else None, app=self._app, snapshot=head)
 
     def _plan(self, snapshot: Snapshot) -> run.Planned:
+        """Stages the rows under a snapshot's schema, as one append statement."""
         self._engine.check_appendable(snapshot)
         fitting = Fitting(self._rows.schema, snapshot.schema, self._path)
         files = stage_rows(self._state.store, snapshot, self._rows.tables(), fitting)
@@ -103,6 +128,7 @@ class _Writer:
         return [Statement("append", blocks, sets=fitting.columns)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
 
     def _wider(self, snapshot: Snapshot) -> Metadata:
+        """The snapshot's metadata with the columns of the rows that the table lacks."""
         rows = schema_of_rows(self._rows.schema, self._path)
         check_new_columns(new_columns(snapshot.schema, rows), self._path)
         return widened_metadata(snapshot, rows)

@@ -57,3 +57,8 @@ def names(cols: Sequence[Any], what: str) -> list[str]:
     """Column names given one by one or as one list.  Raises WrongType."""
     flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else list(cols)
     return [text(c, what) for c in flat]
+
+
+def shown(expression: str | Column) -> str:
+    """A condition as it was written.  A Column's text is the JVM's, which is not asked for it: it may be gone."""
+    return repr(expression) if isinstance(expression, str) else "<Column>"

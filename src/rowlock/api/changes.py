@@ -15,37 +15,95 @@ from rowlock.transaction.run import Planned
 
 
 class Changes:
-    """update, delete and merge through a runner."""
+    """The statements that change rows: on a table each is a commit of its own, in a transaction they are committed together."""
 
     _runner: Runner
     _alias: str | None
     _receipts: Receipts
 
     def delete(self, condition: Expression | None = None) -> None:
-        """Deletes the rows for which `condition` is true, or all.  Rebased over what others commit meanwhile.
+        """Deletes the rows for which a condition is true, or all rows.
 
-        Raises Spark's AnalysisException, StatementRefused, and by policy DeltaConcurrentModificationException.
+        Rebased over what others commit meanwhile.  Files are chosen on the driver; rows are looked at there or by Spark jobs, by their number.
+
+        Args:
+            condition: A string or Column; None deletes all rows.
+
+        Raises:
+            WrongType: The condition is neither a string nor a Column.
+            AnalysisException: Spark's: the condition cannot be resolved.
+            StatementRefused: Delta does not allow the condition here (an aggregate, for one), or the table is append-only.
+            UnsupportedFeature: The table needs a feature that this version cannot write.
+            DeltaConcurrentModificationException: Others changed what this statement works on, and the policy is to raise.
+            CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
+
+        Examples:
+            >>> t.delete("amount < 15")
+            >>> t.toDF().count()
+            2
         """
         arguments.expression(condition, "condition")
         self._run("DELETE", lambda evaluator, snapshot: _one(delete_statement(evaluator, snapshot, condition, self._alias)))
 
     def update(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> None:
-        """Sets columns of the rows for which `condition` is true, or of all.  Rebased over what others commit meanwhile.
+        """Sets columns of the rows for which a condition is true, or of all rows.
 
-        Raises Spark's AnalysisException, SchemaMismatch, StatementRefused, ConstraintViolated, and by
-        policy DeltaConcurrentModificationException.
+        Rebased over what others commit meanwhile.  Files are chosen on the driver; rows are changed there or by Spark jobs, by their number.
+
+        Args:
+            condition: A string or Column; None updates all rows.
+            set: The new values, a string or Column for each column's name; needed.  They see the row as it was.
+
+        Raises:
+            InvalidInput: `set` is missing or empty.
+            WrongType: An argument is of another type.
+            AnalysisException: Spark's: an expression cannot be resolved.
+            SchemaMismatch: A value does not fit its column.
+            StatementRefused: Delta does not allow an expression here, or the table is append-only.
+            ConstraintViolated: A new row breaks NOT NULL or a CHECK constraint.
+            UnsupportedFeature: The table needs a feature that this version cannot write.
+            DeltaConcurrentModificationException: Others changed what this statement works on, and the policy is to raise.
+            CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
+
+        Examples:
+            >>> t.update("region = 'eu'", {"amount": "amount + 1"})
+            >>> t.toDF().agg({"amount": "sum"}).first()[0]
+            62.0
         """
         assigned = arguments.assignments(condition, set, "set", self._runner.path)
         self._run("UPDATE", lambda evaluator, snapshot: _one(update_statement(evaluator, snapshot, condition, assigned, self._alias)))
 
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
-        """A MERGE of `source` into this table; add clauses, then `execute()`."""
+        """Starts a MERGE of a DataFrame into this table; add clauses, then `execute()`.  Runs no Spark job before that.
+
+        Args:
+            source: The rows to merge; `source.alias("s")` gives them a name for expressions.
+            condition: When a source row matches a table's row, a string or Column.
+
+        Returns:
+            A builder.
+
+        Raises:
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> merge = t.alias("t").merge(updates.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll()
+            >>> merge.execute().show()
+            +-----------------+----------------+----------------+-----------------+
+            |num_affected_rows|num_updated_rows|num_deleted_rows|num_inserted_rows|
+            +-----------------+----------------+----------------+-----------------+
+            |                2|               1|               0|                1|
+            +-----------------+----------------+----------------+-----------------+
+            <BLANKLINE>
+        """
         return DeltaMergeBuilder(self._runner, self._receipts, source, condition, self._alias)
 
     def _run(self, operation: str, plan: Plan) -> None:
+        """Runs a statement through the runner and keeps its receipt; after an error there is none."""
         self._receipts.last = None
         self._receipts.last = self._runner.run(operation, plan)
 
 
 def _one(statement: Any) -> Planned:
+    """A plan of one statement, with its parameters for the commit."""
     return [statement], statement.parameters

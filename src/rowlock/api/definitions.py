@@ -11,45 +11,138 @@ from rowlock.transaction.definition import alteration
 
 
 class Definitions:
-    """The statements that are ALTER TABLE in SQL.  Each raises before anything is written."""
+    """The methods of `DeltaTable` for what is ALTER TABLE in SQL, beyond `delta.tables`: each is one commit, or raises before anything is written."""
 
     _handle: Handle
     _receipts: Receipts
 
     def addConstraint(self, name: str, expression: str) -> None:
-        """CHECK: from now on a row is only written where `expression` is true of it.
+        """Adds a CHECK constraint: from now on only rows for which the expression is true can be written.
 
-        Every row that is there is asked, and where others commit meanwhile, every row that they bring.  Raises ConstraintViolated
-        naming the row, StatementRefused for a condition with a subquery or that is not deterministic, InvalidInput for a name that is taken.
+        Every row that is there is checked by a Spark job, and where others commit meanwhile, every row that they bring.
+
+        Args:
+            name: The constraint's name.
+            expression: A condition on the table's columns, as SQL text.
+
+        Raises:
+            ConstraintViolated: A row breaks it; the error names the row.
+            StatementRefused: The condition has a subquery or is not deterministic.
+            InvalidInput: The name is taken.
+            WrongType: An argument is not a string.
+            AnalysisException: Spark's: the condition cannot be resolved.
+
+        Examples:
+            >>> t.addConstraint("positive", "amount > 0")
+            >>> t.update(set={"amount": "-1"})
+            Traceback (most recent call last):
+            ...
+            rowlock.exceptions.ConstraintViolated: ...
         """
         self._receipts.last = alteration.add_constraint(
             self._handle.state, self._handle.table.engine, arguments.text(name, "name"), arguments.text(expression, "expression")
         )
 
     def dropConstraint(self, name: str, ifExists: bool = False) -> None:
-        """Takes a constraint away.  Raises InvalidInput where there is none of this name."""
+        """Removes a CHECK constraint, in one commit.  Runs no Spark job.
+
+        Args:
+            name: The constraint's name.
+            ifExists: Whether to do nothing where there is none of the name.
+
+        Raises:
+            InvalidInput: There is no constraint of the name, and `ifExists` is false.
+            WrongType: The name is not a string.
+
+        Examples:
+            >>> t.dropConstraint("positive", ifExists=True)
+        """
         self._receipts.last = alteration.drop_constraint(self._handle.state, self._handle.table.engine, arguments.text(name, "name"), if_exists=ifExists)
 
     def addColumn(self, colName: str, dataType: str | DataType, comment: str | None = None) -> None:
-        """A new nullable column at the end; rows that are there have null in it.  Raises SchemaMismatch for a name that is taken."""
+        """Adds a nullable column at the end; rows that are there have null in it.  Writes no data file; runs no Spark job.
+
+        Args:
+            colName: The column's name.
+            dataType: A Spark DataType, or text such as `BIGINT` or `array<string>`.
+            comment: The column's comment.
+
+        Raises:
+            SchemaMismatch: The name is taken.
+            InvalidInput: The type is not one that Spark knows; it is Spark's ParseException, too.
+            WrongType: An argument is of another type.
+            UnsupportedFeature: This version cannot write columns of the type.
+
+        Examples:
+            >>> t.addColumn("note", "STRING", comment="free text")
+            >>> t.toDF().columns
+            ['id', 'region', 'amount', 'note']
+        """
         field = _field(arguments.text(colName, "colName"), dataType, comment, self._handle.path)
         self._receipts.last = alteration.add_columns(self._handle.state, self._handle.table.engine, [field])
 
     def renameColumn(self, existing: str, new: str) -> None:
-        """Gives a column another name, without a file being written.  Raises StatementRefused unless the table maps columns (delta.columnMapping.mode)."""
+        """Gives a column another name.  Writes no data file; runs no Spark job.
+
+        Args:
+            existing: The column's name now.
+            new: Its name from now on.
+
+        Raises:
+            StatementRefused: The table does not map columns (`delta.columnMapping.mode`), or something names the column (a constraint, a generated column).
+            SchemaMismatch: There is no such column, or the new name is taken.
+            WrongType: An argument is not a string.
+
+        Examples:
+            >>> t = DeltaTable.create(spark).location(folder + "/new").addColumn("id", "BIGINT").property("delta.columnMapping.mode", "name").execute()
+            >>> t.renameColumn("id", "key")
+            >>> t.toDF().columns
+            ['key']
+        """
         self._receipts.last = alteration.rename_column(
             self._handle.state, self._handle.table.engine, arguments.text(existing, "existing"), arguments.text(new, "new")
         )
 
     def dropColumns(self, *names: str) -> None:
-        """Takes columns away, without a file being written.  Raises StatementRefused unless the table maps columns, and for partition columns."""
+        """Removes columns.  Writes no data file; runs no Spark job.
+
+        Args:
+            *names: The columns' names.
+
+        Raises:
+            StatementRefused: The table does not map columns (`delta.columnMapping.mode`), a column is a partition column, or something names it.
+            SchemaMismatch: There is no such column.
+            WrongType: A name is not a string.
+
+        Examples:
+            >>> t = DeltaTable.create(spark).location(folder + "/new").addColumns(updates.schema).property("delta.columnMapping.mode", "name").execute()
+            >>> t.dropColumns("amount", "region")
+            >>> t.toDF().columns
+            ['id']
+        """
         self._receipts.last = alteration.drop_columns(self._handle.state, self._handle.table.engine, [arguments.text(n, "names") for n in names])
 
     def alterColumn(self, name: str, nullable: bool | None = None, dataType: str | DataType | None = None, comment: str | None = None) -> None:
-        """Changes what a column may hold, or what is said of it.
+        """Changes what a column may hold, or what is said of it.  Writes no data file.
 
-        `nullable=False` asks every row, as `addConstraint` does.  `dataType` may only be wider (int to bigint or double, float to
-        double, and the like), on tables with delta.enableTypeWidening.  Raises ConstraintViolated, SchemaMismatch, StatementRefused.
+        `nullable=False` checks every row by a Spark job, as `addConstraint` does; all else runs none.
+
+        Args:
+            name: The column's name.
+            nullable: Whether null is allowed; None leaves it as it is.
+            dataType: A wider type (int to bigint or double, float to double, and the like), on tables with `delta.enableTypeWidening`; None leaves it.
+            comment: The column's comment; None leaves it.
+
+        Raises:
+            ConstraintViolated: A row has null where that is to be forbidden.
+            SchemaMismatch: There is no such column, or the type is not wider.
+            StatementRefused: The table does not allow types to change.
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> t.alterColumn("id", nullable=False, comment="the key")
+            >>> t.toDF().schema["id"].nullable
+            False
         """
         type_ = None if dataType is None else _field(name, dataType, None, self._handle.path).type
         self._receipts.last = alteration.alter_column(
@@ -58,5 +151,6 @@ class Definitions:
 
 
 def _field(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:
+    """A nullable field of the table's schema, of a type as the user writes it."""
     given = StructType([StructField(name, parse_type(data_type), True, {} if comment is None else {"comment": comment})])
     return schema.parse_schema(given.json(), table).fields[0]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from rowlock import display
 from rowlock.api import arguments
@@ -12,30 +11,43 @@ from rowlock.api.changes import Changes
 from rowlock.api.convert import convert
 from rowlock.api.definitions import Definitions
 from rowlock.api.handle import Handle, Receipts
+from rowlock.api.maintenance import Maintenance
 from rowlock.api.not_yet import NotYet
-from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.placement import open_by_name
-from rowlock.api.restore import restored
 from rowlock.api.table_builder import DeltaTableBuilder
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.api.upgrades import Upgrades
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.descriptions import detail_frame, history_frame
-from rowlock.engines.spark.frames.instants import milliseconds
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.exceptions import TableNotFound, WrongType
-from rowlock.maintenance import manifest, vacuum
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import backfill, creation
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, application
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import state_of
-from rowlock.transaction.state.versions import snapshot_of
 from rowlock.transaction.transaction import Options
 
 
-class DeltaTable(Changes, Definitions, Upgrades, NotYet):
-    """A handle on a Delta table, for one SparkSession.  Make it with `forPath`, `forName` or a builder."""
+class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
+    """A Delta table on one SparkSession, with the methods of `delta.tables.DeltaTable`.
+
+    Made by `forPath`, `forName`, `convertToDelta` or a builder (`create`, `createIfNotExists`, `replace`, `createOrReplace`), never by its constructor.
+    A handle reads the table's newest version each time; it may be used by several threads.
+
+    Examples:
+        >>> t = DeltaTable.forPath(spark, path)
+        >>> t.update("region = 'us'", {"amount": "amount * 2"})
+        >>> t.toDF().orderBy("id").show()
+        +---+------+------+
+        | id|region|amount|
+        +---+------+------+
+        |  1|    eu|  10.0|
+        |  2|    eu|  20.0|
+        |  3|    us|  60.0|
+        +---+------+------+
+        <BLANKLINE>
+    """
 
     def __init__(self, handle: Handle, *, alias: str | None = None, receipts: Receipts | None = None) -> None:
         self._handle, self._runner, self._alias = handle, handle, alias
@@ -54,9 +66,26 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
     def forPath(
         cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None, *, storage_options: Mapping[str, str] | None = None
     ) -> DeltaTable:
-        """The table at a path, on a cloud with `storage_options` (`AWS_ENDPOINT_URL`, ...), else with those of the environment.
+        """Opens the table at a path.  Reads the log on the driver; runs no Spark job.
 
-        `hadoopConf` is taken and not looked at.  Raises TableNotFound, UnsupportedFeature, CorruptLog, InvalidInput.
+        Args:
+            sparkSession: A classic SparkSession (not Spark Connect).
+            path: A local path, or a URL: `s3://`, `gs://`, `az://` and their other forms.
+            hadoopConf: Taken for delta-spark's sake and not used.
+            storage_options: How to reach a cloud (`AWS_ENDPOINT_URL`, ...); what is not given is taken from the environment, under the same names.
+
+        Returns:
+            A handle on the table.
+
+        Raises:
+            TableNotFound: There is no Delta table at the path.
+            UnsupportedFeature: The table needs a feature that this version cannot read.
+            CorruptLog: The table's log is damaged.
+            InvalidInput: The path, an option or the session cannot be used.
+
+        Examples:
+            >>> DeltaTable.forPath(spark, path)
+            DeltaTable('...', version=0, columns=[id, region, amount])
         """
         handle = Handle(sparkSession, path, storage_options=storage_options)
         handle.state.refresh()
@@ -64,9 +93,24 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
 
     @classmethod
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
-        """The table of a name in the session's catalog, or of delta.`/path`.
+        """Opens the table that has a name in the session's catalog.  Runs no Spark job.
 
-        Raises TableNotFound, which is Spark's AnalysisException too, for a name without a Delta table (a temporary view has none).
+        Args:
+            sparkSession: A classic SparkSession (not Spark Connect).
+            tableOrViewName: A name such as `sales` or `db.sales`, or delta.`/path`.
+
+        Returns:
+            A handle on the table.
+
+        Raises:
+            TableNotFound: No Delta table has the name (a temporary view is none).  It is Spark's AnalysisException, too.
+            WrongType: The name is not a string.
+            UnsupportedFeature: The table needs a feature that this version cannot read.
+            CorruptLog: The table's log is damaged.
+
+        Examples:
+            >>> DeltaTable.forName(spark, f"delta.`{path}`")
+            DeltaTable('...', version=0, columns=[id, region, amount])
         """
         handle = open_by_name(sparkSession, arguments.text(tableOrViewName, "tableOrViewName"))
         handle.state.refresh()
@@ -74,16 +118,51 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str, *, storage_options: Mapping[str, str] | None = None) -> bool:
-        """Whether there is a Delta table at the path."""
+        """Tells whether there is a Delta table at a path.  Runs no Spark job.
+
+        Args:
+            sparkSession: A SparkSession; taken for delta-spark's sake.
+            identifier: A path or URL, as `forPath` takes it.
+            storage_options: How to reach a cloud, as in `forPath`.
+
+        Returns:
+            True where the folder holds a Delta log.
+
+        Raises:
+            InvalidInput: The path or an option cannot be used.
+
+        Examples:
+            >>> DeltaTable.isDeltaTable(spark, path), DeltaTable.isDeltaTable(spark, folder)
+            (True, False)
+        """
         return bool(state_of(open_store(identifier, storage_options)).log.exists())
 
     @classmethod
     def convertToDelta(
         cls, sparkSession: SparkSession, identifier: str, partitionSchema: StructType | str | None = None, *, storage_options: Mapping[str, str] | None = None
     ) -> DeltaTable:
-        """Makes a table of the Parquet files in parquet.`/path`, without writing them again; `partitionSchema` says the columns of their folders.
+        """Makes a Delta table of a folder of Parquet files, which stay as they are.
 
-        A table that is there is left as it is.  Raises InvalidInput, SchemaMismatch, UnsupportedFeature.
+        Lists the folder and reads the files' footers on the driver; Spark infers the columns' types.  A folder that is a Delta table already is left as it is.
+
+        Args:
+            sparkSession: A classic SparkSession (not Spark Connect).
+            identifier: parquet.`/path`, or the name of a Parquet table in the catalog.
+            partitionSchema: The columns that the folders' names hold (`day=2026-01-01/`), as a StructType or text such as `day date`.
+            storage_options: How to reach a cloud, as in `forPath`.
+
+        Returns:
+            A handle on the table.
+
+        Raises:
+            InvalidInput: The identifier names no folder of Parquet files, or the folders' names do not fit `partitionSchema`.
+            SchemaMismatch: The files' columns do not fit each other.
+            UnsupportedFeature: A column has a type that this version cannot write.
+
+        Examples:
+            >>> spark.range(3).write.parquet(folder + "/files")
+            >>> DeltaTable.convertToDelta(spark, f"parquet.`{folder}/files`")
+            DeltaTable('...', version=0, columns=[id])
         """
         handle = convert(sparkSession, identifier, partitionSchema, storage_options)
         handle.state.refresh()
@@ -91,108 +170,210 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder; `execute` raises TableExists where there is a table."""
+        """Starts a new table; `execute()` raises TableExists where there is one.  Runs no Spark job.
+
+        Args:
+            sparkSession: A classic SparkSession; by default the active one, or a new local one.
+
+        Returns:
+            A builder for the table's columns, place and properties.
+
+        Examples:
+            >>> t = DeltaTable.create(spark).location(folder + "/new").addColumn("id", "BIGINT").execute()
+            >>> t
+            DeltaTable('...', version=0, columns=[id])
+        """
         return DeltaTableBuilder(cls, sparkSession, "create")
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder; `execute` opens the table that is there, as it is."""
+        """Starts a new table; `execute()` opens the table that is there already, as it is.  Runs no Spark job.
+
+        Args:
+            sparkSession: A classic SparkSession; by default the active one, or a new local one.
+
+        Returns:
+            A builder for the table's columns, place and properties.
+
+        Examples:
+            >>> DeltaTable.createIfNotExists(spark).location(path).addColumn("id", "BIGINT").execute()
+            DeltaTable('...', version=0, columns=[id, region, amount])
+        """
         return DeltaTableBuilder(cls, sparkSession, "createIfNotExists")
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder; `execute` raises TableNotFound where there is no table."""
+        """Starts the replacement of a table; `execute()` raises TableNotFound where there is none.  Runs no Spark job.
+
+        The table gets new columns and properties and loses its rows, as a new version: older ones can be read and restored.
+
+        Args:
+            sparkSession: A classic SparkSession; by default the active one, or a new local one.
+
+        Returns:
+            A builder for the table's columns, place and properties.
+
+        Examples:
+            >>> DeltaTable.replace(spark).location(path).addColumn("name", "STRING").execute()
+            DeltaTable('...', version=1, columns=[name])
+        """
         return DeltaTableBuilder(cls, sparkSession, "replace")
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder for a table that is made, or made anew."""
+        """Starts a table that is created, or replaced where there is one.  Runs no Spark job.
+
+        Args:
+            sparkSession: A classic SparkSession; by default the active one, or a new local one.
+
+        Returns:
+            A builder for the table's columns, place and properties.
+
+        Examples:
+            >>> DeltaTable.createOrReplace(spark).location(path).addColumn("name", "STRING").execute()
+            DeltaTable('...', version=1, columns=[name])
+        """
         return DeltaTableBuilder(cls, sparkSession, "createOrReplace")
 
     # ---- reading ---------------------------------------------------------------------------
 
     def toDF(self) -> DataFrame:
-        """The table at its newest version, under the handle's alias."""
+        """The table's newest version as a DataFrame, under the handle's alias.
+
+        The log is read now, on the driver; the rows are read by Spark jobs when the DataFrame is used.  The DataFrame stays at this version.
+
+        Returns:
+            A DataFrame with the table's columns.
+
+        Raises:
+            TableNotFound: The table is gone.
+            UnsupportedFeature: The table needs a feature that this version cannot read.
+            CorruptLog: The table's log is damaged.
+
+        Examples:
+            >>> t.toDF().count()
+            3
+        """
         frame = read_frame(self._handle.evaluator, self._handle.state.refresh())
         return frame.alias(self._alias) if self._alias else frame
 
     def alias(self, aliasName: str) -> DeltaTable:
-        """The same table under a name for use in expressions."""
+        """The same table under a name that expressions can use.  Runs no Spark job.
+
+        Args:
+            aliasName: The name, such as `t` for `t.id`.
+
+        Returns:
+            A handle that shares everything with this one, `lastReceipt` too.
+
+        Raises:
+            WrongType: The name is not a string.
+
+        Examples:
+            >>> t.alias("t").delete("t.id = 1")
+            >>> t.lastReceipt.metrics["numDeletedRows"]
+            1
+        """
         return DeltaTable(self._handle, alias=arguments.text(aliasName, "aliasName"), receipts=self._receipts)
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """The commits that the log holds, newest first."""
+        """The commits that the log still holds, newest first, in delta-spark's columns.  Read on the driver; runs no Spark job until the DataFrame is used.
+
+        Args:
+            limit: At most so many commits; by default all.
+
+        Returns:
+            A DataFrame of one row for each commit: version, timestamp, operation, operationParameters, operationMetrics and so on.
+
+        Raises:
+            WrongType: `limit` is not an int.
+            CorruptLog: The table's log is damaged.
+
+        Examples:
+            >>> t.history(1).select("version", "operation").show()
+            +-------+---------+
+            |version|operation|
+            +-------+---------+
+            |      0|    WRITE|
+            +-------+---------+
+            <BLANKLINE>
+        """
         if limit is not None and not isinstance(limit, int):
             raise WrongType(f"limit must be an int, not {type(limit).__name__}")
         log = self._handle.state.log
         return history_frame(self._handle.spark, log.history(limit), dict(log.commit_times()))
 
     def detail(self) -> DataFrame:
-        """One row about the table: files, size, properties, protocol."""
-        return detail_frame(self._handle.spark, self._handle.state.refresh(), self._handle.name)
+        """What the table is: place, size, properties and protocol.  Read on the driver; runs no Spark job until the DataFrame is used.
 
-    def generate(self, mode: Literal["symlink_format_manifest"]) -> None:
-        """Writes manifests for engines that read Parquet files without the log; `mode` is 'symlink_format_manifest'.
+        Returns:
+            A DataFrame of one row in delta-spark's columns; `sizeInBytes` and `numFiles` are those of the newest version.
 
-        Raises InvalidInput, and StatementRefused for tables with deletion vectors or mapped columns.
+        Raises:
+            TableNotFound: The table is gone.
+            UnsupportedFeature: The table needs a feature that this version cannot read.
+            CorruptLog: The table's log is damaged.
+
+        Examples:
+            >>> t.detail().select("format", "numFiles").show()
+            +------+--------+
+            |format|numFiles|
+            +------+--------+
+            | delta|       1|
+            +------+--------+
+            <BLANKLINE>
         """
-        manifest.generate(self._handle.state.store, self._handle.state.refresh(), arguments.text(mode, "mode"))
+        return detail_frame(self._handle.spark, self._handle.state.refresh(), self._handle.name)
 
     @property
     def lastReceipt(self) -> Receipt | None:
-        """The receipt of the last statement through this handle or its aliases, in this thread."""
+        """The receipt of the last statement through this handle or its aliases, in this thread; None before the first.
+
+        Examples:
+            >>> t.delete("id = 1")
+            >>> t.lastReceipt.version, t.lastReceipt.operation
+            (1, 'DELETE')
+        """
         return self._receipts.last
 
     # ---- changing --------------------------------------------------------------------------
 
-    def optimize(self) -> DeltaOptimizeBuilder:
-        """Compaction: `optimize().executeCompaction()`."""
-        return DeltaOptimizeBuilder(self._handle, self._receipts)
-
-    def vacuum(self, retentionHours: float | None = None) -> DataFrame:
-        """Deletes files in the table's folder that no version within the retention names, by default a week; live deletion vectors stay.
-
-        Returns an empty DataFrame, as delta-spark does.  Raises InvalidInput for a retention shorter than the table's
-        (delta.deletedFileRetentionDuration), unless spark.databricks.delta.retentionDurationCheck.enabled is false.
-        """
-        if retentionHours is not None and (isinstance(retentionHours, bool) or not isinstance(retentionHours, (int, float))):
-            raise WrongType(f"retentionHours must be a number, not {type(retentionHours).__name__}")
-        checks = self._handle.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true")
-        vacuum.vacuum(self._handle.state.log, retention_hours=retentionHours, check_retention=str(checks).lower() != "false")
-        return self._handle.spark.createDataFrame([], "path string").select()
-
-    def restoreToVersion(self, version: int) -> DataFrame:
-        """Brings an older version's rows, columns and properties back, as a new version.  Made again from the head where others commit first.
-
-        One row: files and bytes, in the table now, removed and restored.  Raises VersionNotFound; InvalidInput for the newest
-        version; StatementRefused where its files were vacuumed or the table is append-only; by policy
-        DeltaConcurrentModificationException.
-        """
-        target = snapshot_of(self._handle.state, arguments.number(version, "version"))
-        return restored(self._handle, self._receipts, target, version=version)
-
-    def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> DataFrame:
-        """The same for the version that was the newest at a time: text as Spark casts it, in the session's time zone where it names none,
-        or a datetime, in the zone of the Python process where it has none.
-
-        Raises InvalidInput for text that is no time, VersionNotFound where the log does not reach to that time.
-        """
-        asked = timestamp.isoformat() if isinstance(timestamp, datetime.datetime) else arguments.text(timestamp, "timestamp")
-        time_ms = milliseconds(self._handle.spark, timestamp, self._handle.path)
-        return restored(self._handle, self._receipts, snapshot_of(self._handle.state, timestamp_ms=time_ms), timestamp=asked)
-
     def setProperties(self, properties: Mapping[str, Any]) -> None:
-        """Sets table properties, Delta's and `rowlock.*`.
+        """Sets table properties, Delta's and `rowlock.*`, in one commit.
 
-        Enabling delta.enableRowTracking gives every row that is there an id first, in commits of their own,
-        while others go on writing.  Raises InvalidInput, naming what is allowed.
+        Enabling `delta.enableRowTracking` first gives every row that is there an id, in commits of their own, while others go on writing.  Runs no Spark job.
+
+        Args:
+            properties: Values by name; values that are no strings are written as lower-case text (`True` as `true`).
+
+        Raises:
+            InvalidInput: A name under `delta.` or `rowlock.` is not known, a value is not possible (what is allowed is named), or two do not go together.
+            UnsupportedFeature: A property needs a feature that this version cannot write.
+
+        Examples:
+            >>> t.setProperties({"rowlock.onConflict": "fail", "delta.appendOnly": False})
+            >>> t.detail().first()["properties"]["rowlock.onConflict"]
+            'fail'
         """
         self._receipts.last = backfill.set_properties(
             self._handle.state, self._handle.table.engine, {str(k): v if isinstance(v, str) else str(v).lower() for k, v in properties.items()}
         )
 
     def unsetProperties(self, keys: Sequence[str]) -> None:
-        """Removes table properties."""
+        """Removes table properties, in one commit; names that are not set are passed over.  Runs no Spark job.
+
+        Args:
+            keys: The properties' names.
+
+        Raises:
+            InvalidInput: What is left does not go together.
+
+        Examples:
+            >>> t.setProperties({"rowlock.onConflict": "fail"})
+            >>> t.unsetProperties(["rowlock.onConflict"])
+            >>> "rowlock.onConflict" in t.detail().first()["properties"]
+            False
+        """
         self._receipts.last = creation.unset_properties(self._handle.state, list(keys))
 
     # ---- several statements ----------------------------------------------------------------
@@ -207,12 +388,34 @@ class DeltaTable(Changes, Definitions, Upgrades, NotYet):
         lock: Lock | None = None,
         lock_timeout: float | None = None,
     ) -> DeltaTransaction:
-        """Several statements as one commit: `with t.transaction() as txn:`, private until the block ends.
+        """Several statements as one commit: `with t.transaction() as txn:`.
 
-        The knobs are those of the properties `rowlock.isolation`, `rowlock.onConflict`, `rowlock.granularity` and
-        `rowlock.lock` (with `lock_timeout` in seconds, after which it goes on without a lease); what is given here wins.  With `app_id` and `app_version` (0, 1, ...) the transaction is a step of an
-        application: a step that is in the log already is left out, so that a batch given twice counts once.
-        Raises InvalidInput for a value that is not allowed.
+        What the block does is private until it ends; an exception in it leaves the table as it was.  Runs no Spark job itself.  An argument wins over the
+        table's property; None leaves it to that.
+
+        Args:
+            isolation: `serializable`, `write_serializable` or `snapshot` (property `rowlock.isolation`).
+            on_conflict: What is done where others committed first (`rowlock.onConflict`): `repair` redoes what their change concerns, `rerun` and `fail` raise
+                (`rowlock.run` runs the block again for `rerun`), `lockless` merges cell by cell.
+            granularity: What counts as a conflict under `fail` and `rerun`: the same `row` or the same `file` (`rowlock.granularity`).
+            app_id: The name of an application; with `app_version` the block is a step of it.
+            app_version: The step's number, 0 or more.  A step that is in the log already is not committed again, so a batch given twice counts once.
+            lock: Who waits in line before they work (`rowlock.lock`): `none`, `writes`, `table`, `partition` or `auto`.
+            lock_timeout: For how many seconds to wait in line before going on without a lease, 0 or more.
+
+        Returns:
+            A transaction to be used in a `with` statement.
+
+        Raises:
+            InvalidInput: A value is not allowed, or two do not go together.
+            WrongType: `app_id` is not a string.
+
+        Examples:
+            >>> with t.transaction(isolation="serializable") as txn:
+            ...     txn.delete("region = 'us'")
+            ...     txn.append(updates)
+            >>> txn.receipt.version
+            1
         """
         options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)
         return DeltaTransaction(self._handle, options, application(app_id, app_version), self._receipts, self._alias)

@@ -38,13 +38,35 @@ def read(
     with_row_ids: bool = False,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The table at its newest version, at `version`, or as it was at `timestamp`, on `spark`.
+    """A table's newest version as a DataFrame, or an older one, by its number or by a time.
 
-    `timestamp` is text as Spark casts it, in the session's time zone where it names none, or a datetime, in the zone of the Python process where it has none.  Runs on the driver; the rows are
-    read by executors when the DataFrame is used.  `with_row_ids` adds two columns of type bigint at the end,
-    for tables with row tracking: `_row_id`, which a row keeps for life, and `_row_commit_version`, the version
-    that inserted or last updated it (delta-spark calls them `_metadata.row_id` and
-    `_metadata.row_commit_version`).  Raises TableNotFound, VersionNotFound, UnsupportedFeature.
+    The log is read now, on the driver; the rows are read by Spark jobs when the DataFrame is used.
+
+    Args:
+        spark: A classic SparkSession (not Spark Connect).
+        path: A local path or a URL, as `DeltaTable.forPath` takes it.
+        version: The version to read, 0 or more.
+        timestamp: Read the version that was the newest then: text that Spark can cast to a timestamp (`2026-01-31 12:00:00`), in the session's time zone
+            where it names none; or a datetime, in the time zone of the Python process where it has none.
+        with_row_ids: Add two columns of type bigint at the end, for tables with row tracking: `_row_id`, which a row keeps for life, and
+            `_row_commit_version`, the version that inserted or last updated it (delta-spark's `_metadata.row_id` and `_metadata.row_commit_version`).
+        storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
+
+    Returns:
+        A DataFrame with the table's columns.  It stays at its version.
+
+    Raises:
+        TableNotFound: There is no Delta table at the path.
+        VersionNotFound: The log does not hold the version, or does not reach to the time.
+        InvalidInput: Both a version and a timestamp are given, or text that is no time, or the table has no row ids to show.
+        WrongType: The timestamp is neither a string nor a datetime.
+        UnsupportedFeature: The table needs a feature that this version cannot read.
+        CorruptLog: The table's log is damaged.
+
+    Examples:
+        >>> t.delete("id = 1")
+        >>> rowlock.read(spark, path).count(), rowlock.read(spark, path, version=0).count()
+        (2, 3)
     """
     handle = Handle(spark, path, storage_options=storage_options)
     snapshot = snapshot_of(handle.state, version, None if timestamp is None else milliseconds(spark, timestamp, handle.path))
@@ -63,14 +85,41 @@ def write(
     app_version: int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Receipt:
-    """Writes the rows of `df` into the table at `path`, which is made where there is none; one commit.
+    """Writes a DataFrame's rows into a table, which is made where there is none; one commit, safe beside any other writer.
 
-    mode: append; overwrite (all rows are replaced); error (raise TableExists where there is a table);
-    ignore (do nothing then).  `partition_by` and `properties` count for a table that is made.
-    `merge_schema` adds columns that the table lacks.  With mode overwrite, `replace_where` says which rows
-    are replaced; every row of `df` must meet it.  With `app_id` and `app_version` the same step of an
-    application is written once, however often it is given.  Raises SchemaMismatch, ConstraintViolated and
-    InvalidInput before anything is committed.
+    The rows are computed by Spark jobs, on executors; few rows come to the driver and are written there.
+
+    Args:
+        df: The rows; columns are matched by name without regard to case, absent ones are null.
+        path: A local path or a URL, as `DeltaTable.forPath` takes it.
+        mode: What is done where there is a table: `append`; `overwrite` (its rows are replaced); `error` or `errorifexists` (TableExists is raised);
+            `ignore` (nothing).
+        partition_by: Columns to partition a table by that is made; of one that is there, they must be its own.
+        merge_schema: Whether columns that the table lacks are added to it.
+        properties: Table properties of a table that is made.
+        replace_where: With `overwrite`: which rows are replaced, a string or Column; every row of `df` must meet it.  None replaces all.
+        app_id: The name of an application; with `app_version` the write is a step of it.
+        app_version: The step's number, 0 or more.  A step that is in the log already is not written again, however often it is given.
+        storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
+
+    Returns:
+        The receipt of the commit; its version is None where nothing was written.
+
+    Raises:
+        TableExists: There is a table, and the mode is `error`.
+        SchemaMismatch: The rows do not fit the table.
+        ConstraintViolated: A row breaks NOT NULL or a CHECK constraint, or does not meet `replace_where`.
+        InvalidInput: An argument is not possible, or two do not go together.
+        UnsupportedFeature: The table needs a feature that this version cannot write.
+        DeltaConcurrentModificationException: Others changed what is replaced, and the policy is to raise.
+        CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
+
+    Examples:
+        >>> rowlock.write(updates, path).version
+        1
+        >>> receipt = rowlock.write(updates, path, mode="overwrite", replace_where="region = 'us'")
+        >>> rowlock.read(spark, path).count()
+        4
     """
     if mode not in MODES:
         raise InvalidInput(f"mode {mode!r} is not one of {', '.join(MODES)}", table=path)
@@ -92,6 +141,8 @@ def write(
 
 
 def _write(handle: Handle, df: DataFrame, mode: WriteMode, merge_schema: bool, replace_where: str | Column | None, app: SetTransaction | None) -> Receipt:
+    """Appends to a table that is there, or overwrites it."""
+
     def wider(snapshot: Snapshot) -> Metadata:
         return widened_metadata(snapshot, delta_schema(df.schema))
 

@@ -28,12 +28,24 @@ class Runner(Protocol):
     """What carries statements out: a handle, each in a transaction of its own, or an open transaction."""
 
     @property
-    def spark(self) -> SparkSession: ...
+    def spark(self) -> SparkSession:
+        """The user's session."""
+        ...
+
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The table's root."""
+        ...
+
     @property
-    def evaluator(self) -> Evaluator: ...
-    def run(self, operation: str, plan: Plan) -> Receipt: ...
+    def evaluator(self) -> Evaluator:
+        """What evaluates expressions over the table's rows."""
+        ...
+
+    def run(self, operation: str, plan: Plan) -> Receipt:
+        """Carries out what `plan` makes of a snapshot; the receipt has no version while a transaction is open."""
+        ...
+
     def holding(self, sources: list[Source]) -> AbstractContextManager[None]:
         """Pinned sources are released when nothing can ask for them again."""
         ...
@@ -51,10 +63,12 @@ class Handle:
 
     @property
     def path(self) -> str:
+        """The table's root, as its store names it."""
         return self.state.store.root
 
     @property
     def table(self) -> Table:
+        """The table with its Spark engine, which all handles on one session share."""
         if self._made is None:
             engine = self.state.shared(f"engine {id(self.spark)}", lambda: SparkEngine(self.spark, self.state))
             self._made = Table(self.state.log, engine, state=self.state)
@@ -62,6 +76,7 @@ class Handle:
 
     @property
     def evaluator(self) -> Evaluator:
+        """The Spark engine's evaluator."""
         engine = self.table.engine
         assert isinstance(engine, SparkEngine)
         return engine.evaluator

@@ -23,7 +23,15 @@ from rowlock.transaction.run import Planned
 
 
 class DeltaMergeBuilder:
-    """Clauses of a MERGE, in the order in which they are tried.  Each method gives a new builder."""
+    """A MERGE: clauses in the order in which they are tried, then `execute()`.
+
+    Made by `DeltaTable.merge()`.  Each method returns a new builder and leaves this one as it is; none runs a Spark job before `execute()`.
+
+    Examples:
+        >>> merge = t.alias("t").merge(updates.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll()
+        >>> merge
+        DeltaMergeBuilder('...', on='t.id = s.id', clauses=[whenMatched update all, whenNotMatched insert all], alias='t')
+    """
 
     def __init__(
         self,
@@ -48,55 +56,229 @@ class DeltaMergeBuilder:
             ("whenNotMatched", self._clauses.not_matched),
             ("whenNotMatchedBySource", self._clauses.not_matched_by_source),
         )
-        clauses = [_clause_text(name, clause) for name, found in groups for clause in found]
-        parts = [repr(self._handle.path), f"on={_expression_text(self._condition)}", f"clauses=[{', '.join(clauses)}]"]
+        clauses = [_shown(name, clause) for name, found in groups for clause in found]
+        parts = [repr(self._handle.path), f"on={arguments.shown(self._condition)}", f"clauses=[{', '.join(clauses)}]"]
         return display.call("DeltaMergeBuilder", *parts, alias=self._alias, schema_evolution=self._evolves or None)
 
     def _with(self, where: str, clause: Clause) -> DeltaMergeBuilder:
+        """A builder with one more clause at the end of the group `where`."""
         arguments.expression(clause.condition, "condition")
         clauses = replace(self._clauses, **{where: (*getattr(self._clauses, where), clause)})
         return DeltaMergeBuilder(self._handle, self._receipts, self._source, self._condition, self._alias, clauses, evolves=self._evolves)
 
     def whenMatchedUpdate(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> DeltaMergeBuilder:
+        """Updates a table's row that a source row matches.  Runs no Spark job before `execute()`.
+
+        Args:
+            condition: Only where this is true as well, a string or Column; None: always.
+            set: The new values, a string or Column for each column's name; needed.
+
+        Returns:
+            A builder with the clause.
+
+        Raises:
+            InvalidInput: `set` is missing or empty.
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> t.merge(updates.alias("s"), "true").whenMatchedUpdate("s.amount > 0", {"amount": "s.amount"})
+            DeltaMergeBuilder('...', on='true', clauses=[whenMatched('s.amount > 0') update])
+        """
         return self._with("matched", Clause("update", condition, arguments.assignments(condition, set, "set", self._handle.path)))
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
+        """Updates all columns of a table's row that a source row matches, from the source's columns of the same names.  Runs no Spark job before `execute()`.
+
+        Args:
+            condition: Only where this is true as well, a string or Column; None: always.
+
+        Returns:
+            A builder with the clause.
+
+        Raises:
+            WrongType: The condition is neither a string nor a Column.
+
+        Examples:
+            >>> t.merge(updates, "true").whenMatchedUpdateAll()
+            DeltaMergeBuilder('...', on='true', clauses=[whenMatched update all])
+        """
         return self._with("matched", Clause("update", condition, all_columns=True))
 
     def whenMatchedDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
+        """Deletes a table's row that a source row matches.  Runs no Spark job before `execute()`.
+
+        Args:
+            condition: Only where this is true as well, a string or Column; None: always.
+
+        Returns:
+            A builder with the clause.
+
+        Raises:
+            WrongType: The condition is neither a string nor a Column.
+
+        Examples:
+            >>> t.merge(updates.alias("s"), "true").whenMatchedDelete("s.amount = 0")
+            DeltaMergeBuilder('...', on='true', clauses=[whenMatched('s.amount = 0') delete])
+        """
         return self._with("matched", Clause("delete", condition))
 
     def whenNotMatchedInsert(self, condition: Expression | None = None, values: Mapping[Any, Expression] | None = None) -> DeltaMergeBuilder:
+        """Inserts a row for a source row that matches nothing.  Runs no Spark job before `execute()`.
+
+        Args:
+            condition: Only where this is true of the source row, a string or Column; None: always.
+            values: The row's values, a string or Column for each column's name; needed.  Columns that are left out are null.
+
+        Returns:
+            A builder with the clause.
+
+        Raises:
+            InvalidInput: `values` is missing or empty.
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> t.merge(updates.alias("s"), "true").whenNotMatchedInsert(values={"id": "s.id", "region": "'new'"})
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatched insert])
+        """
         return self._with("not_matched", Clause("insert", condition, arguments.assignments(condition, values, "values", self._handle.path)))
 
     def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
+        """Inserts a source row that matches nothing, with all columns.  Runs no Spark job before `execute()`.
+
+        Args:
+            condition: Only where this is true of the source row, a string or Column; None: always.
+
+        Returns:
+            A builder with the clause.
+
+        Raises:
+            WrongType: The condition is neither a string nor a Column.
+
+        Examples:
+            >>> t.merge(updates, "true").whenNotMatchedInsertAll()
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatched insert all])
+        """
         return self._with("not_matched", Clause("insert", condition, all_columns=True))
 
     def whenNotMatchedBySourceUpdate(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> DeltaMergeBuilder:
+        """Updates a table's row that no source row matches.  Runs no Spark job before `execute()`.
+
+        Args:
+            condition: Only where this is true of the table's row, a string or Column; None: always.
+            set: The new values, a string or Column for each column's name; needed.  They see the table's row only.
+
+        Returns:
+            A builder with the clause.
+
+        Raises:
+            InvalidInput: `set` is missing or empty.
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> t.merge(updates, "true").whenNotMatchedBySourceUpdate(set={"region": "'old'"})
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource update])
+        """
         return self._with("not_matched_by_source", Clause("update", condition, arguments.assignments(condition, set, "set", self._handle.path)))
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
+        """Deletes a table's row that no source row matches.  Runs no Spark job before `execute()`.
+
+        Args:
+            condition: Only where this is true of the table's row, a string or Column; None: always.
+
+        Returns:
+            A builder with the clause.
+
+        Raises:
+            WrongType: The condition is neither a string nor a Column.
+
+        Examples:
+            >>> t.merge(updates, "true").whenNotMatchedBySourceDelete("amount < 5")
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource('amount < 5') delete])
+        """
         return self._with("not_matched_by_source", Clause("delete", condition))
 
     def whenMatched(self, condition: Expression | None = None) -> DeltaMergeMatchedActionBuilder:
+        """Starts a clause for a table's row that a source row matches.  Runs no Spark job.
+
+        Args:
+            condition: Only where this is true as well, a string or Column; None: always.
+
+        Returns:
+            A builder of the clause: `update`, `updateAll` or `delete`, which raise WrongType for a condition of another type.
+
+        Examples:
+            >>> t.merge(updates, "true").whenMatched().delete()
+            DeltaMergeBuilder('...', on='true', clauses=[whenMatched delete])
+        """
         return DeltaMergeMatchedActionBuilder(self, condition)
 
     def whenNotMatched(self, condition: Expression | None = None) -> DeltaMergeNotMatchedActionBuilder:
+        """Starts a clause for a source row that matches nothing.  Runs no Spark job.
+
+        Args:
+            condition: Only where this is true of the source row, a string or Column; None: always.
+
+        Returns:
+            A builder of the clause: `insert` or `insertAll`, which raise WrongType for a condition of another type.
+
+        Examples:
+            >>> t.merge(updates, "true").whenNotMatched().insertAll()
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatched insert all])
+        """
         return DeltaMergeNotMatchedActionBuilder(self, condition)
 
     def whenNotMatchedBySource(self, condition: Expression | None = None) -> DeltaMergeNotMatchedBySourceActionBuilder:
+        """Starts a clause for a table's row that no source row matches.  Runs no Spark job.
+
+        Args:
+            condition: Only where this is true of the table's row, a string or Column; None: always.
+
+        Returns:
+            A builder of the clause: `update` or `delete`, which raise WrongType for a condition of another type.
+
+        Examples:
+            >>> t.merge(updates, "true").whenNotMatchedBySource("id > 3").delete()
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource('id > 3') delete])
+        """
         return DeltaMergeNotMatchedBySourceActionBuilder(self, condition)
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Columns of the source that the clauses set and the table lacks are added to it, at the end, in the same commit."""
+        """Adds the source's columns that the clauses set and the table lacks to the table, in the same commit.  Runs no Spark job before `execute()`.
+
+        Returns:
+            A builder that does so.
+
+        Examples:
+            >>> wider = updates.withColumn("note", F.lit("new")).alias("s")
+            >>> _ = t.alias("t").merge(wider, "t.id = s.id").withSchemaEvolution().whenNotMatchedInsertAll().execute()
+            >>> t.toDF().columns
+            ['id', 'region', 'amount', 'note']
+        """
         return DeltaMergeBuilder(self._handle, self._receipts, self._source, self._condition, self._alias, self._clauses, evolves=True)
 
     def execute(self) -> DataFrame:
-        """Runs the MERGE as one transaction, rebased over what others commit meanwhile.
+        """Runs the MERGE as one commit, rebased over what others commit meanwhile.
 
-        Returns one row: num_affected_rows, num_updated_rows, num_deleted_rows, num_inserted_rows.
-        Raises MultipleMatches where two source rows match one target row, Spark's AnalysisException,
-        SchemaMismatch, StatementRefused, ConstraintViolated, and by policy DeltaConcurrentModificationException.
+        The source is computed by Spark jobs, on executors; rows are matched there, or on the driver where they are few.
+
+        Returns:
+            A DataFrame of one row: num_affected_rows, num_updated_rows, num_deleted_rows, num_inserted_rows.
+
+        Raises:
+            MultipleMatches: Two source rows change one table's row.
+            AnalysisException: Spark's: an expression cannot be resolved.
+            SchemaMismatch: A value does not fit its column.
+            StatementRefused: Delta does not allow an expression here, or the table is append-only.
+            ConstraintViolated: A new row breaks NOT NULL or a CHECK constraint.
+            InvalidInput: There is no clause, or one that cannot be reached.
+            UnsupportedFeature: The table needs a feature that this version cannot write, or the schema is to evolve inside of a transaction.
+            DeltaConcurrentModificationException: Others changed what this statement works on, and the policy is to raise.
+            CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
+
+        Examples:
+            >>> t.alias("t").merge(updates.alias("s"), "t.id = s.id").whenMatchedDelete().execute().first()["num_deleted_rows"]
+            1
         """
         pinned: list[Any] = []
         clauses = evolving(self._clauses) if self._evolves else self._clauses
@@ -123,67 +305,144 @@ class DeltaMergeBuilder:
         return merge_frame(self._handle.spark, receipt.metrics)
 
 
-def _expression_text(expression: Expression) -> str:
-    """A condition as it was written; a Column's text is the JVM's, which is not asked for it."""
-    return repr(expression) if isinstance(expression, str) else "<Column>"
-
-
-def _clause_text(name: str, clause: Clause) -> str:
-    condition = "" if clause.condition is None else f"({_expression_text(clause.condition)})"
+def _shown(name: str, clause: Clause) -> str:
+    condition = "" if clause.condition is None else f"({arguments.shown(clause.condition)})"
     return f"{name}{condition} {clause.kind}{' all' if clause.all_columns else ''}"
 
 
-def _action_text(name: str, builder: DeltaMergeBuilder, condition: Expression | None) -> str:
-    parts = [repr(builder)] if condition is None else [repr(builder), f"condition={_expression_text(condition)}"]
-    return display.call(name, *parts)
-
-
-class DeltaMergeMatchedActionBuilder:
-    """What to do with matched rows."""
-
+class _ActionBuilder:
     def __init__(self, builder: DeltaMergeBuilder, condition: Expression | None) -> None:
         self._builder, self._condition = builder, condition
 
     def __repr__(self) -> str:
-        return _action_text("DeltaMergeMatchedActionBuilder", self._builder, self._condition)
+        condition = [] if self._condition is None else [f"condition={arguments.shown(self._condition)}"]
+        return display.call(type(self).__name__, repr(self._builder), *condition)
+
+
+class DeltaMergeMatchedActionBuilder(_ActionBuilder):
+    """What a MERGE does with a table's row that a source row matches; made by `DeltaMergeBuilder.whenMatched()`."""
 
     def update(self, set: Mapping[Any, Expression]) -> DeltaMergeBuilder:
+        """Updates the row.  Runs no Spark job before the merge's `execute()`.
+
+        Args:
+            set: The new values, a string or Column for each column's name.
+
+        Returns:
+            The merge's builder with the clause.
+
+        Raises:
+            InvalidInput: `set` is None or empty.
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> t.merge(updates.alias("s"), "true").whenMatched().update({"amount": "s.amount"})
+            DeltaMergeBuilder('...', on='true', clauses=[whenMatched update])
+        """
         return self._builder.whenMatchedUpdate(self._condition, set)
 
     def updateAll(self) -> DeltaMergeBuilder:
+        """Updates all columns of the row, from the source's columns of the same names.  Runs no Spark job before the merge's `execute()`.
+
+        Returns:
+            The merge's builder with the clause.
+
+        Raises:
+            WrongType: The clause's condition is neither a string nor a Column.
+
+        Examples:
+            >>> t.merge(updates, "true").whenMatched().updateAll()
+            DeltaMergeBuilder('...', on='true', clauses=[whenMatched update all])
+        """
         return self._builder.whenMatchedUpdateAll(self._condition)
 
     def delete(self) -> DeltaMergeBuilder:
+        """Deletes the row.  Runs no Spark job before the merge's `execute()`.
+
+        Returns:
+            The merge's builder with the clause.
+
+        Raises:
+            WrongType: The clause's condition is neither a string nor a Column.
+
+        Examples:
+            >>> t.merge(updates, "true").whenMatched().delete()
+            DeltaMergeBuilder('...', on='true', clauses=[whenMatched delete])
+        """
         return self._builder.whenMatchedDelete(self._condition)
 
 
-class DeltaMergeNotMatchedActionBuilder:
-    """What to do with source rows that match nothing."""
-
-    def __init__(self, builder: DeltaMergeBuilder, condition: Expression | None) -> None:
-        self._builder, self._condition = builder, condition
-
-    def __repr__(self) -> str:
-        return _action_text("DeltaMergeNotMatchedActionBuilder", self._builder, self._condition)
+class DeltaMergeNotMatchedActionBuilder(_ActionBuilder):
+    """What a MERGE does with a source row that matches nothing; made by `DeltaMergeBuilder.whenNotMatched()`."""
 
     def insert(self, values: Mapping[Any, Expression]) -> DeltaMergeBuilder:
+        """Inserts a row.  Runs no Spark job before the merge's `execute()`.
+
+        Args:
+            values: The row's values, a string or Column for each column's name; columns that are left out are null.
+
+        Returns:
+            The merge's builder with the clause.
+
+        Raises:
+            InvalidInput: `values` is None or empty.
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> t.merge(updates.alias("s"), "true").whenNotMatched().insert({"id": "s.id"})
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatched insert])
+        """
         return self._builder.whenNotMatchedInsert(self._condition, values)
 
     def insertAll(self) -> DeltaMergeBuilder:
+        """Inserts the source row with all columns.  Runs no Spark job before the merge's `execute()`.
+
+        Returns:
+            The merge's builder with the clause.
+
+        Raises:
+            WrongType: The clause's condition is neither a string nor a Column.
+
+        Examples:
+            >>> t.merge(updates, "true").whenNotMatched().insertAll()
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatched insert all])
+        """
         return self._builder.whenNotMatchedInsertAll(self._condition)
 
 
-class DeltaMergeNotMatchedBySourceActionBuilder:
-    """What to do with target rows that no source row matches."""
-
-    def __init__(self, builder: DeltaMergeBuilder, condition: Expression | None) -> None:
-        self._builder, self._condition = builder, condition
-
-    def __repr__(self) -> str:
-        return _action_text("DeltaMergeNotMatchedBySourceActionBuilder", self._builder, self._condition)
+class DeltaMergeNotMatchedBySourceActionBuilder(_ActionBuilder):
+    """What a MERGE does with a table's row that no source row matches; made by `DeltaMergeBuilder.whenNotMatchedBySource()`."""
 
     def update(self, set: Mapping[Any, Expression]) -> DeltaMergeBuilder:
+        """Updates the row.  Runs no Spark job before the merge's `execute()`.
+
+        Args:
+            set: The new values, a string or Column for each column's name.
+
+        Returns:
+            The merge's builder with the clause.
+
+        Raises:
+            InvalidInput: `set` is None or empty.
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> t.merge(updates, "true").whenNotMatchedBySource().update({"region": "'old'"})
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource update])
+        """
         return self._builder.whenNotMatchedBySourceUpdate(self._condition, set)
 
     def delete(self) -> DeltaMergeBuilder:
+        """Deletes the row.  Runs no Spark job before the merge's `execute()`.
+
+        Returns:
+            The merge's builder with the clause.
+
+        Raises:
+            WrongType: The clause's condition is neither a string nor a Column.
+
+        Examples:
+            >>> t.merge(updates, "true").whenNotMatchedBySource().delete()
+            DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource delete])
+        """
         return self._builder.whenNotMatchedBySourceDelete(self._condition)

@@ -26,7 +26,12 @@ Words = Mapping[str, list[str]]
 
 
 class DeltaOptimizeBuilder:
-    """Chooses which partitions to compact, and compacts."""
+    """An OPTIMIZE: chooses partitions and rewrites their files.  Made by `DeltaTable.optimize()`.
+
+    Examples:
+        >>> t.optimize().executeCompaction().select("metrics.numFilesAdded").first()[0]
+        0
+    """
 
     def __init__(self, handle: Handle, receipts: Receipts, condition: str | None = None) -> None:
         self._handle, self._receipts, self._condition = handle, receipts, condition
@@ -35,14 +40,42 @@ class DeltaOptimizeBuilder:
         return display.call("DeltaOptimizeBuilder", repr(self._handle.path), where=self._condition)
 
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
-        """Only partitions for which the filter holds; it may name partition columns only."""
+        """Limits the OPTIMIZE to partitions for which a filter is true.  Runs no Spark job.
+
+        Args:
+            partitionFilter: A condition on partition columns only, as SQL text.
+
+        Returns:
+            A builder with this filter in place of any before.
+
+        Raises:
+            WrongType: The filter is not a string.
+
+        Examples:
+            >>> t.optimize().where("region = 'eu'")
+            DeltaOptimizeBuilder('...', where="region = 'eu'")
+        """
         return DeltaOptimizeBuilder(self._handle, self._receipts, arguments.text(partitionFilter, "partitionFilter"))
 
     def executeCompaction(self) -> DataFrame:
-        """Rewrites small files, and files with many deleted rows, into few; never makes a writer fail, nor fails itself.
+        """Rewrites small files, and files with many deleted rows, into fewer; no other writer fails because of it, nor does it fail itself.
 
-        A table with clustering columns is put in their order: its files that do not lie in it yet.
-        Returns one row: the table's path and delta-spark's metrics.
+        A table with clustering columns is put in their order: its files that do not lie in it yet.  Few rows are rewritten on the driver, many by Spark jobs.
+
+        Returns:
+            A DataFrame of one row: the table's `path`, and delta-spark's `metrics`.
+
+        Raises:
+            StatementRefused: The filter names a column that is not a partition column.
+            AnalysisException: Spark's: the filter cannot be resolved.
+            UnsupportedFeature: The table needs a feature that this version cannot write.
+            CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
+
+        Examples:
+            >>> _ = rowlock.write(updates, path)
+            >>> metrics = t.optimize().executeCompaction().first()["metrics"]
+            >>> metrics.numFilesAdded
+            1
         """
 
         def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
@@ -57,8 +90,24 @@ class DeltaOptimizeBuilder:
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
         """Rewrites all files, those of a partition together, so that rows with near values of the columns lie near each other.
 
-        Raises InvalidInput for unknown columns, StatementRefused for partition columns, columns without statistics and tables
-        with clustering columns.  Beside other writers it is as `executeCompaction`.
+        Beside other writers it is as `executeCompaction`.  Few rows are rewritten on the driver, many by Spark jobs.
+
+        Args:
+            *cols: Names of the columns, one by one or as one list.
+
+        Returns:
+            A DataFrame of one row: the table's `path`, and delta-spark's `metrics`.
+
+        Raises:
+            InvalidInput: There is no such column, or none is given.
+            StatementRefused: A column is a partition column or has no statistics, or the table has clustering columns.
+            WrongType: A name is not a string.
+            UnsupportedFeature: The table needs a feature that this version cannot write.
+            CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
+
+        Examples:
+            >>> t.optimize().executeZOrderBy("region", "id").select("metrics.numFilesAdded").first()[0]
+            1
         """
         wanted = arguments.names(cols, "a column to order by")
 
@@ -69,6 +118,7 @@ class DeltaOptimizeBuilder:
         return self._run(plan)
 
     def _run(self, choose: Callable[[Snapshot, list[AddFile]], tuple[Statement, Words]]) -> DataFrame:
+        """Commits the rewriting that `choose` makes of a snapshot's files, and returns delta-spark's metrics."""
         planned: list[tuple[Snapshot, list[AddFile], Words]] = []
         started_ms = clock.now_ms()
 
@@ -96,4 +146,5 @@ class DeltaOptimizeBuilder:
 
 
 def _names(columns: Sequence[ColumnPath]) -> list[str]:
+    """Columns' paths as dotted names."""
     return [".".join(c) for c in columns]

@@ -33,6 +33,7 @@ class Place:
 
     @property
     def has_log(self) -> bool:
+        """Whether the folder holds a Delta log."""
         return self.handle.state.log.exists()
 
     def register(self) -> None:

@@ -25,10 +25,37 @@ def run(
     lock: Lock | None = None,
     lock_timeout: float | None = None,
 ) -> Receipt:
-    """Runs `fn(txn)` in a transaction and commits; where a rebase cannot do, runs it again as a whole, up to `retries` times.
+    """Runs a function in a transaction and commits; where a rebase cannot keep its work, runs it again as a whole.
 
-    `fn` must be free of effects elsewhere.  Under `on_conflict='fail'` it runs once.  Returns the receipt of the commit; raises what
-    `fn` raises, and the last DeltaConcurrentModificationException.
+    The function runs on the driver and may start Spark jobs.  It must have no effect elsewhere, for it may run several times; under `on_conflict='fail'`
+    it runs once.
+
+    Args:
+        table: The table.
+        fn: Called with the transaction.
+        retries: How many more times it may run, 0 or more.
+        isolation: As in `DeltaTable.transaction`, and so are the arguments below.
+        on_conflict: What is done where others committed first.
+        granularity: What counts as a conflict: a row or a file.
+        app_id: The name of an application, whose step this is.
+        app_version: The step's number, 0 or more.
+        lock: Who waits in line before they work.
+        lock_timeout: For how many seconds to wait in line, 0 or more.
+
+    Returns:
+        The receipt of the commit.
+
+    Raises:
+        InvalidInput: A value is not allowed, or two do not go together.
+        DeltaConcurrentModificationException: The conflict of the last run, where none landed.
+        Exception: What `fn` raises; nothing is committed then.
+
+    Examples:
+        >>> def double(txn):
+        ...     total = txn.toDF().agg({"amount": "sum"}).first()[0]
+        ...     txn.update("region = 'us'", {"amount": f"{total}"})
+        >>> rowlock.run(t, double).version
+        1
     """
 
     def begin(reruns: Reruns) -> DeltaTransaction:

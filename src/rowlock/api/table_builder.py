@@ -26,7 +26,15 @@ from rowlock.transaction.definition import creation
 
 @dataclass(frozen=True)
 class IdentityGenerator:
-    """Identity columns are refused by this version; the class is here for its name."""
+    """An identity column's start and step.  This version writes no identity columns: `DeltaTableBuilder.execute()` raises UnsupportedFeature for one.
+
+    Attributes:
+        start: The first value.
+        step: The distance between values, not 0.
+
+    Raises:
+        InvalidInput: The step is 0.
+    """
 
     start: int = 1
     step: int = 1
@@ -37,7 +45,17 @@ class IdentityGenerator:
 
 
 class DeltaTableBuilder:
-    """Columns, partitioning, clustering, properties and comment of a table to make; then `execute()`."""
+    """Columns, place and properties of a table to make; then `execute()`.
+
+    Made by `DeltaTable.create()` and its like.  Each method changes the builder and returns it; none runs a Spark job before `execute()`.
+
+    Examples:
+        >>> builder = DeltaTable.create(spark).location(folder + "/new").addColumn("id", "BIGINT").addColumn("day", "DATE").partitionedBy("day")
+        >>> builder
+        DeltaTableBuilder(create, columns=[id, day], location='...', partitioned_by=['day'])
+        >>> builder.execute()
+        DeltaTable('...', version=0, columns=[id, day], partitioned_by=['day'])
+    """
 
     def __init__(self, face: Any, spark: SparkSession | None, mode: CreateMode) -> None:
         self._face, self._spark, self._mode = face, spark, mode
@@ -66,16 +84,62 @@ class DeltaTableBuilder:
         )
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:
-        """A name in the session's catalog, or delta.`/path`.  Without a location the catalog says where the table is, and owns its folder."""
+        """Gives the table a name in the session's catalog; without a location the catalog says where the table is, and owns its folder.  Runs no Spark job.
+
+        Args:
+            identifier: A name such as `sales` or `db.sales`, or delta.`/path`, which names a place only.
+
+        Returns:
+            This builder.
+
+        Raises:
+            WrongType: The name is not a string.
+
+        Examples:
+            >>> DeltaTable.create(spark).tableName("db.sales")
+            DeltaTableBuilder(create, columns=[], name='db.sales')
+        """
         self._name = arguments.text(identifier, "identifier")
         return self
 
     def location(self, location: str, *, storage_options: Mapping[str, str] | None = None) -> DeltaTableBuilder:
+        """Says where the table is.  Runs no Spark job.
+
+        Args:
+            location: A local path or a URL, as `DeltaTable.forPath` takes it.
+            storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
+
+        Returns:
+            This builder.
+
+        Raises:
+            WrongType: The location is not a string.
+
+        Examples:
+            >>> DeltaTable.create(spark).location("s3://bucket/sales")
+            DeltaTableBuilder(create, columns=[], location='s3://bucket/sales')
+        """
         self._storage_options = storage_options
         self._location = arguments.text(location, "location")
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder:
+        """Sets the table's description.  Runs no Spark job.
+
+        Args:
+            comment: The text.
+
+        Returns:
+            This builder.
+
+        Raises:
+            WrongType: The text is not a string.
+
+        Examples:
+            >>> table = DeltaTable.create(spark).location(folder + "/new").addColumn("id", "INT").comment("one row for each sale").execute()
+            >>> table.detail().first()["description"]
+            'one row for each sale'
+        """
         self._comment = arguments.text(comment, "comment")
         return self
 
@@ -88,6 +152,28 @@ class DeltaTableBuilder:
         generatedByDefaultAs: Any = None,
         comment: str | None = None,
     ) -> DeltaTableBuilder:
+        """Adds a column.  Runs no Spark job.
+
+        Args:
+            colName: The column's name.
+            dataType: A Spark DataType, or text such as `BIGINT` or `array<string>`.
+            nullable: Whether the column may hold null.
+            generatedAlwaysAs: An expression on other columns that the column always is, as SQL text; or an IdentityGenerator, which `execute()` refuses.
+            generatedByDefaultAs: An IdentityGenerator, which `execute()` refuses.
+            comment: The column's comment.
+
+        Returns:
+            This builder.
+
+        Raises:
+            InvalidInput: The type is not one that Spark knows (it is Spark's ParseException, too), or both ways of generating are given.
+            UnsupportedFeature: An identity column is not a bigint.
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> DeltaTable.create(spark).addColumn("at", "TIMESTAMP").addColumn("day", "DATE", generatedAlwaysAs="CAST(at AS DATE)")
+            DeltaTableBuilder(create, columns=[at, day])
+        """
         arguments.text(colName, "colName")
         if not isinstance(nullable, bool):
             raise WrongType(f"nullable must be a bool, not {type(nullable).__name__}")
@@ -108,28 +194,101 @@ class DeltaTableBuilder:
         return self
 
     def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder:
+        """Adds the columns of a Spark schema.  Runs no Spark job.
+
+        Args:
+            cols: A StructType or a list of StructFields.
+
+        Returns:
+            This builder.
+
+        Raises:
+            WrongType: It is something else.
+
+        Examples:
+            >>> DeltaTable.create(spark).addColumns(updates.schema)
+            DeltaTableBuilder(create, columns=[id, region, amount])
+        """
         if not isinstance(cols, (StructType, list, tuple)) or not all(isinstance(f, StructField) for f in cols):
             raise WrongType("cols must be a StructType or a list of StructField")
         self._fields += list(cols)
         return self
 
     def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:
+        """Partitions the table by columns.  Runs no Spark job.
+
+        Args:
+            *cols: Names of the columns, one by one or as one list.
+
+        Returns:
+            This builder.
+
+        Raises:
+            WrongType: A name is not a string.
+
+        Examples:
+            >>> DeltaTable.create(spark).addColumns(updates.schema).partitionedBy("region")
+            DeltaTableBuilder(create, columns=[id, region, amount], partitioned_by=['region'])
+        """
         self._partitions += arguments.names(cols, "a partition column")
         return self
 
     def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:
+        """Gives the table clustering columns, by which OPTIMIZE orders its rows.  Runs no Spark job.
+
+        Args:
+            *cols: Names of the columns, one by one or as one list.
+
+        Returns:
+            This builder.
+
+        Raises:
+            WrongType: A name is not a string.
+
+        Examples:
+            >>> DeltaTable.create(spark).addColumns(updates.schema).clusterBy("region")
+            DeltaTableBuilder(create, columns=[id, region, amount], clustered_by=['region'])
+        """
         self._clusters += arguments.names(cols, "a clustering column")
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:
+        """Sets a table property.  Runs no Spark job.
+
+        Args:
+            key: The property's name, `delta.*`, `rowlock.*` or any other.
+            value: Its value, as text.
+
+        Returns:
+            This builder.
+
+        Raises:
+            WrongType: An argument is not a string.
+
+        Examples:
+            >>> DeltaTable.create(spark).property("rowlock.onConflict", "fail")
+            DeltaTableBuilder(create, columns=[], properties=['rowlock.onConflict'])
+        """
         self._properties[arguments.text(key, "key")] = arguments.text(value, "value")
         return self
 
     def execute(self) -> Any:
-        """Makes the table, gives it its name, and returns a DeltaTable on it.
+        """Makes the table, or opens or replaces the one that is there, and gives it its name.  Written on the driver; runs no Spark job.
 
-        Raises TableExists, TableNotFound (replace), SchemaMismatch, InvalidInput, UnsupportedFeature; errors about a name in
-        the catalog are Spark's AnalysisException too.
+        Returns:
+            A DeltaTable.
+
+        Raises:
+            TableExists: There is a table, for `create`; under a name it is Spark's AnalysisException, too.
+            TableNotFound: There is no table, for `replace`; under a name it is Spark's AnalysisException, too.
+            SchemaMismatch: The columns cannot be those of one table, or are not those of the table that is to get the name.
+            InvalidInput: There is no column or no place, or what is said of the table does not go together.
+            UnsupportedFeature: The table would need a feature that this version cannot write (identity columns, for one).
+            DeltaConcurrentModificationException: Others committed while the table was replaced, and the policy is to raise.
+
+        Examples:
+            >>> DeltaTable.create(spark).location(folder + "/new").addColumns(updates.schema).partitionedBy("region").execute()
+            DeltaTable('...', version=0, columns=[id, region, amount], partitioned_by=['region'])
         """
         place = place_of(self._session(), self._name, self._location, self._storage_options)
         handle = place.handle
@@ -143,10 +302,12 @@ class DeltaTableBuilder:
         else:
             self._check_definition(handle)
             self._write(place, there)
+            handle.state.refresh()
         place.register()
         return self._face(handle)
 
     def _check_definition(self, handle: Handle) -> None:
+        """Raises where what was said makes no table that this version can write."""
         if not self._fields:
             raise InvalidInput("A table needs columns: addColumn('id', 'BIGINT') or addColumns(df.schema)", table=handle.path)
         if self._identities:
@@ -174,6 +335,7 @@ class DeltaTableBuilder:
             )
 
     def _write(self, place: Place, there: bool) -> None:
+        """Commits the new table, or its replacement where there is one already."""
         handle, schema_string = place.handle, StructType(self._fields).json()
         if there:
             metadata = creation.new_metadata(schema_string, self._partitions, self._properties, description=self._comment, table=handle.path)
@@ -206,6 +368,7 @@ class DeltaTableBuilder:
         return [f.name for _, f in found if f is not None]
 
     def _session(self) -> SparkSession:
+        """The session that was given, else the active one or a new local one."""
         if self._spark is not None:
             return self._spark
         from rowlock.engines.spark.session.session import spark
@@ -214,6 +377,7 @@ class DeltaTableBuilder:
 
 
 def _check_generators(always: Any, by_default: Any) -> None:
+    """Raises InvalidInput or WrongType for ways of generating a column that cannot be."""
     if always is not None and by_default is not None:
         raise InvalidInput("generatedAlwaysAs and generatedByDefaultAs cannot both be given")
     if always is not None and not isinstance(always, (str, IdentityGenerator)):

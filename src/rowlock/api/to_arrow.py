@@ -38,12 +38,29 @@ def to_arrow(
     columns: Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> pa.Table:
-    """The table's rows, in no particular order: at its newest version, at `version`, or as it was at `timestamp`.
+    """A table's rows as one Arrow table, in no particular order.  Needs no Spark and no JVM.
 
-    `timestamp` is a datetime or ISO text, in the time zone of the Python process where it has none.  `columns` names those wanted, in any case, in the
-    order of the result; only they are read.  Timestamps are microseconds, with the zone UTC or with none.
-    Raises TableNotFound, VersionNotFound, InvalidInput for a column that the table lacks, and UnsupportedFeature,
-    naming the file, where the values that Spark would read are not certain: then `rowlock.read(spark, path)` reads it.
+    Args:
+        path: A local path or a URL, as `rowlock.append` takes it.
+        version: The version to read, 0 or more; by default the newest.
+        timestamp: Read the version that was the newest then: a datetime or ISO text, in the time zone of the Python process where it has none.
+        columns: Names of the columns wanted, in any case, in the order of the result; only they are read.  By default all.
+        storage_options: How to reach a cloud, as in `rowlock.append`.
+
+    Returns:
+        A pyarrow Table.  Timestamps are microseconds, with the zone UTC or with none.
+
+    Raises:
+        TableNotFound: There is no Delta table at the path.
+        VersionNotFound: The log does not hold the version, or does not reach to the time.
+        InvalidInput: The table lacks a column, both a version and a timestamp are given, or text that is no time.
+        WrongType: The timestamp is neither a string nor a datetime.
+        UnsupportedFeature: What Spark would read of a file is not certain, or the table needs a feature that this version cannot read; use `rowlock.read`.
+        CorruptLog: The table's log is damaged, or a data file is gone.
+
+    Examples:
+        >>> rowlock.to_arrow(path, columns=["amount"]).column("amount").to_pylist()
+        [10.0, 20.0, 30.0]
     """
     state = opened(path, storage_options)
     snapshot = snapshot_of(state, version, None if timestamp is None else local_milliseconds(timestamp, state.store.root))
@@ -73,17 +90,20 @@ def count_rows(state: SharedState, snapshot: Snapshot) -> int:
 
 
 def _wanted(snapshot: Snapshot, chosen: Sequence[StructField]) -> pa.Schema:
+    """The Arrow schema to read files with."""
     every = arrow_schema(snapshot.schema)
     return nullable_schema(pa.schema([every.field(f.name) for f in chosen]))
 
 
 def _joined(tables: Sequence[pa.Table], snapshot: Snapshot, chosen: Sequence[StructField]) -> pa.Table:
+    """The files' rows as one table in the wanted columns."""
     wanted = _wanted(snapshot, chosen)
     rows = pa.concat_tables(tables) if tables else wanted.empty_table()
     return pa.Table.from_arrays(rows.columns, schema=pa.schema([f.with_nullable(own.nullable) for f, own in zip(wanted, chosen, strict=True)]))
 
 
 def _chosen(snapshot: Snapshot, columns: Sequence[str] | None) -> list[StructField]:
+    """The fields of the wanted columns.  Raises InvalidInput for a column that the table lacks."""
     fields = list(snapshot.schema.fields)
     if isinstance(columns, str):
         raise WrongType(f"columns is a list of names, not the string {columns!r}", table=snapshot.table)
@@ -124,6 +144,7 @@ def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Sc
 
 
 def _refusal(why: str, feature: str, snapshot: Snapshot, file: str | None = None) -> UnsupportedFeature:
+    """The error for a file whose values cannot be read with certainty."""
     where = f" of file {file}" if file else ""
     return UnsupportedFeature(
         f"what Spark would read{where} is not certain without it: {why}; use rowlock.read(spark, path)",

@@ -49,14 +49,17 @@ class OpenTransaction:
 
     @property
     def spark(self) -> SparkSession:
+        """The user's session."""
         return self._handle.spark
 
     @property
     def path(self) -> str:
+        """The table's root."""
         return self._handle.path
 
     @property
     def evaluator(self) -> Evaluator:
+        """The Spark engine's evaluator."""
         return self._handle.evaluator
 
     @contextmanager
@@ -68,6 +71,7 @@ class OpenTransaction:
             self._sources += sources
 
     def check_open(self) -> None:
+        """Raises InvalidInput where the block has ended."""
         if self.txn.done:
             raise InvalidInput("The transaction is over: its block has ended. Begin another with table.transaction()", table=self.path)
 
@@ -92,6 +96,7 @@ class OpenTransaction:
         self._staging.will_read()
 
     def commit(self) -> Receipt:
+        """Commits all statements as one version."""
         if len(self.steps) == 1:
             return self.txn.commit(*self.steps[0])
         said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
@@ -112,9 +117,18 @@ class OpenTransaction:
 
 
 class DeltaTransaction(Changes):
-    """Statements that become one commit when the block ends; an exception inside leaves the table as it was.
+    """Statements that become one commit when the `with` block ends; an exception inside leaves the table as it was.
 
-    update, delete and merge are those of DeltaTable; each sees what those before it did.
+    Made by `DeltaTable.transaction()`.  `update`, `delete` and `merge` are those of `DeltaTable`; each statement sees what those before it did.
+
+    Examples:
+        >>> with t.transaction() as txn:
+        ...     txn.delete("id = 1")
+        ...     txn.append(updates)
+        ...     txn.toDF().count()
+        4
+        >>> txn
+        DeltaTransaction('...', statements=[DELETE, WRITE], committed as version 1)
     """
 
     def __init__(
@@ -141,6 +155,7 @@ class DeltaTransaction(Changes):
 
     @property
     def _runner(self) -> OpenTransaction:  # type: ignore[override]
+        """The open transaction.  Raises InvalidInput before the block begins."""
         if self._opened is None:
             raise InvalidInput("The transaction has not begun: use it in a with statement, `with table.transaction() as txn:`", table=self._handle.path)
         return self._opened
@@ -163,11 +178,33 @@ class DeltaTransaction(Changes):
 
     @property
     def receipt(self) -> Receipt | None:
-        """Of the last statement while the block runs; of the commit afterwards."""
+        """The receipt of the last statement while the block runs, and of the commit afterwards; None before the first.
+
+        Examples:
+            >>> with t.transaction() as txn:
+            ...     txn.delete("id = 1")
+            >>> txn.receipt.version
+            1
+        """
         return self._receipts.last
 
     def alias(self, aliasName: str) -> DeltaTransaction:
-        """The same transaction under a name for use in expressions."""
+        """The same transaction under a name that expressions can use.  Runs no Spark job.
+
+        Args:
+            aliasName: The name, such as `t` for `t.id`.
+
+        Returns:
+            A transaction that shares everything with this one.
+
+        Raises:
+            InvalidInput: The block has not begun.
+            WrongType: The name is not a string.
+
+        Examples:
+            >>> with t.transaction() as txn:
+            ...     txn.alias("t").delete("t.id = 1")
+        """
         out = DeltaTransaction(self._handle, self._options, self._app, self._table_receipts, arguments.text(aliasName, "aliasName"), self._runner)
         out._receipts = self._receipts
         return out
@@ -175,8 +212,20 @@ class DeltaTransaction(Changes):
     def toDF(self) -> DataFrame:
         """The table as this transaction sees it, its own changes in it, under the handle's alias.
 
-        What others change of the table from then on is a conflict, unless the isolation is `snapshot`: what was read may have decided
-        what is written.
+        What others change of the table from then on is a conflict, unless the isolation is `snapshot`: what was read may have decided what is written.
+        The rows are read by Spark jobs when the DataFrame is used.
+
+        Returns:
+            A DataFrame with the table's columns.
+
+        Raises:
+            InvalidInput: The block has not begun, or is over.
+
+        Examples:
+            >>> with t.transaction() as txn:
+            ...     txn.delete("id = 1")
+            ...     txn.toDF().count()
+            2
         """
         self._runner.check_open()
         self._runner.will_read()
@@ -186,15 +235,45 @@ class DeltaTransaction(Changes):
         return frame.alias(self._alias) if self._alias else frame
 
     def append(self, df: DataFrame) -> None:
-        """Adds rows.  Raises SchemaMismatch, ConstraintViolated."""
+        """Adds the rows of a DataFrame.  They are computed now: on the driver where they are few, else by a Spark job that writes them to files.
+
+        Args:
+            df: The rows; columns are matched by name without regard to case, absent ones are null.
+
+        Raises:
+            InvalidInput: The block has not begun, or is over.
+            WrongType: `df` is not a DataFrame.
+            SchemaMismatch: The rows do not fit the table.
+            ConstraintViolated: A row breaks NOT NULL or a CHECK constraint.
+
+        Examples:
+            >>> with t.transaction() as txn:
+            ...     txn.append(updates)
+            >>> t.toDF().count()
+            5
+        """
         frame = arguments.frame(df, "df")
 
         self._run("WRITE", lambda evaluator, snapshot: append_statements(evaluator, snapshot, frame))
 
     def overwrite(self, df: DataFrame, replace_where: Expression | None = None) -> None:
-        """Replaces all rows, or those for which `replace_where` is true; then every row of `df` must meet it.
+        """Replaces all rows, or those for which a condition is true, by the rows of a DataFrame.  Runs Spark jobs as a delete and an append do.
 
-        Raises SchemaMismatch, ConstraintViolated.
+        Args:
+            df: The new rows.
+            replace_where: Which rows are replaced, a string or Column; every row of `df` must meet it.  None replaces all.
+
+        Raises:
+            InvalidInput: The block has not begun, or is over.
+            WrongType: An argument is of another type.
+            SchemaMismatch: The rows do not fit the table.
+            ConstraintViolated: A row breaks NOT NULL or a CHECK constraint, or does not meet `replace_where`.
+
+        Examples:
+            >>> with t.transaction() as txn:
+            ...     txn.overwrite(updates, "region = 'us'")
+            >>> t.toDF().count()
+            4
         """
         frame, where = arguments.frame(df, "df"), arguments.expression(replace_where, "replace_where")
         self._run("WRITE", lambda evaluator, snapshot: overwrite_statements(evaluator, snapshot, frame, where, self._alias))

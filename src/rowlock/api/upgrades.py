@@ -10,27 +10,66 @@ from rowlock.transaction.definition import protocol
 
 
 class Upgrades:
-    """The methods of DeltaTable that change its protocol."""
+    """The methods of `DeltaTable` that change the table's protocol."""
 
     _handle: Handle
     _receipts: Receipts
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Raises the versions of the table's protocol; where they are as high already nothing is done.
+        """Raises the versions of the table's protocol; where they are as high already nothing is done.  Runs no Spark job.
 
-        Raises InvalidInput for versions that do not go together, UnsupportedFeature where this version could not write the table then.
+        Args:
+            readerVersion: The least reader version, 1 to 3.
+            writerVersion: The least writer version, 1 to 7.
+
+        Raises:
+            InvalidInput: The versions do not go together.
+            UnsupportedFeature: This version could not write the table then.
+            WrongType: A version is not an int.
+
+        Examples:
+            >>> t.upgradeTableProtocol(3, 7)
+            >>> t.detail().first()["minWriterVersion"]
+            7
         """
         for value, name in ((readerVersion, "readerVersion"), (writerVersion, "writerVersion")):
             _is(value, int, f"{name} needs to be an integer but got '{type(value)}'.")
         self._receipts.last = protocol.raise_versions(self._handle.state, readerVersion, writerVersion)
 
     def addFeatureSupport(self, featureName: str) -> None:
-        """Lists a feature in the table's protocol.  Raises UnsupportedFeature, by its name, where this version could not write the table then."""
+        """Lists a feature in the table's protocol, so that it can be used.  Runs no Spark job.
+
+        Args:
+            featureName: The feature's name, such as `changeDataFeed`.
+
+        Raises:
+            UnsupportedFeature: This version could not write the table then; the feature is named.
+            StatementRefused: The table cannot have the feature: it is partitioned, and the feature is `clustering`.
+            WrongType: The name is not a string.
+
+        Examples:
+            >>> t.addFeatureSupport("changeDataFeed")
+            >>> "changeDataFeed" in t.detail().first()["tableFeatures"]
+            True
+        """
         _is(featureName, str, f"featureName needs to be a string but got '{type(featureName)}'.")
         self._receipts.last = protocol.add_feature(self._handle.state, featureName)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Takes a feature of which the table holds no trace out of its protocol.  Raises StatementRefused, by its name, for any other."""
+        """Removes a feature from the table's protocol, where the table holds no trace of it.  Runs no Spark job.
+
+        Args:
+            featureName: The feature's name.
+            truncateHistory: Whether to remove the history that the feature has left; refused by this version where there is some.
+
+        Raises:
+            StatementRefused: The feature is not there, cannot be dropped, or has left traces; it is named.
+            WrongType: An argument is of another type.
+
+        Examples:
+            >>> t.addFeatureSupport("vacuumProtocolCheck")
+            >>> t.dropFeatureSupport("vacuumProtocolCheck")
+        """
         _is(featureName, str, f"featureName needs to be a string but got '{type(featureName)}'.")
         if truncateHistory is not None:
             _is(truncateHistory, bool, f"truncateHistory needs to be a boolean but got '{type(truncateHistory)}'.")
@@ -38,5 +77,6 @@ class Upgrades:
 
 
 def _is(value: Any, kind: type, message: str) -> None:
+    """Raises WrongType for a value of another type; a bool is no int."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise WrongType(message)

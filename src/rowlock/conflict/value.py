@@ -102,19 +102,30 @@ class SupersededRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Conflict:
-    """A winner that conflicted with a transaction.
+    """A commit of others (the winner) that mattered to a transaction: what it did, what that cost, and what to do about it.
 
-    version, operation, timestamp_ms, txn_id   of the winner, as its commit says
-    files              paths that both changed
-    rows_gone          rows of the transaction that the winner removed or replaced
-    rows_born          rows that the winner added where the transaction reads
-    rule               the violated rule, a key of ERRORS; empty if a rebase resolved the conflict
-    what               the rule as a sentence
-    rows               up to 5 of the rows concerned, as they were before the winner
-    columns            columns that both set in the same row, or parts of the table's definition that the winner changed
-    staged             the work that the transaction had done before
-    thrown_away, kept  how much of it was lost, and how much was kept
-    remedy             what to do about it
+    It stands in a receipt where a rebase settled it, and in an error's `conflict` where it was raised.
+
+    Attributes:
+        version: The winner's version.
+        operation: The winner's operation, as its commit says; None where it says nothing.
+        timestamp_ms: When the winner committed, in milliseconds since the epoch, by its own clock.
+        txn_id: The winner's `txnId`.
+        files: Paths that both touched, at most 20.
+        rows_gone: How many of the transaction's rows the winner deleted or replaced.
+        rows_born: How many rows the winner brought where the transaction reads.
+        rule: Which rule made an error of it (`rows read`, `metadata`, ...); empty where a rebase settled it.
+        what: The same as a sentence.
+        rows: Up to 5 of the rows concerned, as the winner found them.
+        columns: Columns that both set in one row, or what the winner changed of the table's definition.
+        staged: What the transaction had done when it met the winner.
+        thrown_away: What of that was lost.
+        kept: What of that was kept.
+        remedy: What to do about it.
+
+    Examples:
+        >>> rowlock.Conflict(version=3, operation="DELETE", rows_gone=2)
+        <Conflict with version 3, DELETE: 2 rows gone, 0 born; settled by a rebase>
     """
 
     version: int
@@ -134,32 +145,67 @@ class Conflict:
     remedy: str = ""
 
     def with_work(self, staged: Work, *, kept: Work | None = None) -> Conflict:
-        """The conflict with the transaction's work; `staged` minus `kept` counts as thrown away."""
+        """The conflict with what the transaction had done when it met the winner; what was not kept counts as thrown away.  Needs no Spark.
+
+        Args:
+            staged: All that it had done.
+            kept: What of that was kept; by default nothing.
+
+        Returns:
+            A copy.
+
+        Examples:
+            >>> from rowlock.conflict.value import Work
+            >>> print(rowlock.Conflict(version=3).with_work(Work(rows=5, size_bytes=2000, seconds=1.5)).thrown_away)
+            5 rows, 2.0 kB, 1.5 s
+        """
         kept = kept or Work()
         lost = Work(rows=staged.rows - kept.rows, size_bytes=staged.size_bytes - kept.size_bytes, seconds=staged.seconds - kept.seconds)
         return replace(self, staged=staged, thrown_away=lost, kept=kept)
 
     def record(self) -> dict[str, Any]:
-        """The conflict as plain JSON for the record in commitInfo, without values from rows."""
+        """The conflict as plain JSON values for a commit: who, what and how much, and no values out of rows.  Needs no Spark.
+
+        Returns:
+            A dict; empty fields are left out.
+
+        Examples:
+            >>> rowlock.Conflict(version=3, operation="DELETE").record()["operation"]
+            'DELETE'
+        """
         out = {k: v for k, v in asdict(self).items() if k not in ("rows", "what", "remedy") and v not in (None, (), "")}
         for name in ("operation", "timestamp_ms", "txn_id"):
             out.setdefault(name, None)
         return {k: list(v) if isinstance(v, tuple) else v for k, v in out.items()} | {"files": list(self.files)}
 
     def exception(self, table: str) -> DeltaConcurrentModificationException:
-        """The error to raise for this conflict, by its rule."""
+        """The error that this conflict is under its rule.  Needs no Spark.
+
+        Args:
+            table: The table's path.
+
+        Returns:
+            An error that is not raised yet.
+
+        Raises:
+            KeyError: A rebase settled the conflict, so no rule names it.
+
+        Examples:
+            >>> rowlock.Conflict(version=3, rule="metadata", what="It changed.").exception("/lake/sales")
+            MetadataChangedException(...)
+        """
         return ERRORS[self.rule](self.text(table), table=table, conflict=self)
 
     def text(self, table: str) -> str:
-        """The conflict as several aligned lines: one sentence, then the facts, then what to do.
+        """The conflict as aligned lines: one sentence, then the facts, then what to do.  Needs no Spark.
 
         Args:
-            table: The table's path, which is shown with them.
+            table: The table's path, which is shown among the facts.
 
         Returns:
             Text of 2 to about 20 lines.  Times are UTC.
 
-        Example:
+        Examples:
             >>> print(rowlock.Conflict(version=3, operation="DELETE", what="Another commit changed the same rows.").text("/lake/sales"))
             Another commit changed the same rows.
               table         /lake/sales
@@ -178,14 +224,17 @@ class Conflict:
         return display.html_table(self.what or _SETTLED, self._facts())
 
     def _winner(self) -> str:
+        """The winner as its version and operation."""
         return f"version {self.version}" + (f", {self.operation}" if self.operation else "")
 
     def _outcome(self) -> str:
+        """The rule that makes an error of the conflict, or how many rows a rebase dealt with."""
         if self.rule:
             return self.rule
         return f"{display.count(self.rows_gone, 'row')} gone, {self.rows_born:,} born; settled by a rebase"
 
     def _facts(self) -> display.Facts:
+        """The lines below the sentence, by name."""
         at = f", at {_utc(self.timestamp_ms)}" if self.timestamp_ms is not None else ""
         changed = not self.rule and (self.rows_gone or self.rows_born)
         return [

@@ -41,9 +41,21 @@ def open_registers(store: ObjectStore, provider: str = "object", options: Mappin
 
 
 def create_lock_table(provider: str, storage_options: Mapping[str, str] | None = None) -> None:
-    """Creates the table in which `dynamodb:TABLE` or `postgresql` keeps leases and turns; does nothing if it exists.
+    """Makes the table that leases are kept in, where it is not there yet.  Needs no Spark.
 
-    Raises InvalidInput for any other provider (`object` needs no table), StorageError if the table cannot be created.
+    Args:
+        provider: `dynamodb:TABLE`, `postgresql` (with the connection in the environment, ROWLOCK_LOCK_DSN or libpq's variables), or a `postgresql://` URL.
+        storage_options: Credentials and endpoints under their names in the environment.
+
+    Raises:
+        InvalidInput: The provider is another (`object` needs no table), or its client is not installed.
+        StorageError: The table cannot be made; of `rowlock.storage.store`.
+
+    Examples:
+        >>> rowlock.create_lock_table("object")
+        Traceback (most recent call last):
+        ...
+        rowlock.exceptions.InvalidInput: ...
     """
     if provider.startswith("dynamodb:"):
         return dynamodb.create_table(provider.removeprefix("dynamodb:"), storage_options)

@@ -53,6 +53,7 @@ class Options:
 
     @property
     def takes_turns(self) -> bool:
+        """Whether a turn is announced after lost puts."""
         return self.lane if self.turns is None else self.turns
 
     @property
@@ -62,10 +63,12 @@ class Options:
 
     @property
     def raises_by_file(self) -> bool:
+        """Whether a conflict is raised as soon as both change one file."""
         return self.raises and self.granularity == "file"
 
     @property
     def raises_by_row(self) -> bool:
+        """Whether a conflict is raised only where both change one row."""
         return self.raises and self.granularity == "row"
 
     def resolved(self, properties: Mapping[str, str]) -> Options:

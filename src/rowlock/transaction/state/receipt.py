@@ -52,12 +52,38 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Receipt:
-    """`rows_followed` were carried to where a compaction had put them, without being read.  version is None when nothing was changed;
-    `group_size` transactions share the version;
-    `already_committed` says that the application's step was in the log before; `overwritten` are rows in which a lockless commit met a winner.
-    `rewritten` is a compaction's, None for all else.
+    """What a transaction did, what it met, and what that cost.
 
-    seconds has the phases plan, lock (in line for a lease), stage, wait (for other threads, and for another's turn), rebase, write, put."""
+    Printed, it is about four lines for people; in a notebook, a small table.  Amounts are of this transaction alone, also where several share a version.
+
+    Attributes:
+        version: The version that was committed; None where nothing was changed, and while a transaction's block is open.
+        read_version: The version that the transaction began with; -1 where it made the table.
+        txn_id: The id that the commit carries as `txnId`.
+        operation: Delta's name of it: WRITE, UPDATE, MERGE, ...
+        attempts: How often it tried to put its commit.
+        rounds: How often it was rebased over the commits of others.
+        rows_rebased: Rows that rebases looked at.
+        bytes_rebased: The bytes that they read for that.
+        rows_dropped: Staged rows that were dropped, because others had changed what they came from.
+        rows_followed: Rows that were carried to where a compaction had put them, without being read.
+        already_committed: Whether the application's step was in the log before; nothing is committed then.
+        group_size: How many transactions share the version.
+        overwritten: Rows in which a lockless commit met a winner.
+        conflicts: The commits of others that mattered to it, a `Conflict` for each.
+        metrics: Delta's operation metrics: rows, files and bytes.
+        seconds: Seconds by phase: plan, lock (in line for a lease), stage, wait (for other threads, and for another's turn), rebase, write, put.
+        rewritten: What a compaction put in place of what; None for all else.
+
+    Examples:
+        >>> print(rowlock.append(path, pa.table({"id": [4, 5]})))
+        WRITE: committed as version 1
+          rows       2 written
+          files      1 added
+          conflicts  none
+          seconds    ...
+          txnId      ...
+    """
 
     version: int | None
     read_version: int
@@ -85,6 +111,7 @@ class Receipt:
         return display.html_table(self._title(), self._facts())
 
     def _title(self) -> str:
+        """One line: the operation, and the version that it became or why it became none."""
         if self.version is not None:
             others = f", shared with {display.count(self.group_size - 1, 'other append')}" if self.group_size > 1 else ""
             read = f"; it had read version {self.read_version}" if 0 <= self.read_version < self.version - 1 else ""
@@ -94,6 +121,7 @@ class Receipt:
         return f"{self.operation}: no version, nothing was committed"
 
     def _facts(self) -> display.Facts:
+        """The lines below the title, by name."""
         rows = [f"{self.metrics[name]:,} {word}" for name, word in _ROWS.items() if self.metrics.get(name)]
         if "numFiles" in self.metrics:  # an append or an overwrite
             rows = [f"{self.metrics.get('numOutputRows', 0):,} written"]
@@ -126,7 +154,15 @@ class Receipt:
         return ["; ".join([", ".join(winners) or "none", *filter(None, cost)])]
 
     def record(self) -> dict[str, Any]:
-        """What goes into the commit, in commitInfo's field `rowlock`; plain JSON values."""
+        """The receipt as plain JSON values, as it goes into the commit (commitInfo's field `rowlock`).  Needs no Spark.
+
+        Returns:
+            A dict without what commitInfo has fields of its own for; at most 20 conflicts and 100 overwritten rows.
+
+        Examples:
+            >>> rowlock.append(path, pa.table({"id": [4, 5]})).record()["rows_dropped"]
+            0
+        """
         out = asdict(self)
         for name in ("version", "operation", "txn_id", "metrics", "read_version", "group_size", "rewritten"):  # these are commitInfo's own fields
             out.pop(name)

@@ -23,12 +23,23 @@ _starting = threading.Lock()
 
 
 def spark(*, cores: int | None = None, memory_mb: int | None = None, stores: Sequence[Literal["s3", "gs", "az"]] = ()) -> SparkSession:
-    """The active SparkSession, the default one, or a new local one.
+    """The active SparkSession, the default one, or a new local one.  Starting one takes some seconds; runs no Spark job.
 
-    `cores` and `memory_mb` are for a new one only: how many tasks run at once (default: all cores of the
-    machine) and the driver's memory (default 2048; a local session's tasks share it).  `stores` names those
-    among 's3', 'gs' and 'az' that tables will lie on; their connectors come from Maven Central the first time.
-    Runs on the driver; starting takes some seconds.  Raises RowlockError when no Java serves.
+    Args:
+        cores: How many tasks a new session runs at once; by default as many as the machine has cores.
+        memory_mb: The driver's memory of a new session in MB, 2048 by default; a local session's tasks share it.
+        stores: The clouds that tables will lie on, among `s3`, `gs` and `az`, for a new session; their connectors come from Maven Central the first time.
+
+    Returns:
+        A SparkSession.  One that is there is returned as it is, and never stopped.
+
+    Raises:
+        RowlockError: No Java that serves is found.
+        InvalidInput: A store is none of these.
+
+    Examples:
+        >>> rowlock.spark() is spark
+        True
     """
     with _starting:
         return _existing() or _start_local(cores=cores or os.cpu_count() or 1, memory_mb=memory_mb or 2048, stores=stores)
@@ -48,6 +59,7 @@ def _existing() -> SparkSession | None:
 
 
 def _start_local(*, cores: int, memory_mb: int, stores: Sequence[Literal["s3", "gs", "az"]] = ()) -> SparkSession:
+    """Starts a local session, or connects to the one that SPARK_REMOTE names."""
     if not os.environ.get("SPARK_REMOTE"):
         ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

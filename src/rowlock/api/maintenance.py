@@ -1,0 +1,145 @@
+"""Upkeep of a table through its handle: OPTIMIZE, VACUUM, RESTORE and manifests, with delta-spark's answers."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Literal
+
+from rowlock.api import arguments
+from rowlock.api.handle import Handle, Receipts
+from rowlock.api.optimize_builder import DeltaOptimizeBuilder
+from rowlock.engines.spark.catalyst.types import DataFrame
+from rowlock.engines.spark.frames.descriptions import restore_frame
+from rowlock.engines.spark.frames.instants import milliseconds
+from rowlock.exceptions import WrongType
+from rowlock.log.snapshot import Snapshot
+from rowlock.maintenance import manifest, vacuum
+from rowlock.maintenance.restore import restore
+from rowlock.transaction.state.versions import snapshot_of
+
+
+class Maintenance:
+    """The methods of `DeltaTable` that tidy a table up, or bring an older version back."""
+
+    _handle: Handle
+    _receipts: Receipts
+
+    def generate(self, mode: Literal["symlink_format_manifest"]) -> None:
+        """Writes manifests for engines that read Parquet files without the log.  Runs no Spark job.
+
+        Args:
+            mode: `symlink_format_manifest`, the only one.
+
+        Raises:
+            InvalidInput: The mode is another.
+            StatementRefused: The table has deletion vectors or mapped columns, which such engines would read wrongly.
+            WrongType: The mode is not a string.
+
+        Examples:
+            >>> plain = {"delta.enableDeletionVectors": "false"}
+            >>> _ = rowlock.write(updates, folder + "/plain", properties=plain)
+            >>> DeltaTable.forPath(spark, folder + "/plain").generate("symlink_format_manifest")
+        """
+        manifest.generate(self._handle.state.store, self._handle.state.refresh(), arguments.text(mode, "mode"))
+
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """Starts an OPTIMIZE, which rewrites small files into fewer.  Runs no Spark job before the builder's `executeCompaction()` or `executeZOrderBy()`.
+
+        Returns:
+            A builder that may be limited to partitions by `where()`.
+
+        Examples:
+            >>> t.optimize()
+            DeltaOptimizeBuilder('...')
+        """
+        return DeltaOptimizeBuilder(self._handle, self._receipts)
+
+    def vacuum(self, retentionHours: float | None = None) -> DataFrame:
+        """Deletes files in the table's folder that no version within the retention needs.  Lists and deletes on the driver; runs no Spark job.
+
+        Files that are younger than the retention stay, for a writer may have staged them; so do live deletion vectors.
+
+        Args:
+            retentionHours: For how many hours versions and files are kept; by default as `delta.deletedFileRetentionDuration` says, else a week.
+
+        Returns:
+            An empty DataFrame, as delta-spark does.
+
+        Raises:
+            InvalidInput: The retention is negative, or shorter than the table's own while `spark.databricks.delta.retentionDurationCheck.enabled` is true.
+            WrongType: The retention is not a number.
+
+        Examples:
+            >>> t.vacuum(200).columns
+            []
+        """
+        if retentionHours is not None and (isinstance(retentionHours, bool) or not isinstance(retentionHours, (int, float))):
+            raise WrongType(f"retentionHours must be a number, not {type(retentionHours).__name__}")
+        checks = self._handle.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true")
+        vacuum.vacuum(self._handle.state.log, retention_hours=retentionHours, check_retention=str(checks).lower() != "false")
+        return self._handle.spark.createDataFrame([], "path string").select()
+
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Brings an older version's rows, columns and properties back, as a new version.
+
+        Made again from the newest version where others commit first.  Decided on the driver from the log; runs no Spark job, save for a table with a
+        change data feed, whose changes are written.
+
+        Args:
+            version: The version to bring back, 0 or more.
+
+        Returns:
+            A DataFrame of one row with delta-spark's columns: files and bytes that the table has now, that were removed and that were restored.
+
+        Raises:
+            VersionNotFound: The log does not hold the version.
+            InvalidInput: The version is the newest.
+            StatementRefused: Files of the version are no more (vacuumed), or the table is append-only.
+            WrongType: The version is not an int.
+            DeltaConcurrentModificationException: Others committed meanwhile, where `rowlock.onConflict` is `fail`.
+
+        Examples:
+            >>> t.delete()
+            >>> _ = t.restoreToVersion(0)
+            >>> t.toDF().count()
+            3
+        """
+        target = snapshot_of(self._handle.state, arguments.number(version, "version"))
+        return self._restored(target, version=version)
+
+    def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> DataFrame:
+        """Brings back the version that was the newest at a time, as `restoreToVersion` does.  Runs no Spark job, save as that does.
+
+        Args:
+            timestamp: Text that Spark can cast to a timestamp (`2026-01-31 12:00:00`), in the session's time zone where it names none; or a datetime, in the
+                time zone of the Python process where it has none.
+
+        Returns:
+            A DataFrame of one row with delta-spark's columns.
+
+        Raises:
+            InvalidInput: The text is no time, or the version is the newest.
+            VersionNotFound: The log does not reach to that time: it is before the oldest commit or after the newest.
+            StatementRefused: Files of the version are no more (vacuumed), or the table is append-only.
+            WrongType: The time is neither a string nor a datetime.
+            DeltaConcurrentModificationException: Others committed meanwhile, where `rowlock.onConflict` is `fail`.
+
+        Examples:
+            >>> written_at = t.history().first()["timestamp"]
+            >>> clock.sleep(0.01)
+            >>> t.delete()
+            >>> _ = t.restoreToTimestamp(written_at)
+            >>> t.toDF().count()
+            3
+        """
+        asked = timestamp.isoformat() if isinstance(timestamp, datetime.datetime) else arguments.text(timestamp, "timestamp")
+        time_ms = milliseconds(self._handle.spark, timestamp, self._handle.path)
+        return self._restored(snapshot_of(self._handle.state, timestamp_ms=time_ms), timestamp=asked)
+
+    def _restored(self, target: Snapshot, *, version: int | None = None, timestamp: str | None = None) -> DataFrame:
+        """Brings `target` back, which was asked for by `version` or by `timestamp`.  One row: delta-spark's metrics."""
+        ignore_missing = str(self._handle.spark.conf.get("spark.sql.files.ignoreMissingFiles", "false")).lower() == "true"
+        self._receipts.last = None
+        asked = {"version": version} if timestamp is None else {"timestamp": timestamp}
+        self._receipts.last = restore(self._handle.table, target, asked, ignore_missing=ignore_missing)
+        return restore_frame(self._handle.spark, self._receipts.last.metrics)
