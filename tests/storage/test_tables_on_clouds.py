@@ -92,7 +92,7 @@ def test_the_command_line_reaches_s3(minio: Minio) -> None:
     rowlock.append(root, pa.table({"n": [1]}), storage_options=minio.storage_options)
     given = [a for k, v in minio.storage_options.items() for a in ("--storage-option", f"{k}={v}")]
     done = CliRunner().invoke(app, ["vacuum", root, "--dry-run", *given])
-    assert done.exit_code == 0 and "0 files with 0 bytes would be deleted" in done.output
+    assert done.exit_code == 0 and "0 files (0 bytes) would be deleted" in done.output
     around = CliRunner().invoke(app, ["vacuum", root, "--dry-run"], env=dict(minio.storage_options))
     assert around.exit_code == 0 and around.output == done.output
     wrong = CliRunner().invoke(app, ["vacuum", root, "--storage-option", SECRET_KEY])
