@@ -8,8 +8,8 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.catalyst.analysis import split_name
 from rowlock.exceptions import ConstraintViolated
+from rowlock.protocol.schema import column_path
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +30,7 @@ MAPPED = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "tr
     ],
 )
 def test_parts_of_a_name(name: str, parts: list[str]) -> None:
-    assert split_name(name) == parts
+    assert list(column_path(name)) == parts
 
 
 @pytest.mark.parametrize("name", [" v", "v ", "v.w", "v`w", "ключ"])

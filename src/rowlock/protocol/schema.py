@@ -27,7 +27,7 @@ TYPE_CHANGES = "delta.typeChanges"
 """Key in a column's metadata that lists the types that the column had before type widening."""
 
 _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^.`]*?))\s*(\.|$)")
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
 _INVALID_CHARACTERS = frozenset(" ,;{}()\n\t=")
 
@@ -151,8 +151,19 @@ DataType: TypeAlias = PrimitiveType | DecimalType | ArrayType | MapType | Struct
 
 
 def column_path(name: str) -> ColumnPath:
-    """The path that a column's SQL name stands for: a dot outside back quotes separates a struct from its field."""
-    return tuple(quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name))
+    """The path that a column's SQL name stands for: a dot outside of back quotes separates a struct from its field, and space around a part does not count.
+
+    A text that is no name, such as one with a single back quote, is one part as it stands: it is looked up and not found.
+    """
+    parts: list[str] = []
+    at, dot = 0, "."
+    while dot:
+        if (found := _PART.match(name, at)) is None:
+            return (name,)
+        quoted, plain, dot = found.groups()
+        parts.append(plain if quoted is None else quoted.replace("``", "`"))
+        at = found.end()
+    return tuple(parts)
 
 
 def nullable(schema: StructType) -> StructType:

@@ -1,7 +1,7 @@
-"""ArrowEngine: the data plane of appends, with pyarrow alone (see `boundary.engine.Engine`).
+"""ArrowEngine: stages and commits appends with pyarrow alone, without Spark (see `boundary.engine.Engine`).
 
-Its rows lie in finished files from the start, so a rebase carries them along as they are.  What would
-need an evaluation of Spark's SQL is refused by name before anything is written (I9).
+Appended rows are in finished data files before the transaction commits, so a rebase carries the files along unchanged.  A table whose
+constraints or generated columns need Spark's SQL is refused by name before anything is written (I9).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rowlock.storage.store import ObjectStore
 
 
 class ArrowEngine:
-    """Appends to one table.  Safe from several threads."""
+    """The engine of appends to one table.  Thread-safe."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
     def check_appendable(self, snapshot: Snapshot) -> None:
-        """Raises UnsupportedFeature for a table that asks something of its rows which only Spark can evaluate."""
+        """Raises UnsupportedFeature for a table with a CHECK constraint or a generated column, which only Spark can evaluate."""
         if found := checks_of(snapshot.metadata, snapshot.schema, snapshot.table):
             text = f"its rows must meet {found[0].name}: {found[0].expression}, which is Spark's SQL"
             raise UnsupportedFeature(
@@ -63,7 +63,7 @@ class ArrowEngine:
         return Propagated({}, (*staged.blocks, *entered), {})
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
-        """See Engine.  Data files know their columns by the names that stay."""
+        """See Engine.  Data files name their columns physically, and physical names do not change."""
         return block
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:

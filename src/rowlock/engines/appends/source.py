@@ -1,8 +1,7 @@
-"""What a caller gives as rows, as Arrow batches that can be read again where a transaction must run again.
+"""Reads the rows that a caller gives, of any kind, as Arrow tables; again from the start where a transaction runs again.
 
-A stream can be read once.  What has been read of it is kept as long as it is small; a larger one that
-would have to be read again is refused, and so is one that was given before: nothing is ever appended
-from a stream that is spent.
+A stream can be read only once.  What is read of it is kept while it is small; a larger stream that would have to be read again is refused,
+and so is one that was given to an earlier append: rows are never appended from a stream that has been read already.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ _lock = threading.Lock()
 
 
 class Rows(Protocol):
-    """Rows of one schema."""
+    """Rows of one Arrow schema."""
 
     @property
     def schema(self) -> pa.Schema: ...
     def tables(self) -> Iterator[pa.Table]:
-        """All rows, piece by piece; again and again where that is possible."""
+        """All rows, piece by piece.  Raises InvalidInput where they cannot be read a second time."""
         ...
 
 
 class Held:
-    """A table in memory."""
+    """Rows of a table in memory, which can be read any number of times."""
 
     def __init__(self, table: pa.Table) -> None:
         self.schema, self._table = table.schema, table
@@ -44,7 +43,7 @@ class Held:
 
 
 class Streamed:
-    """A reader; it is drained while its rows are staged."""
+    """Rows of a reader, which is read to its end while they are staged."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self.schema = reader.schema
@@ -98,7 +97,7 @@ def rows_of(data: Any) -> Rows:
 
 
 def _taken(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """The reader, of which nothing has been read."""
+    """Marks a reader as read and returns it.  Raises InvalidInput where it was given to an append before."""
     with _lock:
         if reader in _spent:
             raise InvalidInput("This reader was given before and has been read: appending it again would add nothing, or a part. Make a new one")

@@ -1,7 +1,7 @@
-"""Rows of any number into data files, with bounded memory: each partition's rows are gathered until they fill a file.
+"""Writes any number of rows into data files with bounded memory: the rows of each partition are gathered until they fill a file.
 
-Files are written before the transaction asks for its turn, so that a lost put costs no writing.  Where a
-row is refused, what was written is deleted again: no commit can name it.
+The files are written before the commit begins, so a lost put costs no writing.  Where a row is refused, the files that were written are
+deleted again: no commit names them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WRITERS = 8
 
 @dataclass(slots=True)
 class _Heap:
-    """The rows of one partition that are not written yet."""
+    """Rows of one partition that are held and not written yet."""
 
     values: PartitionValues
     parts: list[pa.Table] = field(default_factory=list)
@@ -37,7 +37,7 @@ class _Heap:
 
 
 def stage_rows(store: ObjectStore, snapshot: Snapshot, tables: Iterable[pa.Table], fitted: Callable[[pa.Table], pa.Table]) -> list[AddFile]:
-    """Writes rows into files of `snapshot`'s table that no commit names yet; none for no rows.
+    """Writes rows into data files of `snapshot`'s table and returns their add actions, which no commit names yet; no files for no rows.
 
     Raises what `fitted` raises, and ConstraintViolated for a null that may not be.
     """
@@ -76,7 +76,7 @@ class _Writer:
             self._write(max(self._heaps.values(), key=lambda h: h.size_bytes))
 
     def finish(self) -> None:
-        """Writes what is left; several files side by side."""
+        """Writes the rows that are left; several files at the same time."""
         side_by_side(self._write, [h for h in self._heaps.values() if h.parts], _WRITERS)
 
     def _write(self, heap: _Heap) -> None:

@@ -37,19 +37,16 @@ def commit_of(
 
     `steps` are the `txn` actions of applications; `record` is added to the `rowlock` object of commitInfo.
     """
-    only_adds = not files.removes
-    info: dict[str, Any] = {
-        "timestamp": clock.now_ms(),
-        "operation": attempt.operation,
-        "operationParameters": operation_parameters(parameters),
-        "readVersion": txn.base.version,
-        "isolationLevel": "SnapshotIsolation" if not txn.data_change else txn.options.delta_level,
-        "isBlindAppend": txn.is_blind and only_adds and txn.metadata is None,
-        "operationMetrics": {k: str(v) for k, v in metrics.items()},
-        "engineInfo": ENGINE_INFO,
-        "txnId": txn.txn_id,
-        "rowlock": {**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **txn.reruns.record(), **record},
-    }
+    info = commit_info(
+        attempt.operation,
+        parameters,
+        txn.txn_id,
+        read_version=txn.base.version,
+        isolation="SnapshotIsolation" if not txn.data_change else txn.options.delta_level,
+        blind=txn.is_blind and not files.removes and txn.metadata is None,
+        metrics=metrics,
+        record={**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **txn.reruns.record(), **record},
+    )
     info = with_commit_timestamp(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
     rewrites_rows = bool(files.rows_copied) or any(b.kind == "derived" for b in txn.effects.blocks)
     if tags := row_identity.tags(txn.base, rewrites_rows):
@@ -70,20 +67,26 @@ def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | No
 
 
 def commit_info(
-    operation: str, parameters: Mapping[str, Any], txn_id: str, *, read_version: int | None, blind: bool, metrics: Mapping[str, int]
+    operation: str,
+    parameters: Mapping[str, Any],
+    txn_id: str,
+    *,
+    read_version: int | None,
+    blind: bool,
+    metrics: Mapping[str, int],
+    isolation: str = "Serializable",
+    record: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The commitInfo of a commit that stages no rows (ALTER, RESTORE, a new table, an abort marker)."""
-    info: dict[str, Any] = {
+    """The commitInfo of any commit, before tags and in-commit timestamps are added; `record` is its `rowlock` object."""
+    return {
         "timestamp": clock.now_ms(),
         "operation": operation,
         "operationParameters": operation_parameters(parameters),
-        "isolationLevel": "Serializable",
+        **({} if read_version is None else {"readVersion": read_version}),
+        "isolationLevel": isolation,
         "isBlindAppend": blind,
         "operationMetrics": {k: str(v) for k, v in metrics.items()},
         "engineInfo": ENGINE_INFO,
         "txnId": txn_id,
-        "rowlock": {"attempts": 1},
+        "rowlock": {"attempts": 1} if record is None else dict(record),
     }
-    if read_version is not None:
-        info["readVersion"] = read_version
-    return info

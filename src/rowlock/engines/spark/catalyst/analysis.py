@@ -6,7 +6,6 @@ too, so that every rebase computes with the same one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from pyspark.sql.types import DataType, StructType
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.generated import Generated
+from rowlock.protocol.schema import column_path
 
 Expression = str | Column
 
@@ -176,29 +176,13 @@ def _wider_than_a_row(plan: JavaObject) -> str:
     return _WIDER.get(class_name(node), class_name(plan))
 
 
-_PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^.`]*?))\s*(\.|$)")
-
-
-def split_name(name: str) -> list[str]:
-    """The parts of a dotted column name; parts in backquotes are kept as they are, others are stripped of spaces."""
-    parts: list[str] = []
-    at, dot = 0, "."
-    while dot:
-        if (found := _PART.match(name, at)) is None:
-            return [name]  # not a name: it is looked up as it stands, and not found
-        quoted, plain, dot = found.groups()
-        parts.append(plain if quoted is None else quoted.replace("``", "`"))
-        at = found.end()
-    return parts
-
-
 def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> tuple[str, ...]:
     """The exact names, from the top, of the column or field that an assignment's key names.  Raises SchemaMismatch, InvalidInput."""
     if isinstance(key, Column):
         key = _column_name(key)
     if not isinstance(key, str):
         raise InvalidInput(f"A column to set must be named by a string, not {type(key).__name__}", table=table)
-    parts = split_name(key)
+    parts = column_path(key)
     found = _walk(parts, schema)
     if found is None and alias and len(parts) > 1 and parts[0].lower() == alias.lower():
         found = _walk(parts[1:], schema)

@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from rowlock.engines.spark.catalyst.analysis import split_name
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.statements.merge_plan import Clauses
-from rowlock.protocol.schema import StructType
+from rowlock.protocol.schema import StructType, column_path
 
 
 def evolving(clauses: Clauses) -> Clauses:
@@ -33,7 +32,7 @@ def columns_set(source: DataFrame, clauses: Clauses, alias: str | None) -> Struc
 
 def _column(key: str, alias: str | None) -> str | None:
     """The column that an assignment's key names; None where it names a field inside a column."""
-    parts = split_name(key)
+    parts = column_path(key)
     if alias and len(parts) == 2 and parts[0].lower() == alias.lower():
         parts = parts[1:]
     return parts[0] if len(parts) == 1 else None
