@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,16 @@ from pyroaring import BitMap64
 from rowlock.protocol.actions import AddFile
 
 _FRESH = "\0fresh "
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    P = TypeVar("P", covariant=True, default=Any)
+    """How an engine holds the rows of a block.  A transaction passes it on and never looks inside, so there it is left open."""
+else:
+    from typing import TypeVar
+
+    P = TypeVar("P", covariant=True)
 
 Kind = Literal["derived", "inserted", "appended", "matched"]
 Counts = npt.NDArray[np.int64]
@@ -73,7 +83,7 @@ def fresh_statement(path: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class RowBlock:
+class RowBlock(Generic[P]):
     """Rows staged together, in the state in which the last staged statement left them.
 
     kind        derived    new images of existing rows (or unchanged copies of them)
@@ -91,7 +101,7 @@ class RowBlock:
     statement: int
     num_rows: int
     size_bytes: int
-    payload: Any
+    payload: P
     provenance: Provenance | None = None
     group: int = 0
     moved: bool = False

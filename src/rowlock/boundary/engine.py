@@ -1,6 +1,7 @@
-"""The interface between transactions and a data plane: `Engine`.
+"""The interfaces between transactions and a data plane: `AppendEngine`, and `Engine` for everything.
 
 An engine reads and writes rows and evaluates statements over them; it must decide nothing about commits.
+What an append, an ALTER and row ids for old rows need is an `AppendEngine`: `engines.appends.engine.ArrowEngine` is one.
 `engines.spark.engine.SparkEngine` serves real tables, `engines.memory.engine.MemoryEngine` keeps rows in memory.
 Both pass the same contract tests.
 """
@@ -8,7 +9,7 @@ Both pass the same contract tests.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rowlock.boundary.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
 from rowlock.boundary.lost_matches import LostMatches
@@ -20,8 +21,40 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile
 
 
-class Engine(Protocol):
-    """A data plane.  All methods are called on the driver, also from several threads at once."""
+class AppendEngine(Protocol):
+    """A data plane for rows that are added.  All methods are called on the driver, also from several threads at once."""
+
+    def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
+        """Writes blocks as data files in their final place, with statistics, and syncs them.
+
+        A block that is already in files is not written again: its files are returned with `dead` naming the rows that
+        `keep` removed.  Without `vectors_allowed`, files with such rows are rewritten.
+        """
+        ...
+
+    def count(self, file: AddFile) -> int:
+        """The physical number of rows in a file whose statistics lack numRecords."""
+        ...
+
+    def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
+        """Converts a block from the columns of `before` to those of `after`: new columns are null, dropped columns are left out."""
+        ...
+
+    def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
+        """Raises ConstraintViolated if a row of the blocks breaks NOT NULL or a CHECK constraint of `snapshot`."""
+        ...
+
+    def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
+        """Raises ConstraintViolated if a row of these data files breaks a constraint of `snapshot`, whose metadata need not be committed yet.
+
+        Raises StatementRefused where a constraint cannot be evaluated, because it names something that does not exist.
+        """
+        ...
+
+
+@runtime_checkable
+class Engine(AppendEngine, Protocol):
+    """A data plane that evaluates statements, too.  All methods are called on the driver, also from several threads at once."""
 
     def propagate(
         self,
@@ -50,21 +83,6 @@ class Engine(Protocol):
         """
         ...
 
-    def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
-        """Converts a block from the columns of `before` to those of `after`: new columns are null, dropped columns are left out."""
-        ...
-
-    def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
-        """Raises ConstraintViolated if a row of the blocks breaks NOT NULL or a CHECK constraint of `snapshot`."""
-        ...
-
-    def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
-        """Raises ConstraintViolated if a row of these data files breaks a constraint of `snapshot`, whose metadata need not be committed yet.
-
-        Raises StatementRefused where a constraint cannot be evaluated, because it names something that does not exist.
-        """
-        ...
-
     def provenance(self, block: RowBlock) -> Provenance:
         """The origin of each row of a derived or inserted block, in the order of the block."""
         ...
@@ -73,24 +91,12 @@ class Engine(Protocol):
         """The block without the rows where `mask` is False."""
         ...
 
-    def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
-        """Writes blocks as data files in their final place, with statistics, and syncs them.
-
-        A block that is already in files is not written again: its files are returned with `dead` naming the rows that
-        `keep` removed.  Without `vectors_allowed`, files with such rows are rewritten.
-        """
-        ...
-
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
         """Copies the rows of each slice unchanged into new files (copy on write).  The result is keyed by the slice's path."""
         ...
 
     def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
         """Writes changed rows as files of the change data feed, with the table's columns and `_change_type`, and syncs them."""
-        ...
-
-    def count(self, file: AddFile) -> int:
-        """The physical number of rows in a file whose statistics lack numRecords."""
         ...
 
     def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:

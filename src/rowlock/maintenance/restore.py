@@ -133,9 +133,9 @@ def _change_files(table: Table, target: Snapshot, head: Snapshot, found: HeadAct
     delta = delta_between(touched, head.files.get(touched), target.files.get(touched), table.state.vectors.of)
     out: list[AddCdcFile] = []
     if delta.gone:
-        out += table.engine.write_changes([Change("delete", slices=delta.gone)], snapshot=head)
+        out += table.statement_engine.write_changes([Change("delete", slices=delta.gone)], snapshot=head)
     if delta.born:
-        out += table.engine.write_changes([Change("insert", slices=delta.born)], snapshot=target)
+        out += table.statement_engine.write_changes([Change("insert", slices=delta.born)], snapshot=target)
     return tuple(out)
 
 

@@ -34,12 +34,16 @@ class FileRows:
     dead: dict[str, BitMap64] = field(default_factory=dict)
 
 
-def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Provenance | None) -> RowBlock:
+Rows = DriverRows | FileRows
+"""How the Spark engine and the append engine hold the rows of a block."""
+
+
+def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Provenance | None) -> RowBlock[DriverRows]:
     """A block of the rows of an Arrow table on the driver."""
     return RowBlock(kind, statement, table.num_rows, table.nbytes, DriverRows(table), origin)
 
 
-def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Provenance | None = None) -> RowBlock:
+def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Provenance | None = None) -> RowBlock[FileRows]:
     """A block of the rows of data files that are already written."""
     return RowBlock(kind, statement, sum(f.num_records or 0 for f in files), sum(f.size_bytes for f in files), FileRows(tuple(files)), origin, group)
 
@@ -50,13 +54,13 @@ def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
     return table if table.schema.equals(wanted) else table.rename_columns(wanted.names).cast(wanted)
 
 
-def keep_rows(block: RowBlock, mask: Mask, origin: Provenance) -> RowBlock:
+def keep_rows(block: RowBlock[Rows], mask: Mask, origin: Provenance) -> RowBlock[Rows]:
     """The block without the rows where `mask` is False; `origin` is the provenance of all its rows."""
     remaining = origin.take(mask)
     if isinstance(block.payload, DriverRows):
         table = block.payload.table.filter(pa.array(mask))
         return replace(block, num_rows=table.num_rows, size_bytes=table.nbytes, payload=replace(block.payload, table=table), provenance=remaining)
-    payload: FileRows = block.payload
+    payload = block.payload
     dead, at = dict(payload.dead), 0
     for file in payload.files:
         living = living_positions(file, payload.dead)

@@ -18,7 +18,7 @@ from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.transaction.definition import creation
 from rowlock.transaction.failed_attempt import recorded
 from rowlock.transaction.rebase.onto_head import check_source
-from rowlock.transaction.rebase.propagate import stage
+from rowlock.transaction.rebase.propagate import stage, stage_appends
 from rowlock.transaction.staged_statements import commit
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import OpenTable, Pending
@@ -67,7 +67,10 @@ class Transaction(Pending):
         first, program = len(self.program), [*self.program, *statements]
         slices = [left for s in self._all_candidates([s for s in statements if s.touches]) if (left := self._untouched(s)) is not None]
         with self.watch.time("stage"):
-            effects, self.staged_rows = stage(program, first, self.effects, slices, engine=self.table.engine, snapshot=self.base)
+            if self.table.only_appends and all(s.kind == "append" for s in program):
+                effects, self.staged_rows = stage_appends(program, first, self.effects), {}
+            else:
+                effects, self.staged_rows = stage(program, first, self.effects, slices, engine=self.table.statement_engine, snapshot=self.base)
             self.staged = replace(self.staged, effects=effects)
         self.program = program
         self.data_change = any(s.kind != "move" for s in program)

@@ -165,9 +165,9 @@ class MemoryEngine:
 
     def _block(
         self, kind: Kind, statement: int, rows: Sequence[Row], origin: Provenance | None, snapshot: Snapshot, group: int = 0, moved: bool = False
-    ) -> RowBlock:
+    ) -> RowBlock[InMemory | InFiles]:
         size = 16 * len(rows) * len(snapshot.schema.fields)
-        block = RowBlock(kind, statement, len(rows), size, InMemory(tuple(rows)), origin, group, moved)
+        block: RowBlock[InMemory | InFiles] = RowBlock(kind, statement, len(rows), size, InMemory(tuple(rows)), origin, group, moved)
         if self._spill_rows is not None and len(rows) >= max(1, self._spill_rows):
             return replace(block, payload=self._written(rows, snapshot, self._kept_by(block, snapshot)))
         return block

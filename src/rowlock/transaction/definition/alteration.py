@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowlock.boundary.engine import Engine
+from rowlock.boundary.engine import AppendEngine
 from rowlock.conflict.delta import delta_between, live_slice
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
 from rowlock.log.snapshot import Snapshot
@@ -35,7 +35,7 @@ _WIDER = {
 """The types that each may be widened to; where the table says delta.enableTypeWidening."""
 
 
-def add_constraint(state: SharedState, engine: Engine, name: str, expression: str) -> Receipt:
+def add_constraint(state: SharedState, engine: AppendEngine, name: str, expression: str) -> Receipt:
     """Every row must meet a condition from now on.  Raises ConstraintViolated where one that is there does not."""
     if not name.strip() or not expression.strip():
         raise InvalidInput("A constraint needs a name and a condition", table=state.store.root)
@@ -48,7 +48,7 @@ def add_constraint(state: SharedState, engine: Engine, name: str, expression: st
     return _alter(state, engine, "ADD CONSTRAINT", {"name": name, "expr": expression}, change, asks_rows=True)
 
 
-def drop_constraint(state: SharedState, engine: Engine, name: str, *, if_exists: bool = False) -> Receipt:
+def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_exists: bool = False) -> Receipt:
     """Rows need not meet the condition any more.  Raises InvalidInput where there is none of this name."""
 
     def change(head: Snapshot) -> Metadata:
@@ -60,7 +60,7 @@ def drop_constraint(state: SharedState, engine: Engine, name: str, *, if_exists:
     return _alter(state, engine, "DROP CONSTRAINT", {"name": name}, change)
 
 
-def add_columns(state: SharedState, engine: Engine, fields: Sequence[StructField]) -> Receipt:
+def add_columns(state: SharedState, engine: AppendEngine, fields: Sequence[StructField]) -> Receipt:
     """New columns at the end; rows that are there have null in them.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
     if strict := next((f.name for f in fields if not f.nullable), None):
         raise SchemaMismatch(f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it", table=state.store.root)
@@ -72,7 +72,7 @@ def add_columns(state: SharedState, engine: Engine, fields: Sequence[StructField
     return _alter(state, engine, "ADD COLUMNS", {"columns": names}, change)
 
 
-def rename_column(state: SharedState, engine: Engine, old: str, new: str) -> Receipt:
+def rename_column(state: SharedState, engine: AppendEngine, old: str, new: str) -> Receipt:
     """The same column under another name, in no file.  Raises StatementRefused where the table does not map columns, or a constraint or a generated column names it."""
 
     def change(head: Snapshot) -> Metadata:
@@ -85,7 +85,7 @@ def rename_column(state: SharedState, engine: Engine, old: str, new: str) -> Rec
     return _alter(state, engine, "RENAME COLUMN", {"oldColumnPath": old, "newColumnPath": new}, change, asks_names=True)
 
 
-def drop_columns(state: SharedState, engine: Engine, names: Sequence[str]) -> Receipt:
+def drop_columns(state: SharedState, engine: AppendEngine, names: Sequence[str]) -> Receipt:
     """Columns that nobody sees any more; files keep what they hold.  Raises StatementRefused where that cannot be."""
 
     def change(head: Snapshot) -> Metadata:
@@ -99,7 +99,7 @@ def drop_columns(state: SharedState, engine: Engine, names: Sequence[str]) -> Re
 
 
 def alter_column(
-    state: SharedState, engine: Engine, name: str, *, nullable: bool | None = None, type_: schemas.DataType | None = None, comment: str | None = None
+    state: SharedState, engine: AppendEngine, name: str, *, nullable: bool | None = None, type_: schemas.DataType | None = None, comment: str | None = None
 ) -> Receipt:
     """A column that may not be null any more (or may be again), is of a wider type, or is described.
 
@@ -130,7 +130,7 @@ def alter_column(
 
 def _alter(
     state: SharedState,
-    engine: Engine,
+    engine: AppendEngine,
     operation: str,
     parameters: Mapping[str, Any],
     change: Callable[[Snapshot], Metadata],
@@ -163,7 +163,7 @@ def _under(head: Snapshot, metadata: Metadata) -> Snapshot:
     return replace(head, metadata=metadata, schema=schemas.parse_schema(metadata.schema_string, head.table))
 
 
-def _check_generates_none(engine: Engine, head: Snapshot, name: str) -> None:
+def _check_generates_none(engine: AppendEngine, head: Snapshot, name: str) -> None:
     """The values that are there were computed from a column's type as it is.  Raises StatementRefused where one names it: it cannot be asked without."""
     kept = tuple(f for f in head.schema.fields if f is not _column(head, name))
     conditions = {k: v for k, v in head.metadata.configuration.items() if not is_constraint(k)}

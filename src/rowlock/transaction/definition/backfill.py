@@ -15,7 +15,7 @@ from itertools import islice
 
 from rowlock import clock
 from rowlock.boundary import row_identity
-from rowlock.boundary.engine import Engine
+from rowlock.boundary.engine import AppendEngine
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import row_tracking
@@ -27,7 +27,7 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
 
-def set_properties(state: SharedState, engine: Engine, properties: Mapping[str, str]) -> Receipt:
+def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping[str, str]) -> Receipt:
     """Sets table properties; where they enable row tracking, every row that is there gets an id first.
 
     The receipt is that of the last commit, which sets the properties.  Raises as `creation.set_properties` does.
@@ -52,7 +52,7 @@ def _upgrade(head: Snapshot) -> HeadActions | None:
     return HeadActions(protocol=creation.upgraded(head.protocol, {row_tracking.ENABLED: "true"}))
 
 
-def _give_ids(head: Snapshot, engine: Engine) -> HeadActions | None:
+def _give_ids(head: Snapshot, engine: AppendEngine) -> HeadActions | None:
     """Some of the live files that have no row ids, added again with them."""
     bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
     if not bare:

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.boundary.effects import Effects, RowBlock, StagedFile
-from rowlock.boundary.engine import Engine
+from rowlock.boundary.engine import AppendEngine, Engine
 from rowlock.boundary.row_changes import Loss, changes_of, needs_no_change_files
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
@@ -72,12 +72,18 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     return FileActions(tracked, tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors), domains, cdc)
 
 
-def staged_adds(effects: Effects, head: Snapshot, *, engine: Engine, staging: Staging) -> tuple[AddFile, ...]:
+def append_actions(effects: Effects, head: Snapshot, *, engine: AppendEngine, staging: Staging) -> FileActions:
+    """The file actions, on top of `head`, of a commit that only adds rows and has read nothing."""
+    adds, domains = row_identity.assign_row_ids(staged_adds(effects, head, engine=engine, staging=staging), head, engine.count)
+    return FileActions(adds, (), domains=domains)
+
+
+def staged_adds(effects: Effects, head: Snapshot, *, engine: AppendEngine, staging: Staging) -> tuple[AddFile, ...]:
     """The adds of a transaction that only appends, without row ids yet; files that are written already are reused."""
     return tuple(replace(s.add, data_change=True) for s in _written(effects.blocks, head, engine, staging, True))
 
 
-def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: Engine, staging: Staging, allowed: bool) -> Sequence[StagedFile]:
+def _written(blocks: tuple[RowBlock, ...], head: Snapshot, engine: AppendEngine, staging: Staging, allowed: bool) -> Sequence[StagedFile]:
     """Writes the blocks as data files; the files of a lost put are reused if the rebase changed no block since."""
     rows = tuple(b for b in blocks if b.kind != "matched")
     if len(rows) != len(staging.blocks) or any(a is not b for a, b in zip(rows, staging.blocks, strict=True)):

@@ -72,7 +72,7 @@ def check_rows(txn: Pending, effects: Effects, winners: Sequence[Commit], delta:
 
     Under isolation `snapshot` only rows that the transaction itself changes count.
     """
-    engine = txn.table.engine
+    engine = txn.table.statement_engine
     lost = [Slice(s.file, only=both) for s in delta.gone if (both := s.covers(effects.tombstones[s.path]) if s.path in effects.tombstones else None)]
     fresh = engine.propagate(
         txn.program, effects, delta.gone, delta.born, snapshot=head, lost_matches=LostMatches(effects, delta.gone_by_path(), engine.provenance)
@@ -103,7 +103,7 @@ def _inserts_change(txn: Pending, effects: Effects, fresh: Propagated) -> bool:
     """Whether a MERGE would insert a row that it did not insert before, or no longer insert one that it did."""
     if any(b.kind == "inserted" and b.num_rows for b in fresh.blocks):
         return True
-    masks = [survivors(b, {}, fresh.counts, txn.table.engine.provenance) for b in effects.blocks if b.kind == "inserted"]
+    masks = [survivors(b, {}, fresh.counts, txn.table.statement_engine.provenance) for b in effects.blocks if b.kind == "inserted"]
     return any(m is not None and not m.all() for m in masks)
 
 

@@ -107,12 +107,16 @@ def _check_application(txn: Pending, winners: list[Commit], head: Snapshot) -> N
 
 def _merge_cells(txn: Pending, attempt: Attempt, staged: Staged, winners: list[Commit], head: Snapshot, rewritten: bool) -> Staged:
     """`on_conflict=lockless`: merges staged cells, by row id, with the winners' versions of the same rows; evaluates no statement again."""
+    if not txn.touches:
+        return staged
     paths = isolation.paths_of(winners)
     delta = delta_between(paths, txn.base.files.get(paths), head.files.get(paths), txn.table.state.vectors.of)
     if rewritten and any(s.path in staged.effects.tombstones for s in delta.gone):  # row ids of the lost commits may have been assigned to other rows
         raise fail_policy.error_of(txn, log_chain.rewritten_log(txn.read, head))
     try:
-        done = cell_merge.merge(staged.effects, delta, winners, engine=txn.table.engine, base=txn.base, head=head, vector_of=txn.table.state.vectors.of)
+        done = cell_merge.merge(
+            staged.effects, delta, winners, engine=txn.table.statement_engine, base=txn.base, head=head, vector_of=txn.table.state.vectors.of
+        )
     except cell_merge.RewrittenWithoutIds as e:
         raise fail_policy.error_of(txn, e.conflict) from None
     if done.hit is not None:
@@ -162,7 +166,7 @@ def _rebase_rows(txn: Pending, attempt: Attempt, winners: list[Commit], head: Sn
         delta = needed
     effects = drop_overlapping_bins(txn.program, staged.effects, paths, after)
     relevant = _without_skipped_files(txn, delta)
-    done = rebase(effects, txn.program, relevant, engine=txn.table.engine, snapshot=head)
+    done = rebase(effects, txn.program, relevant, engine=txn.table.statement_engine, snapshot=head)
     attempt.conflicts += _conflicts_by_winner(passed, relevant, effects)
     attempt.rows_rebased += done.rows_rebased
     attempt.bytes_rebased += done.bytes_rebased
@@ -178,7 +182,7 @@ def known_files(txn: Pending, paths: Iterable[str]) -> dict[str, AddFile]:
 
 def _check_reads(txn: Pending, passed: Sequence[Commit], delta: Delta, head: Snapshot) -> None:
     """Raises if the delta changes rows, and does not just move them, after the transaction read the table as a whole (toDF, or in a source)."""
-    differing = txn.table.engine.differ(delta.gone, txn.base, delta.born, head, _SAMPLES)
+    differing = txn.table.statement_engine.differ(delta.gone, txn.base, delta.born, head, _SAMPLES)
     if not differing:
         return
     slices = delta.gone or delta.born
@@ -200,7 +204,7 @@ def check_source(txn: Pending, version: int) -> None:
     old, new = (txn.base if v == txn.base.version else log.at(v) for v in (first, last))
     paths = isolation.paths_of(between)
     delta = delta_between(paths, old.files.get(paths), new.files.get(paths), txn.table.state.vectors.of)
-    if delta.is_empty or not (differing := txn.table.engine.differ(delta.gone, old, delta.born, new, _SAMPLES)):
+    if delta.is_empty or not (differing := txn.table.statement_engine.differ(delta.gone, old, delta.born, new, _SAMPLES)):
         return
     rule = "rows read" if delta.gone else "rows added to a read"
     text = f"The rows to write were read from this table at version {version}, and the table has changed up to version {txn.base.version}, which the statement reads."
@@ -219,7 +223,7 @@ def _delta_of_own_rows(txn: Pending, effects: Effects, passed: Sequence[Commit],
         return Delta((), ())
     tied = isolation.linked_paths(hit, passed)
     part = Delta(tuple(s for s in delta.gone if s.path in tied), tuple(s for s in delta.born if s.path in tied))
-    return delta if txn.table.engine.differ(part.gone, txn.base, part.born, head, 1) else part
+    return delta if txn.table.statement_engine.differ(part.gone, txn.base, part.born, head, 1) else part
 
 
 def _without_skipped_files(txn: Pending, delta: Delta) -> Delta:

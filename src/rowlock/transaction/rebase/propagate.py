@@ -11,7 +11,7 @@ Staging is a rebase from empty effects, statement after statement.  This module 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
 
@@ -47,6 +47,12 @@ def stage(
     return Effects(
         union_by_path(effects.tombstones, done.tombstones), blocks, {**effects.counts, **done.counts}, (*effects.assigned, *done.assigned)
     ), done.metrics
+
+
+def stage_appends(program: Program, first: int, effects: Effects) -> Effects:
+    """The effects with the rows of the statements from number `first` on, which are appends of blocks that are written already."""
+    entered = [replace(b, statement=n) for n, s in enumerate(program) if n >= first for b in s.payload if b.num_rows]
+    return replace(effects, blocks=(*effects.blocks, *entered))
 
 
 def rebase(effects: Effects, program: Program, delta: Delta, *, engine: Engine, snapshot: Snapshot) -> Rebased:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from rowlock import clock
 from rowlock.boundary.effects import Effects
-from rowlock.boundary.engine import Engine
+from rowlock.boundary.engine import AppendEngine, Engine
 from rowlock.boundary.statements import Statement
 from rowlock.conflict.delta import Slice, live_slice
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import row_tracking
@@ -30,13 +30,25 @@ from rowlock.transaction.state.staging import Staged, Staging
 class OpenTable:
     """A table, the engine that works on its rows, and who watches."""
 
-    def __init__(self, log: TableLog, engine: Engine, observer: Observer | None = None, *, state: SharedState | None = None) -> None:
+    def __init__(self, log: TableLog, engine: AppendEngine, observer: Observer | None = None, *, state: SharedState | None = None) -> None:
         self.state = state or state_of(log.store)
         self.engine, self._observer = engine, observer
 
     @property
     def path(self) -> str:
         return self.state.store.root
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether the table was opened with an engine that evaluates no statements."""
+        return not isinstance(self.engine, Engine)
+
+    @property
+    def statement_engine(self) -> Engine:
+        """The engine, for statements that read or change rows.  Raises StatementRefused where the table was opened for appends alone."""
+        if isinstance(self.engine, Engine):
+            return self.engine
+        raise StatementRefused("reading or changing rows needs Spark: use DeltaTable.forPath(spark, path)", what="reading or changing rows", table=self.path)
 
     @property
     def observer(self) -> Observer:
