@@ -23,6 +23,20 @@ def number(value: Any, name: str) -> int:
     return value
 
 
+def flag(value: Any, name: str) -> bool:
+    """A bool, or WrongType."""
+    if not isinstance(value, bool):
+        raise WrongType(f"{name} needs to be a boolean but got '{type(value)}'")
+    return value
+
+
+def hours(value: Any, name: str) -> float:
+    """An int or a float, or WrongType."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise WrongType(f"{name} needs to be a number of hours but got '{type(value)}'")
+    return value
+
+
 def expression(value: Any, name: str, *, optional: bool = True) -> Any:
     """A string or a Column (or None where that is a choice), or WrongType."""
     if (value is None and optional) or isinstance(value, (str, Column)):

@@ -20,7 +20,7 @@ from rowlock.api.upgrades import Upgrades
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.descriptions import detail_frame, history_frame
 from rowlock.engines.spark.frames.reading import read_frame
-from rowlock.exceptions import TableNotFound, WrongType
+from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
 from rowlock.transaction.definition import backfill, creation
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, application
@@ -298,8 +298,8 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
             +-------+---------+
             <BLANKLINE>
         """
-        if limit is not None and not isinstance(limit, int):
-            raise WrongType(f"limit must be an int, not {type(limit).__name__}")
+        if limit is not None:
+            arguments.number(limit, "limit")
         log = self._handle.state.log
         return history_frame(self._handle.spark, log.history(limit), dict(log.commit_times()))
 

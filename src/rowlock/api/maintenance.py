@@ -11,7 +11,6 @@ from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.descriptions import restore_frame
 from rowlock.engines.spark.frames.instants import milliseconds
-from rowlock.exceptions import WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import manifest, vacuum
 from rowlock.maintenance.restore import restore
@@ -73,8 +72,8 @@ class Maintenance:
             >>> t.vacuum(200).columns
             []
         """
-        if retentionHours is not None and (isinstance(retentionHours, bool) or not isinstance(retentionHours, (int, float))):
-            raise WrongType(f"retentionHours must be a number, not {type(retentionHours).__name__}")
+        if retentionHours is not None:
+            arguments.hours(retentionHours, "retentionHours")
         checks = self._handle.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true")
         vacuum.vacuum(self._handle.state.log, retention_hours=retentionHours, check_retention=str(checks).lower() != "false")
         return self._handle.spark.createDataFrame([], "path string").select()

@@ -175,8 +175,7 @@ class DeltaTableBuilder:
             DeltaTableBuilder(create, columns=[at, day])
         """
         arguments.text(colName, "colName")
-        if not isinstance(nullable, bool):
-            raise WrongType(f"nullable must be a bool, not {type(nullable).__name__}")
+        arguments.flag(nullable, "nullable")
         _check_generators(generatedAlwaysAs, generatedByDefaultAs)
         metadata = {"comment": arguments.text(comment, "comment")} if comment is not None else {}
         if isinstance(generatedAlwaysAs, str):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rowlock.api import arguments
 from rowlock.api.handle import Handle, Receipts
-from rowlock.exceptions import WrongType
 from rowlock.transaction.definition import protocol
 
 
@@ -33,7 +31,7 @@ class Upgrades:
             7
         """
         for value, name in ((readerVersion, "readerVersion"), (writerVersion, "writerVersion")):
-            _is(value, int, f"{name} needs to be an integer but got '{type(value)}'.")
+            arguments.number(value, name)
         self._receipts.last = protocol.raise_versions(self._handle.state, readerVersion, writerVersion)
 
     def addFeatureSupport(self, featureName: str) -> None:
@@ -52,7 +50,7 @@ class Upgrades:
             >>> "changeDataFeed" in t.detail().first()["tableFeatures"]
             True
         """
-        _is(featureName, str, f"featureName needs to be a string but got '{type(featureName)}'.")
+        arguments.text(featureName, "featureName")
         self._receipts.last = protocol.add_feature(self._handle.state, featureName)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
@@ -70,13 +68,7 @@ class Upgrades:
             >>> t.addFeatureSupport("vacuumProtocolCheck")
             >>> t.dropFeatureSupport("vacuumProtocolCheck")
         """
-        _is(featureName, str, f"featureName needs to be a string but got '{type(featureName)}'.")
+        arguments.text(featureName, "featureName")
         if truncateHistory is not None:
-            _is(truncateHistory, bool, f"truncateHistory needs to be a boolean but got '{type(truncateHistory)}'.")
+            arguments.flag(truncateHistory, "truncateHistory")
         self._receipts.last = protocol.drop_feature(self._handle.state, featureName, truncate_history=bool(truncateHistory))
-
-
-def _is(value: Any, kind: type, message: str) -> None:
-    """Raises WrongType for a value of another type; a bool is no int."""
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise WrongType(message)
