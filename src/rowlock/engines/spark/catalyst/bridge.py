@@ -7,6 +7,7 @@ the driver is evaluated by Spark's optimizer, without a job.  Classic sessions o
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -292,7 +293,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema of a Spark schema, as `to_arrow` gives it; all nullable."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return pa.schema([pa.field(f.name, _normal_type(f.type), True) for f in to_arrow_schema(schema, timezone="UTC")])
+    # pyspark 4.2 wants to be told the zone of timestamps; earlier versions have no such argument and take UTC.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    return pa.schema([pa.field(f.name, _normal_type(f.type), True) for f in to_arrow_schema(schema, **zone)])
 
 
 _instances: dict[int, Catalyst] = {}
