@@ -1,4 +1,4 @@
-"""The one way to a new version: move to the head, wait for others' turns, put if absent, and again where another was first (I1, I2, I4).
+"""The commit loop: moves a proposal to the head of the log, waits for the turns of others, and puts the next version if absent (I1, I2, I4).
 
     refresh → move to the head → [turn] → lane: move again, write, put → Committed | Lost: again | Unknown: read back
 
@@ -38,7 +38,7 @@ def commit(what: Proposal) -> Receipt:
 
 
 def _rounds(what: Proposal, turn: TurnRequest | None) -> int | None:
-    """The version that was committed; None where there was nothing to commit."""
+    """Tries until the proposal is committed.  Returns its version, or None where nothing was left to commit."""
     while True:
         version = _moved(what, what.look())
         if version is None and not what.is_void:

@@ -1,4 +1,4 @@
-"""What a transaction that failed leaves behind: an account of the work that was thrown away.
+"""Records failed attempts beside the table: the work that was thrown away, which leaves no trace in the log.
 
 Where a failure leaves this layer it is noted in passing (`advice.attempts`); the error goes on as it is.
 A transaction that runs again as a whole carries the sum of its failed tries into the commit that lands.
@@ -23,7 +23,7 @@ from rowlock.version import ENGINE_INFO
 
 
 def work_of(txn: Pending) -> Work:
-    """What a transaction has done so far: rows staged, their bytes, seconds."""
+    """The work that a transaction has done so far: rows staged, their bytes, seconds."""
     blocks = [b for b in txn.effects.blocks if b.kind != "matched"]
     rows = sum(b.num_rows for b in blocks) or txn.effects.num_tombstones
     return Work(rows=rows, size_bytes=sum(b.size_bytes for b in blocks), seconds=round(sum(txn.watch.seconds.values()), 4))
@@ -31,7 +31,7 @@ def work_of(txn: Pending) -> Work:
 
 @contextmanager
 def recorded(txn: Pending, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> Iterator[None]:
-    """Keeps an account of the attempt where the block raises one of our errors, and lets the error pass."""
+    """Records the attempt if the block raises a RowlockError, and lets the error pass."""
     try:
         yield
     except RowlockError as error:
@@ -40,7 +40,7 @@ def recorded(txn: Pending, operation: str, parameters: Mapping[str, Any], attemp
 
 
 def record(txn: Pending, error: BaseException, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> None:
-    """Once for each transaction.  Never raises: the error that is on its way matters more.
+    """Records the failure of a transaction, once for each transaction.  Never raises: the original error matters more.
 
     An error that nobody else has part in (a statement that cannot be carried out) is none of the table's, and is not kept.
     """
@@ -56,7 +56,7 @@ def record(txn: Pending, error: BaseException, operation: str, parameters: Mappi
 def hand_over(
     of: Committing, head_version: int, error: BaseException, operation: str, parameters: Mapping[str, Any], account: dict[str, Any], does: Mapping[str, Any]
 ) -> None:
-    """Keeps the account of a failed try beside the table (see `never_in_the_way`)."""
+    """Writes the account of a failed attempt beside the table (see `never_in_the_way`)."""
     conflict = getattr(error, "conflict", None)
     if conflict is not None:
         account["conflicts"] = [*account.get("conflicts", ()), conflict.record()]
@@ -84,7 +84,7 @@ def hand_over(
 
 @contextmanager
 def never_in_the_way(table: str) -> Iterator[None]:
-    """Whatever the block raises is logged and goes no further."""
+    """Suppresses what the block raises, and logs it: recording a failure must not hide the failure."""
     try:
         yield
     except Exception as e:  # noqa: BLE001 - the error that is on its way matters more
@@ -92,7 +92,7 @@ def never_in_the_way(table: str) -> Iterator[None]:
 
 
 def outcome_of(error: BaseException) -> str:
-    """In the words of `advice.history.Outcome`."""
+    """The outcome of an attempt that raised this error, in the words of `advice.history.Outcome`."""
     if isinstance(error, CommitUnknown):
         return "unknown"
     if isinstance(error, DeltaConcurrentModificationException):

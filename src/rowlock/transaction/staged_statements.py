@@ -1,4 +1,4 @@
-"""What a transaction has staged, as a proposal to the commit loop: rebased over those who committed first, then published (I3, I4)."""
+"""The statements of a transaction, as a proposal to the commit loop: rebased over winners, then published (I3, I4)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def commit(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Recei
 
 
 class StagedStatements(Single):
-    """A transaction on its way into the log."""
+    """The staged statements of one transaction."""
 
     def __init__(self, txn: Pending, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
         self.txn, self.attempt, self.parameters = txn, attempt, parameters
@@ -85,7 +85,7 @@ class StagedStatements(Single):
         return self.state.newest() if self.attempts == 0 and not self.txn.touches else self.state.refresh()
 
     def move_to(self, head: Snapshot) -> int | None:
-        """A rebase over those who committed since.  Raises as `rebase_onto_head` does."""
+        """Rebases the staged effects over the commits since their base.  Raises as `rebase_onto_head` does."""
         try:
             done = rebase_onto_head(self.txn, self.attempt, head)
         except AlreadyCommitted:
@@ -98,7 +98,7 @@ class StagedStatements(Single):
 
     @property
     def is_void(self) -> bool:
-        """An append or an overwrite is a commit even where it brings no rows, as in Delta; so is the step of an application."""
+        """Whether there is nothing to commit.  As in Delta, an append or overwrite without rows and the step of an application are commits."""
         txn = self.txn
         always = any(s.kind == "append" for s in txn.program) or txn.metadata is not None or txn.app is not None
         return self.attempt.already_committed or (txn.effects.is_empty and not always)
@@ -115,7 +115,7 @@ class StagedStatements(Single):
         return commit_bytes(self.txn, self.attempt, self._files, self.parameters)
 
     def receipt(self, version: int | None) -> Receipt:
-        """Its figures are those of the files that the version names; what a lost put wrote is in no version."""
+        """The account of the commit.  Metrics count the files that the version names; files of lost puts are in no version."""
         if version is None:
             metrics = {} if self.attempt.already_committed else operation_metrics(self.txn, _NOTHING)
             return self.attempt.receipt(self.txn, None, metrics)

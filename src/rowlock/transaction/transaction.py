@@ -1,4 +1,4 @@
-"""A handle on a table, and a transaction: begin, execute statements, commit.
+"""The verbs of a transaction: begin, execute statements, commit.
 
 A transaction is private until its commit.  Whatever is raised before that leaves nothing but files
 that no commit names (I10).
@@ -28,10 +28,10 @@ __all__ = ["Options", "Table", "Transaction"]
 
 
 class Table(OpenTable):
-    """One handle on one table.  Several may be open, in any number of threads and processes."""
+    """A handle on a table.  Several may be open, in any number of threads and processes."""
 
     def create(self, schema_string: str, partition_columns: Sequence[str] = (), configuration: Mapping[str, str] | None = None, **more: Any) -> Receipt:
-        """Makes the table (see `creation.create`).  Raises TableExists where there is one."""
+        """Creates the table (see `creation.create`).  Raises TableExists where there is one."""
         return creation.create(self.state, schema_string, partition_columns, configuration or {}, **more)
 
     def begin(
@@ -43,7 +43,7 @@ class Table(OpenTable):
         app: SetTransaction | None = None,
         reruns: Reruns | None = None,
     ) -> Transaction:
-        """A transaction that reads `snapshot`, by default the newest, may bring new metadata with it, and may be the
+        """Begins a transaction that reads `snapshot`, by default the newest.  It may bring new metadata, and may be the
         step `app` of an application, which is committed once.  `reruns` accounts for earlier tries of the same work.
 
         Raises UnsupportedFeature where the table may not be written.
@@ -52,7 +52,7 @@ class Table(OpenTable):
 
 
 class Transaction(Pending):
-    """Statements staged against one version, and their commit."""
+    """A transaction: statements that are staged against one version and committed together."""
 
     def execute(self, *statements: Statement) -> None:
         """Stages statements that belong together (an overwrite is a delete and an append), on top of what is staged.
@@ -78,7 +78,7 @@ class Transaction(Pending):
         self.phase("staged")
 
     def note_read(self, version: int | None = None) -> None:
-        """The table was read as a whole, by the transaction or (at `version`) by what it is about to write: what others
+        """Records that the table was read as a whole, by the transaction or (at `version`) by rows it is about to write: what others
         change of it from now on is a conflict.  Raises one where the table at `version` holds other rows than at the base.
         """
         self.reads_table = True
@@ -87,7 +87,7 @@ class Transaction(Pending):
                 check_source(self, version)
 
     def _untouched(self, piece: Slice) -> Slice | None:
-        """The rows of a slice that no statement has changed yet; their new images are staged."""
+        """The rows of a slice that no statement of the transaction has changed yet; changed rows are staged as new images."""
         ours = self.effects.tombstones.get(piece.path)
         if not ours:
             return piece
@@ -99,7 +99,7 @@ class Transaction(Pending):
         return [slices[p] for p in sorted(slices)]
 
     def commit(self, operation: str, parameters: Mapping[str, Any] | None = None) -> Receipt:
-        """Rebases as often as others commit first, and commits.  See `staged_statements.commit`."""
+        """Commits, after a rebase for each time that others committed first.  See `staged_statements.commit`."""
         if self.done:
             raise InvalidInput("The transaction is committed already", table=self.table.path)
         receipt = commit(self, operation, parameters or {})

@@ -1,4 +1,4 @@
-"""Changing what a table is: its columns and its constraints, while others write rows.
+"""ALTER TABLE: changes of columns and constraints, while others write rows.
 
 A constraint and a NOT NULL are asked of the rows that are there; where others commit first, of the rows
 that they brought, and of no other.  A change that has become another's already is computed anew at the
@@ -36,7 +36,7 @@ _WIDER = {
 
 
 def add_constraint(state: SharedState, engine: AppendEngine, name: str, expression: str) -> Receipt:
-    """Every row must meet a condition from now on.  Raises ConstraintViolated where one that is there does not."""
+    """Adds a CHECK constraint.  Raises ConstraintViolated where a row of the table violates it."""
     if not name.strip() or not expression.strip():
         raise InvalidInput("A constraint needs a name and a condition", table=state.store.root)
 
@@ -49,7 +49,7 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
 
 
 def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_exists: bool = False) -> Receipt:
-    """Rows need not meet the condition any more.  Raises InvalidInput where there is none of this name."""
+    """Drops a CHECK constraint.  Raises InvalidInput where there is none of this name."""
 
     def change(head: Snapshot) -> Metadata:
         key = _constraint(head, name)
@@ -61,7 +61,7 @@ def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_e
 
 
 def add_columns(state: SharedState, engine: AppendEngine, fields: Sequence[StructField]) -> Receipt:
-    """New columns at the end; rows that are there have null in them.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
+    """Adds columns at the end, null in the rows that exist.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
     if strict := next((f.name for f in fields if not f.nullable), None):
         raise SchemaMismatch(f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it", table=state.store.root)
 
@@ -73,7 +73,7 @@ def add_columns(state: SharedState, engine: AppendEngine, fields: Sequence[Struc
 
 
 def rename_column(state: SharedState, engine: AppendEngine, old: str, new: str) -> Receipt:
-    """The same column under another name, in no file.  Raises StatementRefused where the table does not map columns, or a constraint or a generated column names it."""
+    """Renames a column; no data file is rewritten.  Raises StatementRefused where the table does not map columns, or a constraint or a generated column names it."""
 
     def change(head: Snapshot) -> Metadata:
         found = _column(head, old)
@@ -86,7 +86,7 @@ def rename_column(state: SharedState, engine: AppendEngine, old: str, new: str) 
 
 
 def drop_columns(state: SharedState, engine: AppendEngine, names: Sequence[str]) -> Receipt:
-    """Columns that nobody sees any more; files keep what they hold.  Raises StatementRefused where that cannot be."""
+    """Drops columns; data files keep their values.  Raises StatementRefused where a column cannot be dropped."""
 
     def change(head: Snapshot) -> Metadata:
         gone = [_column(head, n) for n in names]
@@ -101,7 +101,7 @@ def drop_columns(state: SharedState, engine: AppendEngine, names: Sequence[str])
 def alter_column(
     state: SharedState, engine: AppendEngine, name: str, *, nullable: bool | None = None, type_: schemas.DataType | None = None, comment: str | None = None
 ) -> Receipt:
-    """A column that may not be null any more (or may be again), is of a wider type, or is described.
+    """Changes whether a column may be null, widens its type, or sets its comment.
 
     Raises ConstraintViolated where a row has a null, SchemaMismatch for a type that is not wider, StatementRefused for
     another type of a column that others are generated from.
@@ -139,7 +139,7 @@ def _alter(
     asks_names: bool = False,
     retypes: str | None = None,
 ) -> Receipt:
-    """Commits a change, computed at the head that it lands on; what it demands is asked of each row once."""
+    """Commits a change of the metadata, computed from the head that it lands on; each row is checked once against what the change demands."""
     asked: Snapshot | None = None
 
     def checked(head: Snapshot) -> Metadata:
@@ -164,7 +164,7 @@ def _under(head: Snapshot, metadata: Metadata) -> Snapshot:
 
 
 def _check_generates_none(engine: AppendEngine, head: Snapshot, name: str) -> None:
-    """The values that are there were computed from a column's type as it is.  Raises StatementRefused where one names it: it cannot be asked without."""
+    """Raises StatementRefused where a generated column or a constraint names the column: stored values were computed from its present type."""
     kept = tuple(f for f in head.schema.fields if f is not _column(head, name))
     conditions = {k: v for k, v in head.metadata.configuration.items() if not is_constraint(k)}
     without = _under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(kept)), configuration=conditions))
@@ -179,7 +179,7 @@ def _check_generates_none(engine: AppendEngine, head: Snapshot, name: str) -> No
 
 
 def _born(state: SharedState, asked: Snapshot | None, head: Snapshot) -> Sequence[Any]:
-    """The rows of `head` that were not asked yet."""
+    """The rows of `head` that were not checked yet."""
     files = {f.path: f for f in head.files.adds()}
     if asked is None or asked.metadata.schema_string != head.metadata.schema_string:  # a name may mean another column now
         return [live_slice(f, state.vectors.of) for f in files.values()]
@@ -188,7 +188,7 @@ def _born(state: SharedState, asked: Snapshot | None, head: Snapshot) -> Sequenc
 
 
 def _constraint(head: Snapshot, name: str) -> str | None:
-    """The property that holds a constraint, whose name is compared without regard to case."""
+    """The table property that holds a constraint; its name is compared without case."""
     return next((k for k in head.metadata.configuration if is_constraint(k) and k[len(CONSTRAINT_PREFIX) :].lower() == name.lower()), None)
 
 
@@ -213,7 +213,7 @@ def _redefined(head: Snapshot, fields: tuple[StructField, ...], partitions: tupl
 
 
 def _widened(head: Snapshot, field: StructField, type_: schemas.DataType) -> StructField:
-    """The column with another type, and with what it was before in its metadata."""
+    """The column with a wider type, and with the history of its types in its metadata."""
     old, new = schemas.type_name(field.type), schemas.type_name(type_)
     if not head.properties.type_widening:
         raise StatementRefused("A column's type can be widened on tables with delta.enableTypeWidening=true", what="changing a column's type", table=head.table)

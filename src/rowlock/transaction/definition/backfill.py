@@ -1,4 +1,4 @@
-"""Row tracking for a table that has rows already, while others write to it (I6).
+"""Enables row tracking on a table that has rows, while others write to it (I6).
 
     the feature → row ids for every live file, in commits of their own → the property
 
@@ -28,7 +28,7 @@ from rowlock.transaction.state.shared import SharedState
 
 
 def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping[str, str]) -> Receipt:
-    """Sets table properties; where they enable row tracking, every row that is there gets an id first.
+    """Sets table properties.  Where they enable row tracking, every existing row gets an id first.
 
     The receipt is that of the last commit, which sets the properties.  Raises as `creation.set_properties` does.
     """
@@ -46,14 +46,14 @@ def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping
 
 
 def _upgrade(head: Snapshot) -> HeadActions | None:
-    """The protocol with the feature."""
+    """The protocol with the rowTracking feature."""
     if row_tracking.FEATURE in writer_features(head.protocol):
         return None
     return HeadActions(protocol=creation.upgraded(head.protocol, {row_tracking.ENABLED: "true"}))
 
 
 def _give_ids(head: Snapshot, engine: AppendEngine) -> HeadActions | None:
-    """Some of the live files that have no row ids, added again with them."""
+    """Re-adds some of the live files without row ids, with ids."""
     bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
     if not bare:
         return None

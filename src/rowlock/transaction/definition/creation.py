@@ -1,4 +1,4 @@
-"""Commits that say what the table is: creation, replacement, properties and schema.
+"""Creates and replaces tables, and changes their properties and schema.
 
 They stage no rows: what they do is made anew from each head that they meet (see `head_commit`).
 """
@@ -41,7 +41,7 @@ def new_metadata(
     description: str | None = None,
     table: str | None = None,
 ) -> Metadata:
-    """Checked metadata for a table that is made or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
+    """Checked metadata for a table that is created or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string)
     merged = {**NEW_TABLE_DEFAULTS, **configuration}
     schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
@@ -64,7 +64,7 @@ def new_metadata(
 
 
 def _clustering(metadata: Metadata, columns: Sequence[str]) -> list[DomainMetadata]:
-    """The domain that records clustering columns, where there are some."""
+    """The domain metadata that records clustering columns, if there are any."""
     schema = schemas.parse_schema(metadata.schema_string)
     stored = [path for c in columns if (path := schema.physical_path((c,))) is not None]
     return [clustering.clustering_domain(stored)] if stored else []
@@ -83,21 +83,21 @@ def create(
     adds: Sequence[AddFile] = (),
     managed: bool = False,
 ) -> Receipt:
-    """Version 0 of a table.  Of concurrent creations one wins and the others raise TableExists."""
+    """Creates an empty table.  Of concurrent creations one wins and the others raise TableExists."""
     metadata = new_metadata(schema_string, partition_columns, configuration or {}, name=name, description=description, table=state.store.root)
     check_new_table(metadata, state.store.root, clustered=bool(cluster_by))
     return create_from(state, metadata, operation=operation, parameters=_parameters(metadata, cluster_by, managed), cluster_by=cluster_by, adds=adds)
 
 
 def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
-    """The metadata with columns more; where columns are mapped they get ids.  Raises SchemaMismatch or UnsupportedFeature."""
+    """The metadata with added columns, which get ids under column mapping.  Raises SchemaMismatch or UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string, table)
     schemas.validate_new_schema(schema, metadata.partition_columns, column_mapping=column_mapping.is_mapped(metadata.configuration), table=table)
     return column_mapping.with_column_ids(replace(metadata, schema_string=schema_string), clock.new_id)
 
 
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
-    """The protocol of a table that is made with this metadata."""
+    """The protocol of a new table with this metadata."""
     schema = schemas.parse_schema(metadata.schema_string)
     return protocol_for_new_table(
         metadata.configuration, clustered=clustered, generated=bool(generated_columns(schema)), zoneless=schemas.zoneless_column(schema) is not None
@@ -110,7 +110,7 @@ def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) 
 
 
 def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
-    """A table that is about to be made, as if it were there and empty."""
+    """The snapshot of a table that is about to be created, as if it existed and were empty."""
     return Snapshot(
         table=table,
         version=-1,
@@ -129,7 +129,7 @@ def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
 
 
 def check_layout(snapshot: Snapshot, partition_by: Sequence[str]) -> None:
-    """Raises InvalidInput where a caller asks for other partition columns than the table has; none asked for is fine."""
+    """Raises InvalidInput where a caller asks for other partition columns than the table has; asking for none is allowed."""
     if partition_by and [c.lower() for c in partition_by] != [c.lower() for c in snapshot.partition_columns]:
         have = ", ".join(snapshot.partition_columns) or "nothing"
         raise InvalidInput(f"The table is partitioned by {have}, not by {', '.join(partition_by)}; leave partition_by out", table=snapshot.table)
@@ -145,7 +145,7 @@ def create_from(
     adds: Sequence[AddFile] = (),
     app: SetTransaction | None = None,
 ) -> Receipt:
-    """Version 0 out of checked metadata and data files that are written already.  Raises TableExists."""
+    """Creates a table from checked metadata and data files that are written already.  Raises TableExists."""
     protocol = protocol_for(metadata, clustered=bool(cluster_by))
     domains = _clustering(metadata, cluster_by)
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
@@ -161,7 +161,7 @@ def create_from(
 def replace_table(
     state: SharedState, metadata: Metadata, *, cluster_by: Sequence[str] = (), operation: str = "CREATE OR REPLACE TABLE", managed: bool = False
 ) -> Receipt:
-    """A new definition over an existing table: all live files are removed in the same commit, made anew where others commit first.
+    """Replaces the definition of a table and removes all its live files in one commit, computed again where others commit first.
 
     Raises UnsupportedFeature, TableNotFound, and under `fail` DeltaConcurrentModificationException where others committed since.
     """
@@ -187,7 +187,7 @@ def replace_table(
 def change_metadata(
     state: SharedState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Metadata], *, reads_rows: bool = False
 ) -> Receipt:
-    """Commits `change(head)`, which is computed anew from every head that it meets.  The receipt has no version where nothing changes."""
+    """Commits the metadata `change(head)`, computed again from every new head.  The receipt has no version where nothing changes."""
 
     def make(head: Snapshot) -> HeadActions | None:
         metadata = change(head)
@@ -200,7 +200,7 @@ def change_metadata(
 
 
 def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
-    """The protocol with what these properties need."""
+    """The protocol with the features that these properties need."""
     return widest(protocol, protocol_for_new_table(configuration))
 
 
@@ -223,7 +223,7 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
 
 
 def _check_row_ids(head: Snapshot) -> None:
-    """Rows can be asked for their ids from the moment that row tracking is enabled, so all of them have some by then."""
+    """Raises where rows have no row ids: from the moment that row tracking is enabled readers may ask for them."""
     if (bare := next((f.path for f in head.files.adds() if f.base_row_id is None), None)) is not None:
         raise StatementRefused(
             f"Row tracking can be enabled when every data file has row ids, and {bare} has none: DeltaTable.setProperties gives them first",
@@ -250,7 +250,7 @@ def unset_properties(state: SharedState, keys: Sequence[str], *, if_exists: bool
 
 
 def widest(old: Protocol, new: Protocol) -> Protocol:
-    """The protocol that has what both have; the old one where that is enough."""
+    """The protocol with the features of both; the old one where that is enough."""
     readers, writers = reader_features(old) | reader_features(new), writer_features(old) | writer_features(new)
     if readers == reader_features(old) and writers == writer_features(old):
         return old

@@ -34,7 +34,7 @@ _BY_ROW = tuple(r for r in rules.RULES if r is not rules.removed_by_both)
 
 @dataclass(frozen=True, slots=True)
 class HeadActions:
-    """What a commit on top of a head does.  `protocol` and `metadata` are None where the head's stay; `metrics` by Delta's names."""
+    """The actions of a commit on top of a head.  `protocol` and `metadata` are None where the head's stay; `metrics` by Delta's names."""
 
     adds: tuple[AddFile, ...] = ()
     removes: tuple[RemoveFile, ...] = ()
@@ -61,7 +61,7 @@ def commit_from_head(
     replaces: bool = False,
     observer: Observer | None = None,
 ) -> Receipt:
-    """Commits `make(head)`.  The receipt has no version where that is None.
+    """Commits the actions `make(head)`, computed again from each new head.  The receipt has no version where they are None.
 
     reads_rows    whether it asks or takes away the rows that are there: then it waits for a lease as a statement that changes rows does
     removes_rows  whether it takes them away: then the policy `fail` judges the winners
@@ -83,7 +83,7 @@ def commit_from_head(
 
 
 class HeadCommit(Single):
-    """One such commit on its way; a proposal to the commit loop, and what an observer of its phases is shown."""
+    """A commit whose actions follow from the head, as a proposal to the commit loop and as observers of its phases see it."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class HeadCommit(Single):
         self.read_version = self.head.version
 
     def _resolved(self, options: Options) -> Options:
-        """The knobs of the table.  Where one has a value that this version does not know, a change of the definition goes on: it may be what mends it."""
+        """The options under the table's properties.  An unknown value of a property does not stop a change of the definition, which may be what mends it."""
         try:
             return options.resolved(self.head.metadata.configuration)
         except InvalidInput as e:
@@ -122,7 +122,7 @@ class HeadCommit(Single):
         return self.head
 
     def begin(self, head: Snapshot) -> None:
-        """Makes the actions from a head, the one that it has read or a newer one."""
+        """Computes the actions from a head, the one that was read or a newer one."""
         log_chain.check_same(self.head, head)
         with self.watch.time("stage"):
             self._set(head)
@@ -144,7 +144,7 @@ class HeadCommit(Single):
         return self.state.refresh()
 
     def move_to(self, head: Snapshot) -> None:
-        """Makes the actions anew where others have committed."""
+        """Computes the actions again where others have committed."""
         rewritten = head.chain != self.head.chain
         if head.version == self.head.version and not rewritten:
             return
@@ -160,7 +160,7 @@ class HeadCommit(Single):
         self.phase("rebased")
 
     def _judge(self, winners: list[Commit]) -> None:
-        """Raises the conflict that the winners are to a commit that has read, and may replace, the whole table."""
+        """Raises under `fail` where winners conflict with a commit that has read, and may replace, the whole table."""
         actions = self.actions or HeadActions()
         reads = rules.Reads(
             predicates=(None,),
@@ -211,7 +211,7 @@ class HeadCommit(Single):
         self._observer.phase(name, self)
 
     def failed(self, error: RowlockError) -> None:
-        """Keeps an account where others had a part in it; that what was asked cannot be done is none of the table's."""
+        """Records a failure that other writers had a part in; a change that cannot be carried out at all is not recorded."""
         if isinstance(error, (CommitUnknown, DeltaConcurrentModificationException)):
             with failed_attempt.never_in_the_way(self.state.store.root):
                 failed_attempt.hand_over(

@@ -1,4 +1,4 @@
-"""Version 0 of a table, as a proposal to the commit loop: whoever comes second is told so (I1)."""
+"""The creation of a table, as a proposal to the commit loop: of several creators one wins (I1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowlock.transaction.state.shared import SharedState
 
 
 class NewTable(Single):
-    """The first commit of a table; `actions` are those of `serialize_commit`, `info` is its commitInfo."""
+    """Version 0 of a table; `actions` are those of `serialize_commit`, `info` is its commitInfo."""
 
     options = Options(lane=False)  # there is no table yet that others could wait for
     read, head, read_version, is_void = None, None, -1, False
@@ -44,4 +44,4 @@ class NewTable(Single):
         current_observer().phase(name, self)
 
     def failed(self, error: RowlockError) -> None:
-        """Nothing: no table, no account of it."""
+        """Nothing: failed attempts are recorded beside a table, and there is none."""

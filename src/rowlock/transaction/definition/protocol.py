@@ -1,4 +1,4 @@
-"""Changes of a table's protocol that were asked for by name: versions raised, a feature listed, a feature no longer listed.
+"""Changes a table's protocol by name: raises versions, adds a feature, drops a feature.
 
 Owns no rules of what a protocol means (`protocol/features.py` has them).  Never commits a protocol under which
 this version could not write the table any more (I9).
@@ -21,12 +21,12 @@ _UPGRADE, _DROP = "UPGRADE PROTOCOL", "DROP FEATURE"
 
 
 def raise_versions(state: SharedState, reader: int, writer: int) -> Receipt:
-    """Raises the protocol's versions; nothing is committed where they are as high already.  Raises InvalidInput, UnsupportedFeature."""
+    """Raises the versions of the protocol; commits nothing where they are as high already.  Raises InvalidInput, UnsupportedFeature."""
     return _commit(state, _UPGRADE, {"readerVersion": reader, "writerVersion": writer}, lambda head: features.with_versions(head.protocol, reader, writer))
 
 
 def add_feature(state: SharedState, name: str) -> Receipt:
-    """Lists a feature, by its name in any case.  Raises UnsupportedFeature, naming it, where this version could not write the table then."""
+    """Adds a table feature, by its name in any case.  Raises UnsupportedFeature where this version of Rowlock cannot write a table with it."""
     spelled = next((n for n in features.WRITABLE if n.lower() == name.lower()), None)
     if spelled is None:
         raise UnsupportedFeature(
@@ -45,7 +45,7 @@ def add_feature(state: SharedState, name: str) -> Receipt:
 
 
 def drop_feature(state: SharedState, name: str, *, truncate_history: bool = False) -> Receipt:
-    """Lists a feature no longer, where the table holds no trace of it.  Raises StatementRefused, naming it, where that cannot be."""
+    """Drops a table feature of which the table holds no trace.  Raises StatementRefused where it holds one."""
     root = state.store.root
     listed = features.reader_features(head := state.refresh().protocol) | features.writer_features(head)
     spelled = next((n for n in (*listed, *features.READABLE, *features.WRITABLE) if n.lower() == name.lower()), None)

@@ -65,7 +65,7 @@ _BETWEEN = b"\n\n"
 
 
 class Post:
-    """What one process has staged and handed over; one object, which never changes, and is put again while its owner waits."""
+    """Appends that a process has staged and posted for others to commit; one object with constant content, put again while its owner waits."""
 
     def __init__(self, store: ObjectStore, members: Sequence[Member], head: Snapshot) -> None:
         self.key = f"{FOLDER}/{clock.now_ms():013d}-{clock.new_id()}.json"
@@ -82,7 +82,7 @@ class Post:
         self.renewed_s = start_s
 
     def renew(self) -> None:
-        """Puts it again where that is due.  Where it cannot be, nobody adopts it, and its owner goes on by itself."""
+        """Puts the post again where that is due.  If the store fails, nobody adopts the post, and its owner commits by itself."""
         if clock.monotonic_s() - self.renewed_s >= RENEW_S:
             with suppress(StorageError, OSError):
                 self._put()
@@ -117,7 +117,7 @@ class Line:
 
 
 class Board:
-    """The posts of all processes, as one of them sees them; each is read once."""
+    """Reads the posts of all processes; each is read once."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store, self._read = store, dict[str, list[Commit]]()
@@ -263,7 +263,7 @@ def give_up(member: Member) -> None:
 
 
 def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
-    """Deletes posts that nobody needs; on a remote store nobody waits for that.  One that stays is deleted by the next who leads."""
+    """Deletes posts that nobody needs, in the background on a remote store.  What is left is deleted by the next leader."""
     shares = [keys[n::_SWEEPERS] for n in range(min(_SWEEPERS, len(keys)))] if store.is_remote else []
     try:
         for share in shares:  # daemons: a program ends when it ends, whatever the store does

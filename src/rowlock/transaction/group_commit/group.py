@@ -67,12 +67,12 @@ class Member:
         return self.receipt is not None or self.error is not None
 
     def write(self) -> None:
-        """Its data files, under the definition of its base; those that are written already serve again."""
+        """Writes its data files for the schema of its base; files that are written already are used again."""
         with self.txn.watch.time("write"):
             self.adds = staged_adds(self.txn.effects, self.txn.base, engine=self.txn.table.engine, staging=self.txn.staging)
 
     def follow(self, head: Snapshot) -> bool:
-        """Brings the member to the head.  Whether it still is to be committed; else its receipt or its error is there."""
+        """Moves the member to the head.  False where it is over: committed already, or failed."""
         try:
             done = rebase_onto_head(self.txn, self.attempt, head, posted=self.post is not None)
             if isinstance(done, int):
@@ -97,7 +97,7 @@ class Member:
         return operation_metrics(self.txn, FileActions(self.adds, ()))
 
     def record(self) -> dict[str, Any]:
-        """What the group's commit says of it."""
+        """Plain values for the commitInfo of the group's commit."""
         return record_of(self.txn.txn_id, self.attempt.operation, self.txn.read_version, self.metrics, self.txn.app)
 
 
@@ -113,7 +113,7 @@ def record_of(txn_id: str | None, operation: str | None, read_version: Any, metr
 
 
 def guest_metrics(guest: Commit) -> dict[str, int]:
-    """What a transaction of another process says of itself."""
+    """The operation metrics in a posted append of another process."""
     metrics = guest.info.raw.get("operationMetrics") if guest.info else None
     return {k: int(v) for k, v in metrics.items() if isinstance(v, str) and v.isdigit()} if isinstance(metrics, dict) else {}
 
@@ -157,7 +157,7 @@ class Queue:
             self._waiting = [m for m in self._waiting if m not in members]
 
     def waiting(self) -> list[Member]:
-        """Those that one version can take in; one step of an application at a time."""
+        """The members that fit into one version, in order; one step of an application at a time."""
         with self._lock:
             return fitting([m for m in self._waiting if not m.is_over])
 

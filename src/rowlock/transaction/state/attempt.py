@@ -9,11 +9,11 @@ from rowlock.transaction.state.receipt import Conflict, Receipt, Rewritten, Supe
 
 
 class AlreadyCommitted(Exception):
-    """Another writer has committed this step of the application, or a later one."""
+    """Raised inside of a commit where another writer has committed this step of the application, or a later one."""
 
 
 class Attempt:
-    """The running account of one commit."""
+    """Counts what one commit does: puts, rebases, rows rebased and dropped, conflicts."""
 
     def __init__(self, txn: Pending, operation: str) -> None:
         self.operation = operation

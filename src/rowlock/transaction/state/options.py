@@ -1,4 +1,4 @@
-"""What a user chooses for a transaction: the knobs of DESIGN.md.
+"""The options of a transaction: conflict policy, isolation, granularity, locks.
 
 Each knob is a table property and an argument; the argument wins.  Where a table does not set
 `rowlock.isolation`, Delta's own `delta.isolationLevel` says its level.  A value that this version does
@@ -72,7 +72,7 @@ class Options:
         return self.raises and self.granularity == "row"
 
     def resolved(self, properties: Mapping[str, str]) -> Options:
-        """The same with every None filled from the table's properties, else the default.
+        """The options with every None filled from the table's properties, else by the default.
 
         Raises InvalidInput where the table's property has a value that this version does not carry out.
         """
@@ -93,12 +93,12 @@ class Options:
 
     @property
     def delta_level(self) -> str:
-        """What a commit calls its isolation, by Delta's names: who merges cells has read one version, and promises no more."""
+        """The isolation level that commitInfo names, in Delta's words; `lockless` reads one version, and promises no more than snapshot isolation."""
         return DELTA_LEVELS[self.isolation or "snapshot"]
 
 
 def application(app_id: str | None, app_version: Any) -> SetTransaction | None:
-    """The step of an application that a caller names.  Raises InvalidInput where one of the two is missing or wrong."""
+    """The SetTransaction of `app_id` and `app_version`, None if neither is given.  Raises InvalidInput where one is missing or wrong."""
     if app_id is None and app_version is None:
         return None
     if app_id is None or app_version is None:

@@ -1,4 +1,4 @@
-"""A transaction as its parts see it: what it has read, what it has staged, and on which table.
+"""The state of an open transaction: the table, what it has read, what it has staged.
 
 Private until its commit.  Its verbs (execute, commit) are in `transaction`; what brings it to another head is in `rebase_onto_head`.
 """
@@ -28,7 +28,7 @@ from rowlock.transaction.state.staging import Staged, Staging
 
 
 class OpenTable:
-    """A table, the engine that works on its rows, and who watches."""
+    """A table with the engine that works on its rows and the observer of its phases."""
 
     def __init__(self, log: TableLog, engine: AppendEngine, observer: Observer | None = None, *, state: SharedState | None = None) -> None:
         self.state = state or state_of(log.store)
@@ -60,7 +60,7 @@ class OpenTable:
 
 
 class Pending:
-    """What a transaction has read and staged so far, and what follows from that alone."""
+    """What a transaction has read and staged, and properties that follow from these alone."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Pending:
 
     @property
     def state(self) -> SharedState:
-        """What the table's handles in this process share."""
+        """The state that all handles of the table in this process share."""
         return self.table.state
 
     @property
@@ -132,7 +132,7 @@ class Pending:
         self.table.observer.phase(name, self)
 
     def view(self, snapshot: Snapshot) -> Snapshot:
-        """A snapshot as this transaction will have made it: under the metadata that it brings."""
+        """The snapshot under the metadata that the transaction brings, if it brings any."""
         if self.metadata is None:
             return snapshot
         check_writable(snapshot.protocol, self.metadata, self.table.path)
@@ -145,12 +145,12 @@ class Pending:
 
     @property
     def is_lockless(self) -> bool:
-        """Whether what is staged are intents by row id.  A compaction means no cells, and new metadata means the whole table: they are rebased."""
+        """Whether staged cells are merged by row id.  Compactions and transactions with new metadata are rebased under every policy."""
         return self.options.on_conflict == "lockless" and self.metadata is None and not any(s.kind == "move" for s in self.program)
 
     @property
     def is_blind(self) -> bool:
-        """Whether nothing in the transaction read the table: appends only, and of rows from elsewhere."""
+        """Whether the transaction has read nothing of the table: it only appends rows from elsewhere."""
         return not self.touches and not self.reads_table
 
     def candidates(self, statement: Statement) -> list[Slice]:

@@ -1,4 +1,4 @@
-"""What may become the next version of a table, as the commit loop sees it (see `commit`).
+"""The interface of the commit loop: what wants to become the next version of a table is a `Proposal` (see `commit`).
 
 Each kind of commit is one class: the statements of a transaction (`staged_statements`), the appends that share a version
 (`group_commit.lead`), what follows from the head alone, such as RESTORE and every ALTER (`definition.head_commit`), a new table
@@ -18,7 +18,7 @@ from rowlock.transaction.state.shared import SharedState
 
 
 class Committing(Protocol):
-    """Who waits for leases and turns, and whose failures are accounted for."""
+    """A writer that may wait for leases and turns, and whose failures are recorded."""
 
     @property
     def state(self) -> SharedState: ...
@@ -37,7 +37,7 @@ class Committing(Protocol):
 
 
 class Proposal(Committing, Protocol):
-    """Something that wants to be the next version of a table."""
+    """A commit that wants to become the next version of a table."""
 
     attempts: int
     """Puts that were tried so far."""

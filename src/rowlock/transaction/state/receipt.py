@@ -1,4 +1,4 @@
-"""The account of a transaction: what it did, what it met, what that cost."""
+"""Receipts: what a transaction did, which commits of others it met, and what that cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PLURALS = {"deletion vector written": "deletion vectors written"}
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What a compaction that was committed put in place of what; bins that it gave up do not count.
+    """The files that a committed compaction replaced, and their replacements; bins that it gave up do not count.
 
     added, removed  sizes in bytes, one for each file
     partitions      in which files were removed
@@ -175,18 +175,18 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Reruns:
-    """Failed tries of one piece of work: their txnIds, and what they had done."""
+    """The failed attempts of a statement that was run again: their txnIds, and the work they had done."""
 
     of: tuple[str, ...] = ()
     work: Work = field(default_factory=Work)
 
     def after(self, txn_id: str, more: Work) -> Reruns:
-        """With one more, which had done this."""
+        """The same with one more failed attempt, which had done `work`."""
         work = Work(rows=self.work.rows + more.rows, size_bytes=self.work.size_bytes + more.size_bytes, seconds=round(self.work.seconds + more.seconds, 4))
         return Reruns((*self.of, txn_id), work)
 
     def record(self) -> dict[str, Any]:
-        """For a commit's account; nothing where it landed at the first try."""
+        """Plain values for commitInfo; empty where the first attempt landed."""
         return {"rerun_of": list(self.of[-_NAMED:]), "reruns": len(self.of), "thrown_away": asdict(self.work)} if self.of else {}
 
 

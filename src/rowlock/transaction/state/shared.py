@@ -1,4 +1,4 @@
-"""What all handles of one table in one process share: the newest snapshot, vectors, the commit lane.
+"""The state that all handles of one table in one process share: the newest snapshot, deletion vectors, the commit lane.
 
 The lane saves rounds between threads of one process and decides nothing (I7).  A snapshot is only
 ever carried forward; where the log turns out to have been rewritten under us (another engine's
@@ -34,14 +34,14 @@ _A_MOMENT_S = 2.0
 
 @runtime_checkable
 class Forgets(Protocol):
-    """Something that keeps what was read of a table."""
+    """A cache of what was read of a table."""
 
     def forget(self) -> None:
-        """Lets go of it: the table is another now."""
+        """Clears the cache: another table has taken this table's place."""
 
 
 class SingleFlight:
-    """Lets threads that want the same answer share one call for it: never one that began before they asked."""
+    """Lets threads share one call: a thread gets the result of a call that started after it asked."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -49,7 +49,7 @@ class SingleFlight:
         self._answer: tuple[int, Snapshot] | None = None
 
     def do(self, call: Callable[[], Snapshot]) -> Snapshot:
-        """The answer of a `call` that began after this.  What a shared call raises, each thread meets in a call of its own."""
+        """Runs `call`, or shares the result of another thread's call that started after this one was made.  Errors are not shared: each waiter retries itself."""
         with self._changed:
             asked = self._started
             while self._started != self._ended:
@@ -85,7 +85,7 @@ class SharedState:
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """What an engine wants shared between the table's handles, such as a cache of rows.
+        """The object of this name that all handles of the table share, made by `make` at first use.
 
         Where it has a method `forget`, that is called when the table turns out to be another.
         """
@@ -119,7 +119,7 @@ class SharedState:
         return self._latest
 
     def newest(self) -> Snapshot:
-        """The newest snapshot, on a remote store without asking again what was asked a moment ago.
+        """The newest snapshot; on a remote store the log is not listed again within a moment.
 
         For places where an old answer costs a lost put at most.  Elsewhere asking is cheap, and this is `refresh`.
         """
@@ -130,7 +130,7 @@ class SharedState:
         return self.refresh()
 
     def carry(self, version: int, data: bytes, tag: str | None) -> None:
-        """Takes a commit that landed into the snapshot it was put on, so that nobody reads it back; `tag` if the store told it."""
+        """Advances the newest snapshot by a commit that just landed, so that it need not be read back; `tag` is the store's, if known."""
         with self._lock:
             if self._latest is None or self._latest.version != version - 1:
                 return
@@ -148,12 +148,12 @@ class SharedState:
         self.log.maybe_checkpoint(newest)
 
     def forget(self) -> None:
-        """Drops the snapshot, after the table was made anew."""
+        """Drops the newest snapshot, after the table was created again."""
         with self._lock:
             self._start_over()
 
     def _broken(self, before: Snapshot, latest: Snapshot, replaced: int | None) -> None:
-        """The log is not the one that `before` was read from: nothing that was kept of it is believed, and a table that lost commits is named."""
+        """Handles a log other than the one that `before` was read from: clears all caches, and warns where commits were lost."""
         self._start_over()
         if latest.metadata.id != before.metadata.id:
             return
@@ -194,7 +194,7 @@ class SharedState:
             return None
 
     def _replaced(self, before: Snapshot) -> int | None:
-        """The first of the last few versions whose commit is another than it was; one that was cleaned up is none, and that of `before` the log looks at."""
+        """The first of the last few versions whose commit file was replaced; versions that were cleaned up do not count."""
         return next((v for v, mark in self._watched if v != before.version and self._mark(v) not in (mark, None)), None)
 
 
@@ -213,7 +213,7 @@ def state_of(store: ObjectStore) -> SharedState:
 
 
 def _fresh_states() -> None:
-    """A forked child has none of its parent's threads, and they may have held any lock of a state."""
+    """Drops all shared states in a forked child: threads of the parent may have held any of their locks."""
     global _states, _states_lock
     _states, _states_lock = weakref.WeakValueDictionary(), threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Deletion vectors of a table: read once, kept by identity, written inline or many to a file.
+"""Deletion vectors of a table: cached by identity when read; written inline, or many to one file.
 
 A vector never changes, so what was read or written once serves for good.  Reads and writes go
 through the table's store; nothing here decides what is dead.
@@ -28,7 +28,7 @@ class Vectors:
         self._kept: Cache[tuple[BitMap64, int]] = Cache(VECTORS, lambda found: 256 + found[1])
 
     def forget(self) -> None:
-        """Lets go of the vectors of a table that is another now."""
+        """Clears the cache: another table has taken this table's place."""
         self._kept.clear()
 
     def of(self, file: AddFile) -> BitMap64:
@@ -56,12 +56,12 @@ class Vectors:
         return bitmap
 
     def remember(self, file: AddFile, bitmap: BitMap64) -> None:
-        """Keeps a vector that was just written, so that it need not be read."""
+        """Caches a vector that was just written, so that it need not be read."""
         if file.deletion_vector is not None:
             self._kept.put(file.deletion_vector, (bitmap, file.deletion_vector.size_bytes))
 
     def store_all(self, bitmaps: Sequence[BitMap64]) -> list[dv.DeletionVectorDescriptor]:
-        """Writes vectors: small ones inline, the others together in one new file of the table. In the order given."""
+        """Stores vectors, small ones inline, the others together in one new file.  Returns their descriptors in the order given."""
         out: list[dv.DeletionVectorDescriptor | None] = []
         large: list[tuple[int, BitMap64]] = []
         for n, bitmap in enumerate(bitmaps):

@@ -1,4 +1,4 @@
-"""The version of a table that a caller asks for: by its number, by a time, or the newest.
+"""Time travel: the snapshot that a caller asks for by version, by time, or the newest.
 
 A time without a zone is local time, everywhere: text is in the time zone of the Spark session where there is one, else in that of the Python
 process (which a session takes by default); a datetime is in that of the Python process, as PySpark gives and takes datetimes.
