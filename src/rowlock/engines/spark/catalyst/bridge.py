@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -177,7 +178,9 @@ class Catalyst:
             return to_arrow(self.dataframe(plan, spark, session))
         rows = self.arrow.toBatchWithSchemaIterator(optimized.data().iterator(), schema, 64_000, 0, "UTC", False, False)
         if rows.hasNext():
-            with _load_from_socket(self.serve(rows, "rowlock rows"), NoOpSerializer()) as streams:
+            received: Any = _load_from_socket(self.serve(rows, "rowlock rows"), NoOpSerializer())
+            # pyspark 4.2 gives a context that closes the socket; earlier versions give the stream itself, and close the socket at its end.
+            with received if hasattr(received, "__enter__") else nullcontext(received) as streams:
                 return pa.concat_tables([pa.ipc.open_stream(s).read_all() for s in streams])
         return arrow_schema(StructType.fromJson(_json(schema.json()))).empty_table()
 
