@@ -12,7 +12,7 @@ WORKERS ?= 2
 FILE    ?= tests/data/conflict_cases.json
 
 # The long forms that run before a change is taken: random histories, processes, other engines in turns, every way of a statement.
-SOAK_CI := tests/swarm tests/properties tests/lockless tests/schedules tests/concurrency tests/interop tests/cli tests/spark/test_routes.py tests/spark/test_on_s3.py
+SOAK_CI := tests/model tests/processes tests/interop tests/unit/cli tests/spark/test_routes.py tests/spark/test_on_s3.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases matrix docs release versions structure mutants servers swarm clean
@@ -52,15 +52,15 @@ slow-store: $(VENV)/.test  ## 64 appenders on an S3 server that answers after 60
 	$(PYTHON) tests/tools/slow_store.py $(ARGS)
 
 swarm: $(VENV)/.test  ## random histories on Spark with a draw of every axis, against serial execution (ARGS="--seeds 1234", "--seeds 0:60")
-	PYTHONPATH=tests $(PYTHON) -m swarm $(ARGS)
+	PYTHONPATH=tests $(PYTHON) -m model.swarm $(ARGS)
 
 soak: $(VENV)/.test  ## the long form of what the tests do in short; with ARGS="--seeds 0:2000" so many cases of the swarm instead, which can be stopped and go on
 ifneq ($(ARGS),)
-	PYTHONPATH=tests $(PYTHON) -m swarm --results swarm-results.jsonl $(ARGS)
+	PYTHONPATH=tests $(PYTHON) -m model.swarm --results swarm-results.jsonl $(ARGS)
 else
-	ROWLOCK_LOCKLESS_COMMITS=250 ROWLOCK_SPARK_CASES=300 $(PYTHON) -m pytest -q tests/lockless/test_in_processes.py tests/properties/test_rebase_on_spark.py
-	ROWLOCK_PROPERTY_CASES=2000 $(PYTHON) -m pytest -q -m "not spark" tests/properties
-	ROWLOCK_STOPPED_S=60 $(PYTHON) -m pytest -q tests/group/test_group_owners.py
+	ROWLOCK_LOCKLESS_COMMITS=250 ROWLOCK_SPARK_CASES=300 $(PYTHON) -m pytest -q tests/model/lockless/test_in_processes.py tests/model/properties/test_rebase_on_spark.py
+	ROWLOCK_PROPERTY_CASES=2000 $(PYTHON) -m pytest -q -m "not spark" tests/model/properties
+	ROWLOCK_STOPPED_S=60 $(PYTHON) -m pytest -q tests/unit/transaction/group_commit/test_group_owners.py
 	ROWLOCK_PEERS=all $(PYTHON) -m pytest -q -m spark
 	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 	$(PYTHON) tests/tools/faults.py

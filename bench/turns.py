@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from locks.actors import long_among_short
+from support.locks.actors import long_among_short
 
 
 def main(writers: int = 4, seconds: int = 20) -> None:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 from servers.fixtures import azurite, dynamodb, gcs, minio, postgres
-from sessions import delta_session
+from support.sessions import delta_session
 from support.soak import mark_long_forms
 
 __all__ = ["azurite", "dynamodb", "gcs", "minio", "postgres"]

@@ -24,8 +24,8 @@ from support.corpus import GOLDEN, VECTORS, golden_tables
 pytestmark = pytest.mark.spark
 
 NOT_READ = {
-    "checkpoint": "a log alone: it has neither data files nor expected rows; tests/log reads its log",
-    "data-reader-absolute-paths-escaped-chars": "damaged on purpose: its log holds no metaData, which is named (tests/log)",
+    "checkpoint": "a log alone: it has neither data files nor expected rows; tests/unit/log reads its log",
+    "data-reader-absolute-paths-escaped-chars": "damaged on purpose: its log holds no metaData, which is named (tests/unit/log)",
 }
 """Golden tables without rows to compare, and why."""
 

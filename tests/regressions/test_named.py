@@ -13,6 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
+from model.schedules.in_memory import NO_LANE, InMemory
+from model.schedules.play import Play, audit, schema_string
+from model.schedules.schedule import parse_schedule
 from rowlock.engines.memory.engine import MemoryEngine
 from rowlock.engines.memory.sql.script import Append, parse
 from rowlock.engines.memory.statements import commit, run, stage
@@ -24,9 +27,6 @@ from rowlock.storage.store import ObjectMeta, PutOutcome
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Table
-from schedules.in_memory import NO_LANE, InMemory
-from schedules.play import Play, audit, schema_string
-from schedules.schedule import parse_schedule
 
 SCHEMA = schema_string([("k", "long", True), ("v", "long", True)])
 

@@ -15,7 +15,7 @@ from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.shared import state_of
-from turning_down import turn_down
+from support.turning_down import turn_down
 
 Row = tuple[Any, ...]
 

@@ -16,7 +16,7 @@ from rowlock.exceptions import InvalidInput
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
 from spark.support import make, unchanged
-from turning_down import turn_down
+from support.turning_down import turn_down
 
 ZONES = {
     "America/New_York": (

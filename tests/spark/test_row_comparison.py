@@ -13,7 +13,7 @@ from rowlock.api.handle import Handle
 from rowlock.engines.spark.statements import row_comparison
 from rowlock.exceptions import ConcurrentDeleteReadException
 from spark.support import set_limits
-from turning_down import turn_down
+from support.turning_down import turn_down
 
 NAN = "double('NaN')"
 FAR = "timestamp_micros(316516118400000001L)"  # in the year 12000

@@ -15,7 +15,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch, UnsupportedFeature
 from spark.support import delta_rows, read, rows, take_route, unchanged, version
-from turning_down import turn_down
+from support.turning_down import turn_down
 
 pytestmark = pytest.mark.spark
 

@@ -18,7 +18,7 @@ from rowlock.protocol.names import commit_key
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
 from spark.support import read, rows
-from turning_down import turn_down
+from support.turning_down import turn_down
 
 MAP = pa.map_(pa.string(), pa.struct([("K", pa.int64())]))
 WAYS = {"driver": {}, "by position": {"local_rows": 0}, "large": {"driver_rows": 0, "local_rows": 0, "masked_bytes": 0}}

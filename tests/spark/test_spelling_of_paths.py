@@ -12,7 +12,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.log.table_log import TableLog
 from rowlock.storage.local import LocalStore
-from turning_down import turn_down
+from support.turning_down import turn_down
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake and DuckDB do not know these spellings; delta-spark is asked by the test")]
 WAYS = {"driver": {}, "large": {"driver_rows": 0, "local_rows": 0}}

@@ -10,7 +10,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
-from turning_down import turn_down
+from support.turning_down import turn_down
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake refuses text that is no UTF-8")]
 WAYS = {"driver": {}, "large": {"driver_rows": 0, "local_rows": 0, "append_driver_bytes": 0, "single_task_bytes": 0}}

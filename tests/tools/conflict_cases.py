@@ -4,7 +4,7 @@ usage: conflict_cases.py FILE
 
 FILE has the form of tests/data/conflict_cases.json.  A case that is for the rules (level `actions`, told in plain
 actions) passes or fails; any other is skipped, with the test that covers it or the reason why there is
-none, from tests/conflict/cases_map.toml.  Where the peers differ, the line names the choice of
+none, from tests/unit/conflict/cases_map.toml.  Where the peers differ, the line names the choice of
 SEMANTICS.md, and what it chose counts.  The exit code is 1 when a case failed.
 """
 
@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / folder) for folder in 
 from rowlock.exceptions import RowlockError  # noqa: E402
 from support import conflict_cases as cases  # noqa: E402
 
-MAP = Path(__file__).resolve().parents[1] / "conflict" / "cases_map.toml"
+MAP = Path(__file__).resolve().parents[1] / "unit" / "conflict" / "cases_map.toml"
 
 
 def read_map() -> dict[str, dict[str, Any]]:

@@ -13,13 +13,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from matrix.cells import LEVELS, POLICIES, actions, read
+from model.matrix.cells import LEVELS, POLICIES, actions, read
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "conflict-matrix.md"
 HEAD = f"""# What happens when two writers meet
 
 A transaction is staged against one version of the table, and another commit lands first. This page says what comes of
-the transaction. It is written by `make matrix` from [matrix.toml](matrix.toml), and every cell is a test (`tests/matrix/`).
+the transaction. It is written by `make matrix` from [matrix.toml](matrix.toml), and every cell is a test (`tests/model/matrix/`).
 
 - **ok**: it commits what it staged.
 - **rebase**: it commits after the rows that the other commit concerned were looked at, and where necessary made, again.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from concurrency.crashes import crash_once
+from support.writers.crashes import crash_once
 
 
 def main() -> int:

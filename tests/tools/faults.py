@@ -11,9 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from concurrency.faulty import contest
 from servers import minio
 from servers.scripts import running
+from support.writers.faulty import contest
 
 
 def main() -> int:

@@ -136,10 +136,10 @@ def heights(found: dict[str, Module]) -> dict[str, tuple[int, int]]:
 
 def way_of_a_commit(package: Path, found: dict[str, Module]) -> tuple[Counter[str], int, int]:
     """(functions entered with how often, calls of a function that stands above its caller, returns) while an UPDATE that lost once commits."""
+    from model.schedules.in_memory import NO_LANE, InMemory
+    from model.schedules.play import schema_string
     from rowlock.engines.memory.sql.script import parse
     from rowlock.engines.memory.statements import stage
-    from schedules.in_memory import NO_LANE, InMemory
-    from schedules.play import schema_string
 
     world = InMemory()
     world.create(schema_string([("k", "long", True), ("v", "long", True)]), (), {"delta.enableDeletionVectors": "true"})

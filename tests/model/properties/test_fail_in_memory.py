@@ -1,0 +1,91 @@
+"""`on_conflict=fail`: what commits is serial, and by row it raises exactly when a rebase would change more than places."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+
+from model.properties.histories import COLUMNS, History, histories
+from model.schedules.in_memory import NO_LANE, InMemory
+from model.schedules.play import audit, schema_string
+from model.schedules.serial import SerialTable, bag
+from rowlock.engines.memory.sql.script import Append, Optimize, Overwrite, Script
+from rowlock.engines.memory.statements import commit, stage
+from rowlock.exceptions import ConstraintViolated, DeltaConcurrentModificationException
+
+CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "600")) // 4
+SETTINGS = settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+
+
+class Fail:
+    """A history whose winners leave the transaction's own session the policy `fail`."""
+
+    def __init__(self, history: History, granularity: str) -> None:
+        self.history, self.world, self.serial = history, InMemory(), SerialTable(COLUMNS, history.not_null)
+        columns = [(c, "long", c not in history.not_null) for c in COLUMNS]
+        vectors = "true" if history.vectors else "false"
+        properties = {"delta.enableDeletionVectors": vectors, "rowlock.onConflict": "fail", "rowlock.granularity": granularity}
+        self.world.create(schema_string(columns), ("p",) if history.partitioned else (), properties)
+
+    def both(self, scripts: Sequence[Script]) -> None:
+        """Undisturbed transactions."""
+        for script in scripts:
+            try:
+                self.serial.run(script)
+            except ConstraintViolated:
+                continue
+            self.world.run(script)
+
+    def changes(self, script: Script) -> Counter[str] | None:
+        try:
+            return self.serial.changes(script)
+        except ConstraintViolated:
+            return None
+
+    def play(self) -> tuple[bool | None, bool]:
+        """(raised a conflict, the changes of the program differ before and after the winners); None: it ended before."""
+        h, (script,) = self.history, self.history.program
+        self.both([*map(Append, h.files), *h.before])
+        before = self.changes(script)
+        if before is None:
+            return None, False
+        txn = stage(self.world.table, script, NO_LANE)
+        empty = txn.effects.is_empty and not isinstance(script, Append | Overwrite)
+        self.both([s for scripts in h.rounds for s in scripts])
+        after = self.changes(script)
+        raised: bool | None = False
+        try:
+            receipt = commit(txn, script)
+            if receipt.version is not None:
+                self.serial.run(script)
+        except DeltaConcurrentModificationException:
+            raised = True
+        except ConstraintViolated:
+            assert after is None
+            raised = None
+        audit(self.world.state.log)
+        assert bag(self.world.rows()) == bag(self.serial.rows)
+        return (None if empty else raised), before != after
+
+
+@pytest.mark.parametrize("granularity", ["row", "file"])
+def test_what_commits_is_serial(granularity: str) -> None:
+    @given(history=histories())
+    @SETTINGS
+    def check(history: History) -> None:
+        raised, _ = Fail(history, granularity).play()
+        event(f"raised: {raised}")
+
+    check()
+
+
+@given(history=histories().filter(lambda h: not isinstance(h.program[0], Append | Optimize)))
+@SETTINGS
+def test_by_row_it_raises_exactly_when_something_would_change(history: History) -> None:
+    raised, differs = Fail(history, "row").play()
+    if raised is not None:
+        assert raised == differs

@@ -1,0 +1,81 @@
+"""Every schedule on real Spark and a local disk, through the DeltaTable API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.schedules.play import Play
+from model.schedules.schedule import Schedule, all_schedules
+from rowlock.transaction import run
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+SCHEDULES = [s for s in all_schedules() if not s.memory_only]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.name)
+@pytest.mark.short(
+    "append_breaks_a_new_constraint",
+    "append_loses_rounds",
+    "append_meets_overwrite",
+    "constraint_meets_rows_that_came",
+    "copy_on_write_meets_optimize",
+    "copy_on_write_merge",
+    "copy_on_write_update_meets_same_rows",
+    "delete_meets_optimize",
+    "delete_meets_same_rows",
+    "delete_of_nulls",
+    "delete_on_fully_vectored_file",
+    "fail_by_file_optimize",
+    "fail_by_file_removed_what_was_read",
+    "fail_by_row_added",
+    "fail_by_row_merge_flip",
+    "fail_by_row_same_rows",
+    "merge_against_open_merge",
+    "merge_insert_becomes_match",
+    "merge_insert_flips_three_times",
+    "merge_into_an_empty_table",
+    "merge_match_becomes_insert",
+    "merge_meets_optimize",
+    "merge_meets_overwrite",
+    "merge_meets_schema",
+    "merge_not_matched_by_source",
+    "merge_null_keys",
+    "merge_ordered_clauses",
+    "merge_second_match_raises",
+    "not_null_breaks_in_a_rebase",
+    "optimize_loses_rounds",
+    "optimize_meets_optimize",
+    "optimize_meets_same_rows",
+    "overwrite_meets_append",
+    "overwrite_meets_same_rows",
+    "partitions_merge",
+    "partitions_optimize_keeps_what_it_alone_compacted",
+    "partitions_row_moves",
+    "protocol_gains_a_harmless_feature",
+    "restore_meets_optimize",
+    "restore_runs_again",
+    "row_tracking_begins",
+    "several_lost_rounds",
+    "strings",
+    "three_vectors_make_a_file_empty",
+    "two_losers_interleaved",
+    "update_breaks_a_new_constraint",
+    "update_loses_its_whole_file",
+    "update_meets_constraint",
+    "update_meets_optimize",
+    "update_meets_property",
+    "update_meets_same_rows",
+    "update_meets_vectors_turned_off",
+    "update_row_moves_into_predicate",
+    "update_row_moves_out_of_predicate",
+    why="every schedule runs in memory; on Spark those whose rows go another way than those of the others",
+)
+def test_schedule(schedule: Schedule, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule is about one transaction, so a statement that meets another's schema is not staged again."""
+    from model.schedules.on_spark import OnSpark
+
+    monkeypatch.setattr(run, "RERUNS", 0)
+    Play(schedule, OnSpark(spark, tmp_path / "table")).run()

@@ -1,0 +1,335 @@
+"""Snapshots out of a log, and commits into it. I1: nothing is overwritten; I9: damage is named; I10: checkpoints are right and never needed."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import deltalake
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rowlock import clock
+from rowlock.exceptions import CorruptLog, TableNotFound, UnsupportedFeature, VersionNotFound
+from rowlock.log.table_log import TableLog
+from rowlock.protocol import deletion_vector, names
+from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.features import protocol_for_new_table
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType, schema_json
+from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, ObjectStore
+from support.turning_down import turn_down
+
+SCHEMA = StructType((StructField("id", PrimitiveType("long")), StructField("p", PrimitiveType("string"))))
+VECTORS_ON = {"delta.enableDeletionVectors": "true"}
+
+
+def info(version: int) -> CommitInfo:
+    return CommitInfo({"timestamp": clock.now_ms(), "operation": "WRITE", "operationParameters": {}, "txnId": f"t{version}"})
+
+
+def create(log: TableLog, **configuration: str) -> None:
+    metadata = Metadata("id", schema_json(SCHEMA), ("p",), VECTORS_ON | {f"delta.{k}": v for k, v in configuration.items()}, created_time_ms=1)
+    protocol = protocol_for_new_table(VECTORS_ON)
+    protocol = Protocol(3, 7, protocol.reader_features, (protocol.writer_features or frozenset()) | {"domainMetadata"})
+    assert log.put(0, serialize_commit(info(0), protocol=protocol, metadata=metadata)) == Committed()
+
+
+def data_file(store: ObjectStore, n: int, rows: int = 3) -> AddFile:
+    """A real file whose name needs escaping, in a partition whose value does."""
+    path = f"p=a%3A{n % 3}/part {n}.parquet"
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [n * 10 + i for i in range(rows)]}), sink)
+    store.put(path, sink.getvalue().to_pybytes())
+    return AddFile(path, {"p": f"a:{n % 3}"}, sink.getvalue().size, clock.now_ms(), True, f'{{"numRecords":{rows}}}')
+
+
+def grow(log: TableLog, commits: int, *, checkpoints: bool = True) -> dict[str, AddFile]:
+    """Adds a file a commit, removes every fifth, gives every seventh a vector; returns what lives."""
+    snapshot = log.latest()
+    live = {a.path: a for a in snapshot.files.adds()}
+    for version in range(snapshot.version + 1, snapshot.version + 1 + commits):
+        adds, removes = [data_file(log.store, version)], []
+        if version % 5 == 0 and live:
+            removes.append(live.pop(next(iter(live))).removed(clock.now_ms(), True))
+        if version % 7 == 0 and live:
+            old = next((a for a in live.values() if a.deletion_vector is None), None)
+            if old is not None:
+                marked = AddFile(
+                    old.path,
+                    old.partition_values,
+                    old.size_bytes,
+                    old.modification_time_ms,
+                    True,
+                    old.stats,
+                    deletion_vector.inline(deletion_vector.BitMap64([1]), limit_bytes=1024),
+                )
+                removes.append(old.removed(clock.now_ms(), True))
+                adds.append(marked)
+        live.update((a.path, a) for a in adds)
+        txns, domains = [SetTransaction(f"app{version % 3}", version)], [DomainMetadata("d", f'{{"v":{version}}}', version % 2 == 0)]
+        assert log.put(version, serialize_commit(info(version), adds=adds, removes=removes, txns=txns, domains=domains)) == Committed()
+        snapshot = log.latest(snapshot)
+        assert snapshot.version == version and {a.key for a in snapshot.files.adds()} == {a.key for a in live.values()}
+        if checkpoints:
+            log.maybe_checkpoint(snapshot)
+    return live
+
+
+def test_no_table_is_said() -> None:
+    log = TableLog(MemoryStore())
+    assert not log.exists()
+    for call in (log.latest, log.history, lambda: log.at_timestamp(0)):
+        with pytest.raises(TableNotFound):
+            call()
+
+
+@pytest.mark.parametrize("overlay", [3, 2048])
+def test_120_commits_with_checkpoints_read_alike_everywhere(tmp_path: Path, overlay: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn_down(monkeypatch, changed_files=overlay)
+    log = TableLog(LocalStore(tmp_path))
+    create(log)
+    live = grow(log, 120 if overlay > 3 else 40)
+    newest = log.latest().version
+    assert orjson.loads(log.store.get(names.LAST_CHECKPOINT))["version"] == newest // 10 * 10
+    loaded = TableLog(LocalStore(tmp_path)).latest()
+    assert loaded.commits_since_checkpoint == 0 and {a.path: a.key for a in loaded.files.adds()} == {p: a.key for p, a in live.items()}
+    assert {a.path: a.stats for a in loaded.files.adds()} == {p: a.stats for p, a in live.items()}
+    assert {t.app_id: t.version for t in loaded.txns.values()} == {f"app{(newest - i) % 3}": newest - i for i in range(3)}
+    assert (list(loaded.domains), loaded.txn_id) == ([], f"t{newest}")
+    for file in list(log.store.list("_delta_log")):  # nothing but checkpoints is left before the newest of them
+        parsed = names.parse(file.key)
+        if parsed and parsed.kind == "commit" and parsed.version < newest:
+            log.store.delete(file.key)
+    table = deltalake.DeltaTable(str(tmp_path))
+    assert table.version() == newest and set(table.file_uris()) == {f"{tmp_path}/{p}" for p in live}
+    duckdb = pytest.importorskip("duckdb")
+    pytest.importorskip("duckdb_extensions").import_extension("delta")
+    ids = duckdb.connect().execute("LOAD delta").execute(f"SELECT id FROM delta_scan('{tmp_path}')")
+    expected = {n * 10 + i for a in live.values() for n in [int(a.path.split()[1].split(".")[0])] for i in range(3) if a.deletion_vector is None or i != 1}
+    assert {row[0] for row in ids.fetchall()} == expected
+
+
+def test_of_many_committers_one_wins() -> None:
+    log = TableLog(MemoryStore())
+    create(log)
+    barrier = threading.Barrier(6)
+
+    def race(i: int) -> list[object]:
+        barrier.wait()
+        return [log.put(v, serialize_commit(info(v))) for v in range(1, 30)]
+
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = list(pool.map(race, range(6)))
+    for column in zip(*outcomes, strict=True):
+        assert sorted(map(repr, column)) == ["Committed()"] + ["Lost()"] * 5
+    assert log.put(3, b"{}") == Lost() and log.latest().version == 29
+
+
+class Counting(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def get(self, key: str) -> bytes:
+        self.calls.append(f"get {key}")
+        return super().get(key)
+
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False):  # type: ignore[no-untyped-def]
+        self.calls.append(f"list {prefix}")
+        return super().list(prefix, start_after=start_after, recursive=recursive)
+
+
+@pytest.mark.usual_limits("what was read is kept")
+def test_a_refresh_reads_only_what_is_new() -> None:
+    """Cases B, C and D of the table of a refresh."""
+    store = Counting()
+    log = TableLog(store)
+    create(log)
+    grow(log, 3)
+    previous = log.at(1)
+    store.calls.clear()
+    assert log.latest(previous).version == 3
+    assert store.calls == [f"get {names.commit_key(v)}" for v in (2, 3, 4)]
+    store.calls.clear()
+    newest = log.latest(previous)
+    assert log.latest(newest) is newest
+    store.calls.clear()
+    assert [c.version for c in log.commits(1, 3)] == [2, 3] and not store.calls, "what was read is kept"
+    assert log.commits(3, 3) == []
+    with pytest.raises(VersionNotFound):
+        log.commits(3, 4)
+
+
+def test_a_refresh_after_a_clean_up_or_a_new_table_starts_afresh() -> None:
+    """Case E."""
+    log = TableLog(MemoryStore())
+    create(log)
+    grow(log, 3)
+    previous = log.latest()
+    grow(log, 20)
+    for version in range(15):
+        log.store.delete(names.commit_key(version))
+    assert log.latest(previous).version == 23
+    with pytest.raises(VersionNotFound, match="can no longer be built"):
+        log.at(5)
+    assert log.at(20).version == 20 and log.at(22).version == 22
+    for meta in list(log.store.list("_delta_log")):
+        log.store.delete(meta.key)
+    create(log, appendOnly="true")
+    grow(log, 1, checkpoints=False)
+    fresh = log.latest(previous)
+    assert fresh.version == 1 and fresh.properties.append_only
+
+
+def test_gaps_and_rubbish() -> None:
+    log = TableLog(MemoryStore())
+    create(log)
+    grow(log, 12, checkpoints=False)
+    kept = log.store.get(names.commit_key(6))
+    log.store.delete(names.commit_key(6))
+    with pytest.raises(CorruptLog) as e:
+        log.latest()
+    assert e.value.version == 6 and "00000000000000000006.json" in str(e.value)
+    assert log.at(5).version == 5
+    for version in (13, -1):
+        with pytest.raises(VersionNotFound):
+            log.at(version)
+    log.store.put(names.commit_key(6), kept[:-20])
+    with pytest.raises(CorruptLog, match="00000000000000000006"):
+        log.latest()
+    log.store.put(names.commit_key(6), kept)
+    log.store.put("_delta_log/_last_checkpoint", b"rubbish")
+    log.store.put(names.multipart_key(10, 1, 2), b"half of a checkpoint")
+    log.store.put("_delta_log/00000000000000000013.json.tmp", b"x")
+    assert log.latest().version == 12, "a hint, an unfinished checkpoint and other files do no harm"
+    log.store.put(names.checkpoint_key(10), b"not a checkpoint")
+    with pytest.raises(CorruptLog, match=r"00000000000000000010\.checkpoint"):
+        log.latest()
+
+
+def test_a_multipart_checkpoint_is_read_when_it_is_whole() -> None:
+    log = TableLog(MemoryStore())
+    create(log)
+    live = grow(log, 12)
+    table = pq.read_table(pa.BufferReader(log.store.get(names.checkpoint_key(10))))
+    log.store.delete(names.checkpoint_key(10))
+    for part, rows in ((1, table.slice(0, 5)), (2, table.slice(5))):
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink)
+        log.store.put(names.multipart_key(10, part, 2), sink.getvalue().to_pybytes())
+    for version in range(10):
+        log.store.delete(names.commit_key(version))
+    assert {a.key for a in log.latest().files.adds()} == {a.key for a in live.values()}
+
+
+def test_statistics_that_a_checkpoint_holds_only_as_a_struct() -> None:
+    log = TableLog(MemoryStore())
+    create(log)
+    grow(log, 10)
+    table = pq.read_table(pa.BufferReader(log.store.get(names.checkpoint_key(10))))
+    rows = table.column("add").to_pylist()
+    for row in rows:
+        if row is not None:
+            row["stats_parsed"] = {"numRecords": 3, "minValues": {"id": 7}, "nullCount": {"id": None}}
+            del row["stats"]
+    parsed = pa.struct([("numRecords", pa.int64()), ("minValues", pa.struct([("id", pa.int64())])), ("nullCount", pa.struct([("id", pa.int64())]))])
+    type_ = pa.struct([*(f for f in table.schema.field("add").type if f.name != "stats"), pa.field("stats_parsed", parsed)])
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", pa.array(rows, type_)), sink)
+    log.store.put(names.checkpoint_key(10), sink.getvalue().to_pybytes())
+    assert {a.stats for a in log.latest().files.adds()} == {'{"numRecords":3,"minValues":{"id":7},"nullCount":{}}'}
+
+
+@pytest.mark.parametrize(("unit", "far"), [("us", 253_402_300_800_000_000), ("us", -62_198_755_200_000_000), ("ms", 253_402_300_800_000)])
+def test_bounds_of_years_that_python_has_not(unit: str, far: int) -> None:
+    """I9: a checkpoint whose `stats_parsed` bounds lie before year 1 or after 9999 is read; these bounds are not known, the others are."""
+    log = TableLog(MemoryStore())
+    create(log)
+    grow(log, 10)
+    table = pq.read_table(pa.BufferReader(log.store.get(names.checkpoint_key(10))))
+    adds = table.column("add").combine_chunks()
+    bounds = [
+        pa.array([far] * len(adds), pa.int64()).cast(pa.timestamp(unit, "UTC")),
+        pa.array([3_000_000] * len(adds), pa.int32()).cast(pa.date32()),
+        pa.array([7] * len(adds)),
+    ]
+    low = pa.StructArray.from_arrays(bounds, ["t", "d", "numRecords"])
+    parsed = pa.StructArray.from_arrays([pa.array([3] * len(adds)), low], ["numRecords", "minValues"])
+    kept = [f.name for f in adds.type if f.name != "stats"]
+    made = pa.StructArray.from_arrays([*(adds.field(n) for n in kept), parsed], [*kept, "stats_parsed"], mask=adds.is_null())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", made), sink)
+    log.store.put(names.checkpoint_key(10), sink.getvalue().to_pybytes())
+    assert {a.stats for a in log.latest().files.adds()} == {'{"numRecords":3,"minValues":{"numRecords":7}}'}
+
+
+def test_tombstones_stay_until_they_expire() -> None:
+    log = TableLog(MemoryStore())
+    create(log)
+    grow(log, 20)
+    snapshot = log.latest()
+    removed = {r.key for c in log.commits(0, 20) for r in c.removes}
+    alive = {a.key for a in snapshot.files.adds()}
+    assert {r.key for r in log.tombstones(snapshot)} == removed - alive
+    held = pq.read_table(pa.BufferReader(log.store.get(names.checkpoint_key(20))), columns=["remove"]).column("remove").combine_chunks()
+    assert len(held.filter(held.is_valid())) == len(removed - alive)
+    create_again = TableLog(MemoryStore())
+    create(create_again, deletedFileRetentionDuration="interval 0 days")
+    grow(create_again, 20)
+    assert create_again.tombstones(create_again.latest()) == []
+
+
+def test_a_checkpoint_keeps_domains_and_applications() -> None:
+    """I9: the configuration of a domain is text, whatever maps of the same name other actions have."""
+    log = TableLog(MemoryStore())
+    create(log)
+    said = DomainMetadata("delta.rowTracking", '{"rowIdHighWaterMark":41}')
+    assert log.put(1, serialize_commit(CommitInfo({"txnId": "d"}), domains=(said,), txns=(SetTransaction("app", 7, 1),))) == Committed()
+    before = log.latest()
+    log.write_checkpoint(before)
+    log.store.delete(names.commit_key(0))
+    after = TableLog(log.store).latest()
+    assert after.commits_since_checkpoint == 0 and after.domains == before.domains == {said.domain: said}
+    assert after.txns == before.txns and after.metadata == before.metadata and after.protocol == before.protocol
+
+
+def test_time_travel_and_history() -> None:
+    class Ticking(clock.SystemClock):
+        def __init__(self) -> None:
+            self.at = 1_700_000_000_000
+
+        def now_ms(self) -> int:
+            self.at += 1
+            return self.at
+
+    with clock.use(Ticking()):
+        log = TableLog(MemoryStore())
+        create(log)
+        grow(log, 12)
+        times = log.commit_times()
+        assert [v for v, _ in times] == list(range(13)) and [t for _, t in times] == sorted({t for _, t in times})
+        assert log.at_timestamp(times[5][1]).version == 5 and log.at_timestamp(times[6][1] - 1).version == 5
+        for outside in (times[0][1] - 1, times[-1][1] + 1):
+            with pytest.raises(VersionNotFound):
+                log.at_timestamp(outside)
+        history = log.history(3)
+        assert [(c.version, c.txn_id, len(c.adds)) for c in history] == [(12, "t12", 0), (11, "t11", 0), (10, "t10", 0)]
+        assert history[0].txns and len(log.history()) == 13
+
+
+def test_an_unreadable_table_is_refused_by_name() -> None:
+    log = TableLog(MemoryStore())
+    features = frozenset({"catalogManaged"})
+    assert log.put(0, serialize_commit(info(0), protocol=Protocol(3, 7, features, features), metadata=Metadata("id", schema_json(SCHEMA)))) == Committed()
+    with pytest.raises(UnsupportedFeature, match="catalogManaged"):
+        log.latest()
+    other = TableLog(MemoryStore())
+    create(other)
+    before = other.latest()
+    assert other.put(1, serialize_commit(info(1), protocol=Protocol(3, 7, features, features))) == Committed()
+    with pytest.raises(UnsupportedFeature, match="catalogManaged"):
+        other.latest(before)

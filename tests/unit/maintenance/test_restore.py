@@ -1,0 +1,91 @@
+"""RESTORE in memory: every version of a history, with ids, change data and the rules of commits; what is decided is decided by two snapshots."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from model.schedules.in_memory import InMemory
+from model.schedules.play import audit, schema_string
+from rowlock.engines.memory.sql.script import parse
+from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.log.table_log import TableLog
+from rowlock.maintenance.restore import restoration
+from rowlock.protocol import row_tracking
+
+HISTORY = """
+APPEND (1, 10), (2, 20), (3, 30), (4, 40)
+APPEND (5, 50), (6, 60)
+DELETE WHERE k = 2
+UPDATE SET v = v + 1 WHERE k >= 3
+OPTIMIZE
+DELETE WHERE k = 4 OR k = 5
+MERGE USING (k, v: (1, 5), (7, 70)) ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *
+OVERWRITE (8, 80), (1, 1)
+DELETE WHERE k = 8
+""".strip().splitlines()
+LAST = len(HISTORY)
+
+
+def lived(**properties: str) -> InMemory:
+    world = InMemory()
+    world.create(schema_string([("k", "long", True), ("v", "long", True)]), (), properties)
+    for text in HISTORY:
+        world.run(parse(text))
+    return world
+
+
+def rows(world: InMemory, version: int | None = None) -> Counter[Any]:
+    return Counter((r["k"], r["v"]) for r in world.rows(version))
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.parametrize("first", range(LAST))
+def test_from_any_version_to_any(first: int, vectors: str) -> None:
+    world = lived(**{"delta.enableDeletionVectors": vectors, "delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"})
+    mark = -1
+    for target in (first, LAST, (first * 5 + 3) % LAST):
+        before = rows(world)
+        receipt = world.restore(target)
+        assert receipt.version is not None
+        head, found = world.identified(receipt.version)
+        _, wanted = world.identified(target)
+        assert Counter(map(str, found)) == Counter(map(str, wanted))
+        high = row_tracking.high_water_mark(head.domains)
+        assert high >= mark
+        mark = high
+        net = Counter[Any]()
+        for change, row in world.feed(receipt.version):
+            net[row["k"], row["v"]] += {"insert": 1, "delete": -1}[change]
+        net.update(before)
+        assert +net == rows(world, target) and not -net
+        old = TableLog(world.state.store).at(target).files
+        assert (
+            (receipt.metrics["numOfFilesAfterRestore"], receipt.metrics["tableSizeAfterRestore"])
+            == (len(old), old.total_size_bytes)
+            == (len(head.files), head.files.total_size_bytes)
+        )
+    audit(world.state.log)
+
+
+def test_files_that_did_not_change_are_left_alone() -> None:
+    world = lived()
+    world.restore(2)
+    world.run(parse("APPEND (9, 90)"))
+    log = TableLog(world.state.store)
+    found = restoration(log.at(2), log.latest(), 0)
+    assert len(found.removes) == 1 and not found.adds and found.metadata is None and found.protocol is None and not found.domains
+
+
+def test_what_is_refused() -> None:
+    world = lived()
+    log = TableLog(world.state.store)
+    with pytest.raises(InvalidInput, match="newest"):
+        restoration(log.latest(), log.latest(), 0)
+    lost = next(iter(log.at(1).files.adds())).path
+    world.state.store.delete(lost)
+    with pytest.raises(StatementRefused, match=lost):
+        world.restore(1)
+    assert log.latest().version == LAST

@@ -1,0 +1,198 @@
+"""VACUUM keeps what was removed within the retention, whatever the table's checkpoints have dropped meanwhile (I10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import rowlock
+from model.schedules.in_memory import InMemory
+from model.schedules.play import schema_string
+from rowlock import clock
+from rowlock.engines.memory.sql.script import parse
+from rowlock.engines.memory.statements import run
+from rowlock.exceptions import InvalidInput
+from rowlock.log.segment import newest_checkpoint
+from rowlock.log.table_log import TableLog
+from rowlock.maintenance.vacuum import Vacuumed, vacuum
+from rowlock.protocol import names
+from rowlock.protocol.properties import validate_properties
+from rowlock.storage.local import LocalStore
+from rowlock.transaction.definition import creation
+
+HOUR_MS = 3_600_000
+OWN = "delta.deletedFileRetentionDuration"
+
+
+class Days(clock.SystemClock):
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+    def pass_days(self, days: float) -> None:
+        self.ahead_ms += int(days * 24 * HOUR_MS)
+
+
+@pytest.fixture
+def days() -> Iterator[Days]:
+    with clock.use(days := Days()):
+        yield days
+
+
+class World(InMemory):
+    """A table with a row in each file; `removed`: the file of row 1, removed one day after it was written, two days ago by now."""
+
+    def __init__(self, days: Days, own: str | None = "interval 1 hour", *, checkpoint: bool = True) -> None:
+        super().__init__()
+        self.create(schema_string([("k", "long", True)]), (), {OWN: own} if own else {})
+        for k in (1, 2):
+            run(self.table, parse(f"APPEND ({k})"))
+        (self.removed,) = (a.path for a in self.commit(1).adds)
+        self.state.store.put("left.bin", b"of nobody")
+        days.pass_days(1)
+        run(self.table, parse("DELETE WHERE k = 1"))
+        assert [r.path for r in self.commit(3).removes] == [self.removed]
+        days.pass_days(1)
+        run(self.table, parse("APPEND (3)"))
+        if checkpoint:
+            self.checkpoint()
+        days.pass_days(1)
+
+    def commit(self, version: int) -> Any:
+        return self.state.log.commits(version - 1, version)[0]
+
+    def checkpoint(self) -> None:
+        self.state.log.write_checkpoint(self.state.refresh())
+
+    def cleaned_up(self, before: int) -> None:
+        """As a clean-up of the log does it."""
+        for version in range(before):
+            self.state.store.delete(names.commit_key(version))
+
+    def vacuum(self, hours: float | None = None, **options: Any) -> Vacuumed:
+        return vacuum(TableLog(self.state.store), retention_hours=hours, **options)
+
+    def has(self, key: str) -> bool:
+        return self.state.store.head(key) is not None
+
+
+def test_a_retention_longer_than_the_tables_own_keeps_what_was_removed_within_it(days: Days) -> None:
+    """The checkpoint has dropped the remove, and the commits before it tell of it."""
+    world = World(days)
+    assert not any(r.path == world.removed for r in world.state.log.tombstones(world.state.refresh()))
+    assert world.vacuum(60).files == ("left.bin",), "nobody ever named that one, and it is as old"
+    assert world.has(world.removed)
+    again = InMemory(store=world.state.store)
+    assert [again.table.engine.count(f) for f in again.state.log.at(2).files.adds()] == [1, 1], "the version before the removal can be read"
+    assert world.vacuum(36).files == (world.removed,), "removed two days ago"
+
+
+@pytest.mark.parametrize(("hours", "goes"), [(60, False), (36, False), (20, True), (None, True)])
+def test_where_the_log_no_longer_tells_nothing_is_deleted_that_it_does_not_name(days: Days, hours: float | None, goes: bool) -> None:
+    """The commits before the checkpoint were cleaned up: what was removed before it was removed a day ago or more, and nobody knows when."""
+    world = World(days)
+    world.cleaned_up(world.state.refresh().version)
+    days.pass_days(0.01)
+    done = world.vacuum(hours)
+    assert (world.removed in done.files) == goes == (not world.has(world.removed))
+    assert done.unproven == (0 if goes else 2) and world.has("left.bin") != goes
+
+
+def test_a_retention_that_was_raised_after_a_checkpoint(days: Days) -> None:
+    """The table's own is a week now; it was an hour when the checkpoint dropped the remove."""
+    world = World(days)
+    creation.set_properties(world.state, {OWN: "interval 1 week"})
+    world.checkpoint()
+    assert world.vacuum().files == () and world.has(world.removed)
+
+
+def test_a_remove_that_the_checkpoint_kept_from_before_says_that_it_dropped_none_since(days: Days) -> None:
+    """No commit before the checkpoint is read then: tables with many commits have such removes."""
+    world = World(days, "interval 30 days")
+    world.cleaned_up(world.state.refresh().version)
+    world.state.store.put("more.bin", b"of nobody")
+    assert newest_checkpoint(world.state.store, 4)
+    done = world.vacuum(36, check_retention=False)
+    assert world.removed in done.files and done.unproven == 0
+
+
+@pytest.mark.parametrize("value", ["nonsense", "interval 1 fortnight", "", "7", "interval -1 days"])
+def test_an_unreadable_retention_is_named_and_nothing_is_deleted(days: Days, value: str) -> None:
+    """I9: it was a week in silence."""
+    with pytest.raises(InvalidInput, match=OWN):
+        validate_properties({OWN: value})
+    world = World(days, None, checkpoint=False)
+    key = names.commit_key(0)
+    world.state.store.put(
+        key, world.state.store.get(key).replace(b'"configuration":{', b'"configuration":{"%s":"%s",' % (OWN.encode(), value.encode())).replace(b",}", b"}")
+    )
+    world = _reopened(world)
+    days.pass_days(60)
+    for hours in (None, 24.0 * 30):
+        with pytest.raises(InvalidInput) as e:
+            world.vacuum(hours)
+        assert OWN in str(e.value) and repr(value) in str(e.value) and world.state.store.root in str(e.value)
+    assert world.has("left.bin") and world.has(world.removed)
+    world.checkpoint()
+    assert any(r.path == world.removed for r in world.state.log.tombstones(world.state.refresh())), "nobody knows how long it is needed"
+    assert world.vacuum(24.0 * 30, check_retention=False).unproven == 0 and not world.has("left.bin")
+
+
+def _reopened(world: World) -> World:
+    again = InMemory(store=world.state.store)
+    again.__class__ = World
+    again.removed = world.removed  # type: ignore[attr-defined]
+    return again  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("hours", [-1, float("nan"), float("inf"), -0.001])
+def test_a_retention_that_is_no_number_of_hours_is_refused(days: Days, hours: float) -> None:
+    world = World(days)
+    with pytest.raises(InvalidInput, match="is not possible"):
+        world.vacuum(hours, check_retention=False)
+    assert world.has(world.removed)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "./{name}",
+        "sub/../{name}",
+        ".//{name}",
+        "../table/{name}",
+        "inside/{name}",
+        "{link}/{name}",
+        "file:{link}/{name}",
+        "{root}/{name}",
+        "file:{root}/{name}",
+    ],
+)
+def test_a_file_is_kept_however_the_log_spells_it(days: Days, spelling: str, tmp_path: Path) -> None:
+    """I10: other engines name files by whole places, through links, and with dots in them."""
+    root, link = tmp_path / "table", tmp_path / "link"
+    rowlock.append(root, pa.table({"k": [1]}))
+    link.symlink_to(root)
+    (root / "inside").symlink_to(root)
+    (name,) = (p.name for p in root.glob("*.parquet"))
+    commit = root / "_delta_log" / f"{0:020}.json"
+    commit.write_text(commit.read_text().replace(f'"path":"{name}"', f'"path":"{spelling.format(name=name, link=link, root=root)}"'))
+    days.pass_days(30)
+    assert vacuum(TableLog(LocalStore(link if "root" in spelling else root))).files == () and (root / name).exists()
+
+
+def test_a_table_inside_of_another_is_left_alone(days: Days, tmp_path: Path) -> None:
+    """I10: its files are named by a log of its own."""
+    rowlock.append(tmp_path, pa.table({"k": [1]}))
+    rowlock.append(tmp_path / "inner", pa.table({"k": [2]}))
+    (tmp_path / "left.bin").write_bytes(b"of nobody")
+    days.pass_days(30)
+    assert vacuum(TableLog(LocalStore(tmp_path))).files == ("left.bin",)
+    assert rowlock.to_arrow(tmp_path / "inner")["k"].to_pylist() == [2]

@@ -1,0 +1,71 @@
+"""What a commit asks of the store, counted by a proxy before MinIO."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+import rowlock
+from model.schedules.in_memory import InMemory
+from model.schedules.play import schema_string
+from rowlock.engines.memory.sql.script import parse
+from rowlock.locks import turns
+from rowlock.storage import open_store
+from rowlock.transaction.group_commit import group
+from servers.minio import Minio, options
+from servers.proxy import Proxy
+
+
+def test_requests_of_an_append(minio: Minio) -> None:
+    """At the head 5: is there a next version (GET), is ours still there (HEAD), the data file (PUT), the commit (PUT), is the one before still
+    there (HEAD).  Each version behind is one GET more.  deltalake 1.6: 7, and 38 when 10 behind.
+    """
+    proxy, root = Proxy(minio.endpoint), minio.fresh_root()
+    try:
+        counted, other = InMemory(store=open_store(root, options(proxy.endpoint))), InMemory(store=open_store(root, minio.storage_options))
+        other.create(schema_string([("k", "long", True)]), (), {})
+        counted.run(parse("APPEND (1)"))
+
+        def requests() -> Counter[str]:
+            before = proxy.counts()
+            counted.run(parse("APPEND (1)"))
+            return proxy.counts() - before
+
+        assert requests() == {"GET": 1, "HEAD": 2, "PUT": 2}
+        for _ in range(4):  # past the checkpoint of version 10
+            other.run(parse("APPEND (2)"))
+        counted.run(parse("APPEND (1)"))
+        for _ in range(10):
+            other.run(parse("APPEND (2)"))
+        behind = requests()
+        assert behind == {"GET": 11, "HEAD": 2, "PUT": 2} and sum(behind.values()) == 15
+    finally:
+        proxy.stop()
+
+
+def test_requests_of_a_steady_append_without_spark(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3: the data file, the commit, and whether the version before is still there.  That the head is the one that was left is what the put finds out.
+
+    Beside that come one look for turns a second and one for posts of others each half second, for each process.
+    """
+    monkeypatch.setattr(turns, "LOOK_S", 1e9)
+    monkeypatch.setattr(group, "LOOK_S", 1e9)
+    monkeypatch.setattr("rowlock.transaction.state.shared._A_MOMENT_S", 1e9)
+    proxy, root, rows = Proxy(minio.endpoint), minio.fresh_root(), pa.table({"k": [1]})
+    try:
+        rowlock.append(root, rows, storage_options=minio.storage_options)
+        for _ in range(2):
+            rowlock.append(root, rows, storage_options=options(proxy.endpoint))
+        before = proxy.counts()
+        for _ in range(3):
+            rowlock.append(root, rows, storage_options=options(proxy.endpoint))
+        assert proxy.counts() - before == {"PUT": 6, "HEAD": 3}
+        for _ in range(3):
+            rowlock.append(root, rows, storage_options=minio.storage_options)
+        before = proxy.counts()
+        rowlock.append(root, rows, storage_options=options(proxy.endpoint))
+        assert proxy.counts() - before == {"PUT": 3, "GET": 5, "HEAD": 2}, "a put that is lost, its version, the two after it, what is not there yet"
+    finally:
+        proxy.stop()
