@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 
 import deltalake
@@ -19,7 +20,8 @@ from rowlock.protocol import deletion_vector, names
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.features import protocol_for_new_table
-from rowlock.protocol.schema import PrimitiveType, StructField, StructType, schema_json
+from rowlock.protocol.schema import DecimalType, PrimitiveType, StructField, StructType, schema_json
+from rowlock.protocol.skipping import Compare, may_match
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, ObjectStore
 from support.turning_down import turn_down
 
@@ -265,6 +267,31 @@ def test_bounds_of_years_that_python_has_not(unit: str, far: int) -> None:
     pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", made), sink)
     log.store.put(names.checkpoint_key(10), sink.getvalue().to_pybytes())
     assert {a.stats for a in log.latest().files.adds()} == {'{"numRecords":3,"minValues":{"numRecords":7}}'}
+
+
+@pytest.mark.parametrize(
+    "held", ["99999999999999999999999999999999999998", "-99999999999999999999999999999999999998", "18446744073709551617", "9007199254740993", "7"]
+)
+def test_parsed_bounds_of_decimals_beyond_64_bits(held: str) -> None:
+    """I5, I9: a checkpoint whose `stats_parsed` holds a decimal that JSON integers cannot be is read, and no file is skipped that holds the value."""
+    log = TableLog(MemoryStore())
+    create(log)
+    grow(log, 10)
+    table = pq.read_table(pa.BufferReader(log.store.get(names.checkpoint_key(10))))
+    adds = table.column("add").combine_chunks()
+    value = Decimal(held)
+    bound = pa.StructArray.from_arrays([pa.array([value] * len(adds), pa.decimal128(38, 0))], ["n"])
+    parsed = pa.StructArray.from_arrays([pa.array([3] * len(adds)), bound, bound], ["numRecords", "minValues", "maxValues"])
+    kept = [f.name for f in adds.type if f.name != "stats"]
+    made = pa.StructArray.from_arrays([*(adds.field(n) for n in kept), parsed], [*kept, "stats_parsed"], mask=adds.is_null())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", made), sink)
+    log.store.put(names.checkpoint_key(10), sink.getvalue().to_pybytes())
+    schema = StructType((StructField("n", DecimalType(38, 0)),))
+    live = log.latest().files.adds()
+    assert live and all(a.num_records == 3 for a in live)
+    for op in ("=", "<=", ">="):
+        assert all(may_match(Compare(op, ("n",), value), {}, orjson.loads(a.stats or "{}"), schema) for a in live)
 
 
 def test_tombstones_stay_until_they_expire() -> None:
