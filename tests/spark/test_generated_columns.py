@@ -190,6 +190,7 @@ def test_what_was_just_computed_is_not_read_again(spark: SparkSession, table_pat
     assert len(assert_right(spark, table_path)) == 9
 
 
+@pytest.mark.usual_limits("a refused statement leaves no file where its rows stay on the driver")
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_an_update_computes_anew_what_it_does_not_set(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:

@@ -73,6 +73,7 @@ def test_no_row_is_missed(table: DeltaTable, condition: str) -> None:
         assert mask is not None and (true == kept).all(), "it is understood, so it finds just these rows"
 
 
+@pytest.mark.usual_limits("it counts jobs")
 def test_an_update_runs_no_job(spark: SparkSession, table_path: str) -> None:
     rowlock.write(spark.range(200_000).selectExpr("id", "id % 97 as g", "0L as v"), table_path)
     table = DeltaTable.forPath(spark, table_path)
