@@ -84,7 +84,7 @@ def within(name: str, modules: set[str]) -> bool:
 def wrong_layers(path: Path, root: Path, tree: ast.AST) -> Iterator[str]:
     mine = layer_of(path, root)
     if mine not in RANK:
-        yield f"{path.relative_to(root)}: {mine} is in no layer; LAYERS and DESIGN.md name them"
+        yield f"{path.relative_to(root)}: {mine} is in no layer; LAYERS and ARCHITECTURE.md name them"
         return
     for line, name in imports_of(tree):
         parts = name.split(".")

@@ -2,7 +2,7 @@
 
 A case is one JSON object of `conflict_cases.json`.  `unfit` says why a case is not for the rules (it
 needs an engine, or is told in words); `judge` gives what the rules say.  Where the peers differ,
-SEMANTICS.md section 2 has chosen, and `CHOICES` are its choices as code: each can be undone, so that a
+Rowlock has chosen, and `CHOICES` are its choices as code: each can be undone, so that a
 case that depends on one is known by its outcome and not by its name.
 
 Some actions are told in few words; `_spoken` knows those few.  Pure.
@@ -89,7 +89,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`passed`: the outcome is what was expected, or what SEMANTICS.md chose; `chosen` then says which choices it rests on."""
+    """`passed`: the outcome is what was expected, or what Rowlock chose; `chosen` then says which choices it rests on."""
 
     passed: bool
     expected: str
@@ -119,7 +119,7 @@ CHOICES: tuple[tuple[str, Callable[[Scene], Scene]], ...] = (
     ("statistics may prove that a file is outside what was read", _without_statistics),
     ("the same application id always conflicts", _only_read_ids),
 )
-"""What SEMANTICS.md section 2 chose where peers differ, and what undoes it.  (Of concurrent creations one wins: any two
+"""What Rowlock chose where peers differ, and what undoes it.  (Of concurrent creations one wins: any two
 commits of a protocol conflict, which no peer's rule contradicts; delta-rs creates again in its operation.)"""
 
 

@@ -4,8 +4,8 @@ usage: conflict_cases.py FILE
 
 FILE has the form of tests/data/conflict_cases.json.  A case that is for the rules (level `actions`, told in plain
 actions) passes or fails; any other is skipped, with the test that covers it or the reason why there is
-none, from tests/unit/conflict/cases_map.toml.  Where the peers differ, the line names the choice of
-SEMANTICS.md, and what it chose counts.  The exit code is 1 when a case failed.
+none, from tests/unit/conflict/cases_map.toml.  Where the peers differ, the line names Rowlock's
+choice, and what it chose counts.  The exit code is 1 when a case failed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def lines(all_cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
             yield "failed", f"{case['id']}  failed   {case.get('case', '')}: the case cannot be read: {error!r}"
             continue
         kind = "passed" if verdict.passed else "failed"
-        chosen = f"  [chosen: {'; '.join(verdict.chosen)} (SEMANTICS.md section 2)]" if verdict.chosen else ""
+        chosen = f"  [chosen: {'; '.join(verdict.chosen)}]" if verdict.chosen else ""
         yield kind, f"{case['id']}  {kind}   expected {verdict.expected}, got {verdict.outcome}{chosen}"
 
 

@@ -55,7 +55,7 @@ def append(
         storage_options: How to reach a cloud (`AWS_ENDPOINT_URL`, ...); what is not given is taken from the environment, under the same names.
         partition_by: Columns to partition a table by that is made; of one that is there, they must be its own.
         merge_schema: Whether columns that the table lacks are added to it.
-        properties: Table properties of a table that is made.
+        properties: Table properties of a table that is made; ignored where the table is there.
         app_id: The name of an application; with `app_version` the append is a step of it.
         app_version: The step's number, 0 or more.  A step that is in the log already is not appended again, however often it is given.
 

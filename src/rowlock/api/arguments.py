@@ -1,4 +1,4 @@
-"""Checks of what a caller passes, before anything is planned; the kinds of error are those of `delta.tables`."""
+"""Checks of what a caller passes, before anything is planned; where `delta.tables` raises TypeError, WrongType is raised, which is one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def number(value: Any, name: str) -> int:
 
 
 def flag(value: Any, name: str) -> bool:
-    """A bool, or WrongType."""
+    """The value, if it is a bool.  Raises WrongType."""
     if not isinstance(value, bool):
         raise WrongType(f"{name} needs to be a boolean but got '{type(value)}'")
     return value
 
 
 def hours(value: Any, name: str) -> float:
-    """An int or a float, or WrongType."""
+    """The value, if it is an int or a float.  Raises WrongType."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise WrongType(f"{name} needs to be a number of hours but got '{type(value)}'")
     return value
@@ -45,7 +45,7 @@ def expression(value: Any, name: str, *, optional: bool = True) -> Any:
 
 
 def frame(value: Any, name: str) -> DataFrame:
-    """A DataFrame, or WrongType."""
+    """The value, if it is a DataFrame.  Raises WrongType."""
     if isinstance(value, DataFrame):
         return value
     raise WrongType(f"{name} must be a DataFrame, not {type(value).__name__}")

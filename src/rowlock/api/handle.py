@@ -47,7 +47,7 @@ class Runner(Protocol):
         ...
 
     def holding(self, sources: list[Source]) -> AbstractContextManager[None]:
-        """Pinned sources are released when nothing can ask for them again."""
+        """A block around a statement, after which its pinned sources are released once no rebase can ask for them."""
         ...
 
 
@@ -83,7 +83,7 @@ class Handle:
 
     @contextmanager
     def holding(self, sources: list[Source]) -> Iterator[None]:
-        """See Runner."""
+        """Keeps the pinned sources for the block, and releases them after it."""
         try:
             yield
         finally:

@@ -27,10 +27,11 @@ def head_or_created(newest: Callable[[], Snapshot], state: SharedState, create: 
     try:
         return newest()
     except TableNotFound:
-        try:
-            return create()
-        except TableExists:
-            return state.refresh()
+        pass  # made outside of `except`: an error of `create` is not to drag a second traceback along
+    try:
+        return create()
+    except TableExists:
+        return state.refresh()
 
 
 def create_with_rows(

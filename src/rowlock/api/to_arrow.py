@@ -108,6 +108,9 @@ def _chosen(snapshot: Snapshot, columns: Sequence[str] | None) -> list[StructFie
     if isinstance(columns, str):
         raise WrongType(f"columns is a list of names, not the string {columns!r}", table=snapshot.table)
     if columns is not None:
+        columns = list(columns)
+        if not all(isinstance(c, str) for c in columns):
+            raise WrongType(f"columns is a list of names, not {columns!r}", table=snapshot.table)
         if not columns or len({c.lower() for c in columns}) < len(columns):
             raise InvalidInput(f"Name the columns, each once, or leave columns out; not {list(columns)}", table=snapshot.table)
         found = [(name, snapshot.schema.find(name)) for name in columns]

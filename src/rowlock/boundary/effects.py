@@ -1,4 +1,4 @@
-"""The staged effects of a transaction: tombstones, row blocks and match counts (terms of DESIGN.md).
+"""The staged effects of a transaction: tombstones, row blocks and match counts (the words are those of ARCHITECTURE.md).
 
 This module must know neither Spark nor a store.  The format of a block's rows is the engine's own (`payload`);
 the provenance of each row, which the transaction layer needs, is kept in plain arrays beside it.

@@ -20,7 +20,11 @@ Unseen = Mapping[str, AddFile | None]
 
 @dataclass(frozen=True, slots=True)
 class PathsToCheck:
-    """`paths`: paths whose change the transaction must look at now; `unseen`: paths that it may leave for later."""
+    """Files that winners changed, by path.
+
+    paths   those that the transaction must look at now
+    unseen  those that only trailing blind appends changed, which it may leave for a later round
+    """
 
     paths: frozenset[str]
     unseen: Unseen = field(default_factory=dict)

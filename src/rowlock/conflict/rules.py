@@ -5,7 +5,7 @@ first conflict found counts.  `TABLE_RULES` apply under every policy, isolation 
 Delta resolves by rewriting actions (row ids, in-commit timestamps, type widening) need no rule, since a commit is
 built again from the head for every put.
 
-Where Delta's implementations differ, SEMANTICS.md section 2 makes the choice, and the conflict cases in the tests name it.
+Where Delta's implementations differ, `CHOICES` in tests/support/conflict_cases.py says what is chosen here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How winners changed the table's definition, so that staged work can be checked against it (SEMANTICS.md section 2).
+"""How winners changed the table's definition, so that staged work can be checked against it.
 
 Columns are identified by column id on tables with column mapping, else by name.  A change that only constrains rows
 (a new constraint, NOT NULL) is handled by checking the staged rows; one that changes what a statement means, by

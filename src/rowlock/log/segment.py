@@ -63,7 +63,7 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
         first = names.commit_key(0)  # a listing may not show a table that was just created
         size = store.head(first)
         if size is None or (found := names.parse(first, size_bytes=size)) is None:
-            raise TableNotFound("there is no Delta table here", table=store.root)
+            raise TableNotFound("there is no Delta table here: correct the path, or make the table (rowlock.append and rowlock.write do)", table=store.root)
         files = [found]
     return segment_of(files, store.root, version)
 

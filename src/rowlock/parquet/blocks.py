@@ -1,4 +1,4 @@
-"""Row block payloads of engines that use Arrow and Parquet: rows on the driver, or rows in data files that are already written."""
+"""What a block of staged rows holds in the engines that use Arrow: rows on the driver, or rows in data files that are already written."""
 
 from __future__ import annotations
 

@@ -299,7 +299,11 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
                 raise SchemaMismatch(
                     f"column {'.'.join(path)!r} holds {''.join(bad)!r}; without column mapping a name may contain none of ' ,;{{}}()\\n\\t='", table=table
                 )
+    seen: set[str] = set()
     for name in partition_columns:
+        if name.lower() in seen:
+            raise SchemaMismatch(f"partition column {name!r} is named twice; name it once", table=table)
+        seen.add(name.lower())
         found = schema.find(name)
         if found is None:
             raise SchemaMismatch(f"partition column {name!r} is not in the schema", table=table)

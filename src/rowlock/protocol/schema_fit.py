@@ -92,7 +92,10 @@ def _check_type(actual: DataType, wanted: DataType, name: str, table: str) -> No
 def _check_fields(actual: StructType, wanted: StructType, name: str, table: str) -> None:
     have = _by_name(actual, table)
     if extra := set(have) - {f.name.lower() for f in wanted.fields}:
-        raise SchemaMismatch(f"Column {name} has no field {min(extra)!r}", table=table)
+        raise SchemaMismatch(
+            f"Column {name} has no field {min(extra)!r} in the table; leave it out of the rows (merge_schema adds whole columns, not fields of structs)",
+            table=table,
+        )
     for f in wanted.fields:
         given = have.get(f.name.lower())
         if given is not None:

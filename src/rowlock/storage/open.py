@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.protocol.paths import is_absolute, relative_to, scheme_of
 from rowlock.storage.address import SCHEMES, parse
 from rowlock.storage.local import LocalStore
@@ -32,9 +32,12 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
     """
     if isinstance(path_or_uri, Path):
         return LocalStore(path_or_uri)
-    text = os.fspath(path_or_uri)
+    try:
+        text = os.fspath(path_or_uri)
+    except TypeError:
+        raise WrongType(f"a table's path is a string or a Path, not {type(path_or_uri).__name__}") from None
     if not text:
-        raise InvalidInput("the table's path is empty")
+        raise InvalidInput("the table's path is empty: give a folder, or a URL such as s3://bucket/folder")
     scheme = scheme_of(text)
     if scheme is None:
         return LocalStore(text)

@@ -64,7 +64,7 @@ class StagingTransaction:
         self._begins_anew(self._line.join(self.txn, (), reads_table=True))
 
     def _begins_anew(self, head_moved: bool) -> bool:
-        """Begins anew where the head moved during the wait and nothing would be lost by it; whether it did."""
+        """Starts the transaction again at the newest head, if the head moved during the wait and nothing is staged or read yet; returns whether it did."""
         anew = head_moved and not self.txn.program and not self.txn.reads_table
         if anew:
             self.txn = self._begin(self.txn.reruns)

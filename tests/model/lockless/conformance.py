@@ -1,7 +1,7 @@
-"""The conformance cases of lockless commits (SEMANTICS.md section 3), for any hosts on one table.
+"""The conformance cases of lockless commits (docs/lockless.md), for any hosts on one table.
 
 Each case is given a function that opens one more host, and must hold on threads and on processes, in
-memory and on Spark.  C12 is `mixed.py`.
+memory and on Spark.  C12 is in `model.py`.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def test_unseen_forms(change: dict[str, Any], outcome: str) -> None:
 
 
 def test_a_choice_is_known_by_its_outcome() -> None:
-    """delta-spark would fail here: what SEMANTICS.md chose counts, and the reason is told."""
+    """delta-spark would fail here: what Rowlock chose counts, and the reason is told."""
     moved = {**BASE, "winning": [{"remove": {"path": "a", "dataChange": False}}], "exception": "ConcurrentDeleteRead"}
     verdict = cases.judge(moved)
     assert (verdict.passed, str(verdict.outcome), len(verdict.chosen)) == (True, "success", 1)

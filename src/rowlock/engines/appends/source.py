@@ -51,7 +51,10 @@ class Streamed:
         self._kept: list[pa.Table] | None = []
 
     def tables(self) -> Iterator[pa.Table]:
-        """Raises InvalidInput where the stream was read for another append, or would have to be read a second time and was too large to be kept."""
+        """The rows, piece by piece; the second time those that were kept.
+
+        Raises InvalidInput where the stream was read for another append, or would have to be read a second time and was too large to be kept.
+        """
         if self._reader is None:
             if self._kept is None:
                 raise InvalidInput(

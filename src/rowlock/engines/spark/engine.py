@@ -59,7 +59,7 @@ class SparkEngine:
         lost_matches: LostMatches,
         first: int | None = None,
     ) -> Propagated:
-        """See Engine.  Never reads gone rows: a block of kind `matched` holds every match of a MERGE."""
+        """Runs a program over rows gone and born (see `Engine.propagate`).  Never reads gone rows: a block of kind `matched` holds every match of a MERGE."""
         passage = Passage(self.evaluator, program, staged, snapshot, lost_matches, first)
         passage.run(born)
         blocks = (*passage.images, *passage.matched)

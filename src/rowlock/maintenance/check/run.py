@@ -115,7 +115,7 @@ def _arbitration(store: ObjectStore, arbiter: ArbitratedStore | None, most: int)
 
 
 def _seen(store: ObjectStore, entry: Entry, temporary: Collection[str]) -> SeenEntry:
-    """Compares an entry with its commit file and temporary file."""
+    """Compares an entry of the DynamoDB arbiter with its commit file, and with the temporary file that it names."""
     bytes_there = entry.temp_key in temporary
     try:
         there: bool | None = store.get(entry.key) == store.get(entry.temp_key) if bytes_there else store.head(entry.key) is not None or None

@@ -11,7 +11,7 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.boundary import row_identity
-from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking
@@ -63,8 +63,10 @@ def new_metadata(
     return column_mapping.with_column_ids(metadata, clock.new_id)
 
 
-def _clustering(metadata: Metadata, columns: Sequence[str]) -> list[DomainMetadata]:
-    """The domain metadata that records clustering columns, if there are any."""
+def _clustering(metadata: Metadata, columns: Sequence[str], table: str) -> list[DomainMetadata]:
+    """The domain metadata that records clustering columns, if there are any.  Raises SchemaMismatch for a column that is named twice."""
+    if twice := next((c for n, c in enumerate(columns) if c.lower() in {d.lower() for d in columns[:n]}), None):
+        raise SchemaMismatch(f"clustering column {twice!r} is named twice; name it once", table=table)
     schema = schemas.parse_schema(metadata.schema_string)
     stored = [path for c in columns if (path := schema.physical_path((c,))) is not None]
     return [clustering.clustering_domain(stored)] if stored else []
@@ -147,7 +149,7 @@ def create_from(
 ) -> Receipt:
     """Creates a table from checked metadata and data files that are written already.  Raises TableExists."""
     protocol = protocol_for(metadata, clustered=bool(cluster_by))
-    domains = _clustering(metadata, cluster_by)
+    domains = _clustering(metadata, cluster_by, state.store.root)
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
     domains += marks
     txn_id = clock.new_id()
@@ -169,7 +171,7 @@ def replace_table(
     def make(head: Snapshot) -> HeadActions:
         fresh = replace(metadata, id=head.metadata.id)
         protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
-        clustered = _clustering(fresh, cluster_by) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
+        clustered = _clustering(fresh, cluster_by, head.table) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
         _, marks = row_identity.assign_row_ids_under(
             protocol, fresh, (), mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=_uncounted
         )

@@ -215,7 +215,7 @@ def blame(group: Sequence[Member], head: Snapshot) -> bool:
 
 
 def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bytes:
-    """The commit of a group on top of `head`; that of a member alone where there is one."""
+    """The bytes of the version after `head` that commits a group; for a group of one they are those of its ordinary commit."""
     leader = group[0]
     adds, domains = row_identity.assign_row_ids(
         [*(a for m in group for a in m.adds), *(a for g in guests for a in g.adds)], head, leader.txn.table.engine.count

@@ -4,7 +4,7 @@
     the winner changed the row    the winner's image, overlaid with the cells that this transaction set
     the winner deleted the row    the staged change is dropped: a delete wins over an update, two deletes are one
 
-Conditions are not evaluated again, new rows are ignored, and nothing waits (SEMANTICS.md section 3).
+Conditions are not evaluated again, new rows are ignored, and nothing waits (docs/lockless.md).
 """
 
 from __future__ import annotations

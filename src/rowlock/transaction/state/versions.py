@@ -37,7 +37,7 @@ def local_milliseconds(timestamp: Any, table: str) -> int:
     Raises InvalidInput for text that is no time and for a time out of range, WrongType for anything else.
     """
     if not isinstance(timestamp, (str, datetime.datetime)):
-        raise WrongType(f"timestamp needs to be a string or a datetime but got '{type(timestamp)}'", table=table)
+        raise WrongType(f"timestamp needs to be a string or a datetime but got {type(timestamp).__name__}", table=table)
     try:
         given = datetime.datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
         return (given.astimezone(datetime.UTC) - _EPOCH) // datetime.timedelta(milliseconds=1)

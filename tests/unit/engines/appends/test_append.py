@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from rowlock.exceptions import ConstraintViolated, InvalidInput, MetadataChanged
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import CommitInfo, Protocol
 from rowlock.protocol.commits import serialize_commit
-from rowlock.protocol.schema import DecimalType, PrimitiveType, StructField
+from rowlock.protocol.schema import DecimalType, PrimitiveType, StructField, StructType, schema_json
 from rowlock.storage.open import open_store
 from rowlock.storage.store import Unknown
 from rowlock.transaction.definition import alteration, creation
@@ -84,6 +85,22 @@ def test_partitions(path: str) -> None:
 
 
 @pytest.mark.usual_limits("it counts files")
+@pytest.mark.parametrize("twice", [["id", "id"], ["id", "ID"]])
+def test_a_partition_column_named_twice_is_refused(path: str, twice: list[str]) -> None:
+    """I5: the second one took the next column of the rows away, or all rows."""
+    with pytest.raises(SchemaMismatch, match="named twice"):
+        rowlock.append(path, pa.table({"id": [1], "v": [2], "w": [3]}), partition_by=twice)
+    with pytest.raises(SchemaMismatch, match="named twice"):
+        create(path, StructField("id", PrimitiveType("long")), StructField("v", PrimitiveType("long")), partition_by=tuple(twice))
+    assert not (Path(path) / "_delta_log").exists()
+
+
+@pytest.mark.parametrize("twice", [["id", "id"], ["id", "ID"]])
+def test_a_clustering_column_named_twice_is_refused(path: str, twice: list[str]) -> None:
+    with pytest.raises(SchemaMismatch, match="named twice"):
+        creation.create(opened(path), schema_json(StructType((StructField("id", PrimitiveType("long")),))), cluster_by=twice)
+
+
 def test_statistics_bound_the_rows(path: str) -> None:
     rowlock.append(path, pa.table({"id": [5, -3, None], "x": [1.5, math.nan, 0.0]}))
     stats = commit(path, 0).adds[0].stats

@@ -15,7 +15,10 @@ from rowlock.protocol.schema import StructType, column_path
 
 
 def evolving(clauses: Clauses) -> Clauses:
-    """The clauses with All forms that set only columns of the source: others keep their value in an update and are null in an insert."""
+    """The clauses under schema evolution: updateAll and insertAll set only columns that the source has.
+
+    The table's other columns keep their value in an update and are null in an insert.
+    """
     groups = {name: tuple(replace(c, evolving=True) for c in getattr(clauses, name)) for name in ("matched", "not_matched", "not_matched_by_source")}
     return Clauses(**groups)
 

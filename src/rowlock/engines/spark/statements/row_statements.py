@@ -1,4 +1,4 @@
-"""UPDATE and DELETE: each is resolved once and then run over slices, at staging and in every rebase alike."""
+"""UPDATE and DELETE: each is resolved once and then run over slices (some rows of a data file), at staging and in every rebase alike."""
 
 from __future__ import annotations
 
