@@ -32,7 +32,7 @@ def commit(what: Proposal) -> Receipt:
         what.failed(error)
         raise
     receipt = what.receipt(version)
-    if version is not None:
+    if version is not None and not what.is_carried:
         after_commit(what)
     return receipt
 
@@ -47,7 +47,7 @@ def _rounds(what: Proposal, turn: TurnRequest | None) -> int | None:
                 turn.before_put(what.lost_puts)
             with what.lane:  # nothing between: an interrupt there would keep the lane for good
                 what.watch.add("wait", clock.monotonic_s() - start)
-                version = _moved(what, what.state.newest() if what.head is not None else None)
+                version = _moved(what, what.look_again())
                 if version is None and not what.is_void:
                     version = _put(what)
         if version is not None or what.is_void:
@@ -71,7 +71,7 @@ def _put(what: Proposal) -> int | None:
             won = outcome.put(what.state, head, what.commit_file, what.txn_id)
     except CommitUnknown as error:
         what.put_unknown(error)
-        raise
+        return None
     what.phase("after_put")
     return what.put_ended(0 if head is None else head.version + 1, won=won)
 
@@ -83,6 +83,6 @@ def after_commit(what: Proposal) -> None:
         what.state.forget()  # what was known was of a table that was here before
         return
     try:
-        what.state.checkpoint_when_due()
+        what.state.log.maybe_checkpoint(what.state.newest())
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)

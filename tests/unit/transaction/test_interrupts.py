@@ -25,7 +25,7 @@ PLACES = {
     ("lane.py", "_acquire_flock"),
     ("commit.py", "_rounds"),
     ("lead.py", "commit_append"),
-    ("lead.py", "lane"),
+    ("lead.py", "__enter__"),
     ("lead.py", "move_to"),
     ("lead.py", "_gathered"),
     ("lead.py", "put_ended"),

@@ -155,6 +155,13 @@ class Queue:
     def leave(self, members: Sequence[Member]) -> None:
         with self._lock:
             self._waiting = [m for m in self._waiting if m not in members]
+            if not self._waiting:
+                self.lost_in_a_row = 0  # whoever comes next begins anew
+
+    def holds(self, member: Member) -> bool:
+        """Whether a member waits, so that whoever has the lane may commit it."""
+        with self._lock:
+            return member in self._waiting
 
     def waiting(self) -> list[Member]:
         """The members that fit into one version, in order; one step of an application at a time."""
@@ -189,6 +196,8 @@ class Lot:
     def __init__(self, group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = (), until_s: float = math.inf) -> None:
         self.members, self.head, self._until_s = tuple(group), head, until_s
         self.guests, self.shrank = tuple(guests), False
+        for member in group:
+            member.attempt.attempts += 1  # before the bytes, which tell it
         try:
             self._data = group_bytes(group, head, self.guests)
         except Exception:
@@ -204,9 +213,12 @@ class Lot:
         return self._data
 
 
-def blame(group: Sequence[Member], head: Snapshot) -> bool:
-    """Gives its error to each of several members that cannot be committed alone either, such as one whose rows cannot be counted.  Whether there is one."""
-    for member in group if len(group) > 1 else ():
+def blame(group: Sequence[Member], head: Snapshot, leader: Member) -> bool:
+    """Gives its error to each member that cannot be committed alone either, such as one whose rows cannot be counted.  Whether there is one.
+
+    A leader that is alone raises its error itself.
+    """
+    for member in group if list(group) != [leader] else ():
         try:
             group_bytes([member], head)
         except Exception as e:  # noqa: BLE001 - it is its own thread's to raise

@@ -8,8 +8,9 @@ An append that finds nobody else in the queue commits as every other transaction
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
+from types import TracebackType
 from typing import Any
 
 from rowlock import clock
@@ -48,8 +49,12 @@ def commit_append(txn: Pending, operation: str, parameters: Mapping[str, Any]) -
         queue.enter(member)
         return commit(LedAppends(member))
     except BaseException as error:  # noqa: BLE001 - raised below, when it is certain that nobody else commits the member
-        member.error = error
         interrupt = None if isinstance(error, Exception) else error
+        # What failed inside of the lane has left the queue there.  Outside of it another thread may have the member in a lot: its put ends first.
+        with txn.state.lane if queue.holds(member) and interrupt is None else nullcontext():
+            queue.leave([member])
+            if member.error is None or interrupt is not None:
+                member.error = error
     finally:
         queue.leave([member])
     if member.post is not None:
@@ -62,6 +67,23 @@ def commit_append(txn: Pending, operation: str, parameters: Mapping[str, Any]) -
     if interrupt is not None:
         raise interrupt  # whoever pressed Ctrl-C wants an end, whatever has landed
     return member.receipt
+
+
+class _QueuedLane:
+    """The table's lane, for a leader.  What fails in it is out of the queue before the next leader looks, who would commit it."""
+
+    def __init__(self, what: LedAppends) -> None:
+        self._what, self._lane = what, what.state.lane
+
+    def __enter__(self) -> None:
+        self._lane.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        try:
+            if kind is not None:
+                self._what.queue.leave([self._what.leader])
+        finally:
+            self._lane.__exit__(kind, error, traceback)
 
 
 class LedAppends:
@@ -79,6 +101,8 @@ class LedAppends:
         self._lot: Lot | None = None
         self._exchange: Exchange | None = None
         self._put_began_s = 0.0
+        self.is_carried = True
+        """Whether another thread put the version that the leader is in: so until its own put has won."""
 
     @property
     def txn_id(self) -> str:
@@ -107,20 +131,17 @@ class LedAppends:
         return self.leader.receipt is not None and self.leader.receipt.version is None
 
     @property
-    @contextmanager
-    def lane(self) -> Iterator[None]:
-        """The table's lane.  What fails in it is out of the queue before the next leader looks, who would commit it."""
-        with self.state.lane:
-            try:
-                yield
-            except BaseException:
-                self.queue.leave([self.leader])
-                raise
+    def lane(self) -> _QueuedLane:
+        return _QueuedLane(self)
 
     def look(self) -> None:
         """Nothing is moved outside of the lane.  After a lost put the log is read again."""
-        if self.queue.lost_in_a_row:
+        if self.queue.lost_in_a_row and not self.leader.is_over:
             self.state.refresh()
+
+    def look_again(self) -> Snapshot:
+        """The newest snapshot; who is over needs none, and what reading it may raise would not be the member's."""
+        return self.head if self.leader.is_over else self.state.newest()
 
     def move_to(self, head: Snapshot) -> int | None:
         """Moves all that wait to `head` and gathers those that one version takes in; waits for the posts of others where it has to.
@@ -132,7 +153,8 @@ class LedAppends:
             self._lot = self._gathered(head)
             if self._lot is not None:
                 return None
-            head = self.state.refresh()
+            if not self.leader.is_over:
+                head = self.state.refresh()
         if self.leader.error is not None:
             raise self.leader.error
         assert self.leader.receipt is not None
@@ -150,7 +172,7 @@ class LedAppends:
         try:
             return Lot(group, head) if self._exchange is None else self._exchange.lot(group, head)
         except Exception as e:
-            if not blame(group, head):
+            if not blame(group, head, self.leader):
                 raise
             logger.debug("a group was built again without %s: %s", [m.txn.txn_id for m in group if m.is_over], e)
             return None
@@ -164,9 +186,7 @@ class LedAppends:
         """Each member has written its files before it queued."""
 
     def count_put(self) -> None:
-        assert self._lot is not None
-        for member in self._lot.members:
-            member.attempt.attempts += 1
+        """Notes when the put begins; members count their puts when a lot is made."""
         self._put_began_s = clock.monotonic_s()
 
     def commit_file(self) -> bytes:
@@ -189,12 +209,15 @@ class LedAppends:
             self._exchange.landed(lot)
         elif self.state.store.is_remote and self.queue.is_to_look() and has_posts(self.state.store):
             self.queue.contended()  # who wins every put would never learn that others lose them
-        return version if self.leader in lot.members else None
+        self.is_carried = self.leader not in lot.members
+        return None if self.is_carried else version
 
     def put_unknown(self, error: CommitUnknown) -> None:
         assert self._lot is not None
         for member in self._lot.members:
             member.error = outcome.unknown(member.txn.txn_id, self.state.store.root, self._lot.head.version + 1, error)
+        if self.leader in self._lot.members:
+            raise error
 
     def receipt(self, version: int | None) -> Receipt:
         assert self.leader.receipt is not None

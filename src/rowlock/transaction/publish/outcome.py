@@ -47,6 +47,8 @@ def put(state: SharedState, head: Snapshot | None, make: Callable[[], bytes], tx
     won = landed(state.log, version, make, txn_id, outcome, head)
     if won and isinstance(outcome, Committed):
         state.carry(version, data, outcome.tag)
+    elif won:
+        state.ask_again()
     return won
 
 

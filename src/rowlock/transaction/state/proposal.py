@@ -73,6 +73,13 @@ class Proposal(Committing, Protocol):
 
     # What follows is the same for most kinds: see Single.
 
+    def look_again(self) -> Snapshot | None:
+        """The head of the log inside of the lane, to be moved to; None where there is no table yet."""
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether the version was put by another thread, which did what follows a commit."""
+
     @property
     def lane(self) -> AbstractContextManager[Any]:
         """What is held from the last move to the end of the put."""
@@ -91,11 +98,16 @@ class Proposal(Committing, Protocol):
         """The version if it is now its own; None for another round.  Called inside of the lane."""
 
     def put_unknown(self, error: CommitUnknown) -> None:
-        """The put of a version may have landed or not; `error` is raised once the lane is left.  Called inside of the lane."""
+        """Raises `error`, the put of a version that may have landed or not; returns where the version was not its own.  Called inside of the lane."""
 
 
 class Single:
     """The steps of a proposal that commits one transaction, whose data files are written already."""
+
+    is_carried = False
+
+    def look_again(self: Proposal) -> Snapshot | None:
+        return self.state.newest() if self.head is not None else None
 
     @property
     def lane(self: Committing) -> AbstractContextManager[Any]:
@@ -115,4 +127,4 @@ class Single:
         return version if won else None
 
     def put_unknown(self, error: CommitUnknown) -> None:
-        """Nobody else is to be told."""
+        raise error

@@ -9,6 +9,7 @@ commit by a bare rename, a backup that was put back, a table made anew), it is t
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import warnings
@@ -81,7 +82,6 @@ class SharedState:
         self._sharing, self._shared = threading.RLock(), dict[str, Any]()
         self._latest: Snapshot | None = None
         self._asked_s = 0.0
-        self._checkpointed = -1
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
@@ -138,14 +138,10 @@ class SharedState:
             if not self.store.is_remote:
                 self._watched.append((version, zlib.crc32(data)))
 
-    def checkpoint_when_due(self) -> None:
-        """Writes a checkpoint of the newest version where the table's interval asks for one; once in a process, however many commits share the version."""
-        newest = self.newest()
+    def ask_again(self) -> None:
+        """Makes `newest` read the log at its next call, after a commit that could not be taken into the snapshot."""
         with self._lock:
-            if newest.version == self._checkpointed:
-                return
-            self._checkpointed = newest.version
-        self.log.maybe_checkpoint(newest)
+            self._asked_s = -math.inf
 
     def forget(self) -> None:
         """Drops the newest snapshot, after the table was created again."""
@@ -172,7 +168,6 @@ class SharedState:
     def _start_over(self) -> None:
         self.log = TableLog(self.store)
         self._latest = None  # whatever is raised before the next one is known: that of before is never carried on
-        self._checkpointed = -1
         self._watched.clear()
         self.vectors.forget()
         with self._sharing:

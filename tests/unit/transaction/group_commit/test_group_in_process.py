@@ -12,9 +12,11 @@ import pytest
 
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
+from rowlock import clock
 from rowlock.engines.memory.sql.script import parse
 from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import CommitUnknown, CorruptLog, MetadataChangedException
+from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.schema import PrimitiveType, StructField
@@ -25,6 +27,7 @@ from rowlock.transaction.commit import commit
 from rowlock.transaction.definition import alteration
 from rowlock.transaction.group_commit.group import Member, queue_of
 from rowlock.transaction.group_commit.lead import LedAppends
+from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
 from support.turning_down import turn_down
@@ -259,6 +262,125 @@ def test_what_failed_is_not_committed_by_the_next_leader() -> None:
     assert world.state.lane.next is not None
     world.state.lane.next.join(10)
     assert world.keys() == [2]
+
+
+def test_who_fails_outside_of_the_lane_is_told_what_became_of_its_rows() -> None:
+    """I2: another thread is putting the version that has the member in it, while the member's own look at the log fails."""
+    putting, told = threading.Event(), threading.Event()
+
+    class Store(MemoryStore):
+        armed = False
+
+        def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+            if self.armed and threading.current_thread().name == "leader":
+                putting.set()
+                assert told.wait(10)
+            return super().put_if_absent(key, data)
+
+    store = Store()
+    world = World(store=store)
+    member, leader = world.staged(1), world.staged(2)
+    queue_of(world.state).lost_in_a_row = 1  # an append of this process has just lost a put
+    refresh = world.state.refresh
+
+    def failing() -> Snapshot:
+        if threading.current_thread().name == "member":
+            assert putting.wait(10)
+            raise StorageError("503 once")
+        return refresh()
+
+    world.state.refresh = failing  # type: ignore[method-assign]
+    found: dict[str, Receipt | Exception] = {}
+
+    def commit_of(name: str, txn: Transaction) -> None:
+        try:
+            found[name] = txn.commit("WRITE")
+        except StorageError as error:
+            found[name] = error
+
+    threads = [threading.Thread(target=commit_of, args=(name, txn), name=name) for name, txn in (("member", member), ("leader", leader))]
+    store.armed = True
+    threads[0].start()
+    while not queue_of(world.state).waiting():
+        threading.Event().wait(0.001)
+    threads[1].start()
+    assert putting.wait(10)
+    threading.Event().wait(0.1)
+    told.set()
+    for thread in threads:
+        thread.join(10)
+    assert [getattr(found[name], "version", None) for name in ("leader", "member")] == [1, 1] and sorted(world.keys()) == [1, 2]
+
+
+def test_where_the_store_stays_down_everybody_is_told_that_nothing_is_known() -> None:
+    """I2: the put landed, its reply was lost, and no read works any more: no member is told of a failure."""
+
+    class Down(MemoryStore):
+        armed = down = False
+
+        def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+            if not self.armed or "_delta_log" not in key:
+                return super().put_if_absent(key, data)
+            if not self.down:
+                super().put_if_absent(key, data)
+            self.down = True
+            return Unknown("connection reset")
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in ("get", "get_tagged", "head", "tag", "list") and self.down:
+                raise StorageError("503")
+            return super().__getattribute__(name)
+
+    class Hurried(clock.SystemClock):
+        def sleep(self, seconds: float) -> None:
+            """The tries follow each other at once."""
+
+    store = Down()
+    world = World(store=store)
+    staged = [world.staged(k) for k in range(3)]
+    store.armed = True
+    with clock.use(Hurried()):
+        found = world.together(*[lambda txn=txn: txn.commit("WRITE") for txn in staged])
+    store.armed = store.down = False
+    assert [(type(error), error.txn_id) for error in found] == [(CommitUnknown, txn.txn_id) for txn in staged]
+    assert sorted(row["k"] for row in InMemory(store=store).rows()) == [0, 1, 2]
+
+
+def test_a_leader_that_is_not_in_its_own_lot_is_not_told_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I2: those that came before fill the version, and what became of its put is not known; the leader goes on."""
+    turn_down(monkeypatch, group_files=1)
+
+    class Silent(MemoryStore):
+        left = 0
+
+        def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+            if self.left and "_delta_log" in key:
+                self.left -= 1
+                return Unknown("connection reset")
+            return super().put_if_absent(key, data)
+
+    class Hurried(clock.SystemClock):
+        def sleep(self, seconds: float) -> None:
+            """The tries follow each other at once."""
+
+    store = Silent()
+    world = World(store=store)
+    first, second = (Member(world.staged(k), "WRITE", {}) for k in (1, 2))
+    for member in (first, second):
+        member.write()
+        queue_of(world.state).enter(member)
+    store.left = 1 + outcome.TRIES
+    with clock.use(Hurried()):
+        assert commit(LedAppends(second)).version == 1
+    assert isinstance(first.error, CommitUnknown) and first.error.txn_id == first.txn.txn_id and world.keys() == [2]
+
+
+def test_the_log_says_how_often_an_append_was_put() -> None:
+    """Advice counts lost puts by it."""
+    world = World()
+    receipt = world.append(1)
+    record = world.state.log.commits(0, 1)[0].info.raw["rowlock"]
+    assert receipt.attempts == record["attempts"] == 1
 
 
 def test_an_interrupt_is_not_swallowed() -> None:
