@@ -45,7 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """First of all, so that `-m "not soak"` sees what is marked here."""
+    """First of all, so that `-m "not soak"` and `-m "not spark"` see what is marked here: whoever asks for the session starts it."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
     mark_long_forms(items, all_of_a_file=not config.getoption("lf", False) and not any("::" in a for a in config.args))
 
 
