@@ -33,7 +33,7 @@ def commit(what: Proposal) -> Receipt:
         raise
     receipt = what.receipt(version)
     if version is not None and not what.is_carried:
-        after_commit(what)
+        _after_commit(what)
     return receipt
 
 
@@ -76,7 +76,7 @@ def _put(what: Proposal) -> int | None:
     return what.put_ended(0 if head is None else head.version + 1, won=won)
 
 
-def after_commit(what: Proposal) -> None:
+def _after_commit(what: Proposal) -> None:
     """Refreshes the shared snapshot and writes a checkpoint when one is due; neither can fail the commit (I10)."""
     what.phase("committed")
     if what.head is None:

@@ -11,7 +11,7 @@ from rowlock.transaction import commit as loop
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.group_commit.lead import commit_append, may_join
 from rowlock.transaction.publish.commit_bytes import commit_bytes
-from rowlock.transaction.publish.file_actions import FileActions, append_actions, file_actions
+from rowlock.transaction.publish.file_actions import FileActions, append_actions, file_actions, staged_adds
 from rowlock.transaction.publish.metrics import operation_metrics, rewritten_by
 from rowlock.transaction.rebase.onto_head import rebase_onto_head, refuse_removal
 from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
@@ -106,7 +106,7 @@ class StagedStatements(Single):
     def write(self) -> None:
         txn, head = self.txn, self.txn.base
         if txn.is_blind:
-            self._files = append_actions(txn.effects, head, engine=txn.table.engine, staging=txn.staging)
+            self._files = append_actions(staged_adds(txn.effects, head, engine=txn.table.engine, staging=txn.staging), head, txn.table.engine)
             return
         engine, vectors = txn.table.statement_engine, self.state.vectors
         self._files = file_actions(txn.effects, head, engine=engine, vectors=vectors, staging=txn.staging, data_change=txn.data_change)

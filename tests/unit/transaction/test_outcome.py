@@ -72,7 +72,7 @@ class Unclear(MemoryStore):
 
 def settle(store: MemoryStore, version: int = 1, txn_id: str = OURS) -> bool:
     log, data = TableLog(store), commit(txn_id)
-    return landed(log, version, data, txn_id, log.put(version, data))
+    return landed(log, version, lambda: data, txn_id, log.put(version, data))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_commit_that_others_have_built_on_is_won() -> None:
     outcome = log.put(5, data)
     store.put(names.commit_key(6), commit("v6"))
     store.put(names.checkpoint_key(6), b"PAR1")
-    assert outcome == Committed() and landed(log, 5, data, OURS, outcome)
+    assert outcome == Committed() and landed(log, 5, lambda: data, OURS, outcome)
 
 
 def test_a_table_that_was_made_anew_is_named() -> None:

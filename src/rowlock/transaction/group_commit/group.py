@@ -20,12 +20,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rowlock import clock
-from rowlock.boundary import row_identity
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit, SetTransaction
 from rowlock.transaction.publish.commit_bytes import commit_of
-from rowlock.transaction.publish.file_actions import FileActions, staged_adds
+from rowlock.transaction.publish.file_actions import FileActions, append_actions, staged_adds
 from rowlock.transaction.publish.metrics import operation_metrics
 from rowlock.transaction.rebase.onto_head import rebase_onto_head
 from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
@@ -229,10 +228,7 @@ def blame(group: Sequence[Member], head: Snapshot, leader: Member) -> bool:
 def group_bytes(group: Sequence[Member], head: Snapshot, guests: Sequence[Commit] = ()) -> bytes:
     """The bytes of the version after `head` that commits a group; for a group of one they are those of its ordinary commit."""
     leader = group[0]
-    adds, domains = row_identity.assign_row_ids(
-        [*(a for m in group for a in m.adds), *(a for g in guests for a in g.adds)], head, leader.txn.table.engine.count
-    )
-    files = FileActions(adds, (), domains=domains)
+    files = append_actions([*(a for m in group for a in m.adds), *(a for g in guests for a in g.adds)], head, leader.txn.table.engine)
     steps: list[SetTransaction] = [*(m.txn.app for m in group if m.txn.app is not None), *(t for g in guests for t in g.txns)]
     metrics = Counter[str]()
     for one in [*(m.metrics for m in group), *map(guest_metrics, guests)]:

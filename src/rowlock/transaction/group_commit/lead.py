@@ -118,14 +118,6 @@ class LedAppends:
         return self._lot.head if self._lot is not None else self.leader.txn.base
 
     @property
-    def attempts(self) -> int:
-        return self.leader.attempt.attempts
-
-    @attempts.setter
-    def attempts(self, number: int) -> None:
-        self.leader.attempt.attempts = number
-
-    @property
     def is_void(self) -> bool:
         """Whether the leader's step of an application is in the log already."""
         return self.leader.receipt is not None and self.leader.receipt.version is None

@@ -72,10 +72,10 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     return FileActions(tracked, tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors), domains, cdc)
 
 
-def append_actions(effects: Effects, head: Snapshot, *, engine: AppendEngine, staging: Staging) -> FileActions:
-    """The file actions, on top of `head`, of a commit that only adds rows and has read nothing."""
-    adds, domains = row_identity.assign_row_ids(staged_adds(effects, head, engine=engine, staging=staging), head, engine.count)
-    return FileActions(adds, (), domains=domains)
+def append_actions(adds: Sequence[AddFile], head: Snapshot, engine: AppendEngine) -> FileActions:
+    """The file actions, on top of `head`, of a commit that only adds these files."""
+    tracked, domains = row_identity.assign_row_ids(adds, head, engine.count)
+    return FileActions(tracked, (), domains=domains)
 
 
 def staged_adds(effects: Effects, head: Snapshot, *, engine: AppendEngine, staging: Staging) -> tuple[AddFile, ...]:

@@ -52,14 +52,14 @@ def put(state: SharedState, head: Snapshot | None, make: Callable[[], bytes], tx
     return won
 
 
-def landed(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn_id: str, outcome: PutOutcome, head: Snapshot | None = None) -> bool:
+def landed(log: TableLog, version: int, make: Callable[[], bytes], txn_id: str, outcome: PutOutcome, head: Snapshot | None = None) -> bool:
     """Whether the commit with `txn_id` is version `version` of the log, after a put of it on top of `head` had this outcome.
 
-    `data`: the commit's bytes, or a function that builds them, for further puts while the version is absent.
+    `make` builds the bytes of the commit for further puts, while the version is absent.
     Raises CommitUnknown where this cannot be found out within about 15 s, ConcurrentWriteException where the log was
     cleaned up while the writer slept, and CorruptLog where another table was created at this path meanwhile.
     """
-    if not isinstance(outcome, Committed) and not _is_own_commit(log, version, data, txn_id):
+    if not isinstance(outcome, Committed) and not _is_own_commit(log, version, make, txn_id):
         return False
     _check_chain(log, version, head)
     return True
@@ -87,14 +87,14 @@ def found(log: TableLog, head: Snapshot, version: int, txn_id: str) -> int:
     return version
 
 
-def _is_own_commit(log: TableLog, version: int, data: bytes | Callable[[], bytes], txn_id: str) -> bool:
+def _is_own_commit(log: TableLog, version: int, make: Callable[[], bytes], txn_id: str) -> bool:
     """Reads the version back until it exists, and puts the commit again while it does not; whether it has our txnId."""
     last: StorageError | None = None
     for n in range(TRIES):
         try:
             if (there := log.read_commit(version)) is not None:
                 return there.info is not None and there.info.txn_id == txn_id
-            if isinstance(log.put(version, data() if callable(data) else data), Committed):
+            if isinstance(log.put(version, make()), Committed):
                 return True
         except StorageError as e:  # an earlier put may still land, so this is no failure yet
             last = e

@@ -33,6 +33,7 @@ class OpenTable:
     def __init__(self, log: TableLog, engine: AppendEngine, observer: Observer | None = None, *, state: SharedState | None = None) -> None:
         self.state = state or state_of(log.store)
         self.engine, self._observer = engine, observer
+        self._statement_engine = engine if isinstance(engine, Engine) else None  # asked once: a look at a protocol's every method
 
     @property
     def path(self) -> str:
@@ -41,14 +42,16 @@ class OpenTable:
     @property
     def only_appends(self) -> bool:
         """Whether the table was opened with an engine that evaluates no statements."""
-        return not isinstance(self.engine, Engine)
+        return self._statement_engine is None
 
     @property
     def statement_engine(self) -> Engine:
         """The engine, for statements that read or change rows.  Raises StatementRefused where the table was opened for appends alone."""
-        if isinstance(self.engine, Engine):
-            return self.engine
-        raise StatementRefused("reading or changing rows needs Spark: use DeltaTable.forPath(spark, path)", what="reading or changing rows", table=self.path)
+        if self._statement_engine is None:
+            raise StatementRefused(
+                "reading or changing rows needs Spark: use DeltaTable.forPath(spark, path)", what="reading or changing rows", table=self.path
+            )
+        return self._statement_engine
 
     @property
     def observer(self) -> Observer:

@@ -39,9 +39,6 @@ class Committing(Protocol):
 class Proposal(Committing, Protocol):
     """A commit that wants to become the next version of a table."""
 
-    attempts: int
-    """Puts that were tried so far."""
-
     @property
     def head(self) -> Snapshot | None:
         """The snapshot that its commit follows, under the metadata that it brings; None for the first version of a table."""
@@ -105,6 +102,8 @@ class Single:
     """The steps of a proposal that commits one transaction, whose data files are written already."""
 
     is_carried = False
+    attempts: int
+    """Puts that were tried so far."""
 
     def look_again(self: Proposal) -> Snapshot | None:
         return self.state.newest() if self.head is not None else None
@@ -114,13 +113,13 @@ class Single:
         return self.state.lane if self.options.lane else nullcontext()
 
     @property
-    def lost_puts(self: Proposal) -> int:
+    def lost_puts(self) -> int:
         return self.attempts
 
     def write(self) -> None:
         """Nothing is left to write."""
 
-    def count_put(self: Proposal) -> None:
+    def count_put(self) -> None:
         self.attempts += 1
 
     def put_ended(self, version: int, *, won: bool) -> int | None:
