@@ -73,7 +73,7 @@ class MemoryEngine:
         lost_matches: LostMatches,
         first: int | None = None,
     ) -> Propagated:
-        """See Engine."""
+        """Runs the program over the rows of a delta, statement by statement, and returns tombstones, new images and match counts."""
         schema = snapshot.schema
         if any(s.kind == "move" for s in program):
             return self._move(program, born, snapshot) if first is not None else Propagated({}, (), dict(staged.counts))
@@ -187,12 +187,12 @@ class MemoryEngine:
         return InFiles(tuple(add for add, _ in written), tuple(place))
 
     def provenance(self, block: RowBlock) -> Provenance:
-        """See Engine."""
+        """The file and position that each row of a derived or inserted block comes from."""
         assert block.provenance is not None, "appended rows have no provenance"
         return block.provenance
 
     def keep(self, block: RowBlock, mask: Mask) -> RowBlock:
-        """See Engine."""
+        """The block without the rows where `mask` is False."""
         kept = [bool(m) for m in mask]
         assert len(kept) == block.num_rows
         payload = block.payload
@@ -206,7 +206,7 @@ class MemoryEngine:
         return replace(block, num_rows=sum(kept), payload=payload, provenance=origin)
 
     def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
-        """See Engine.  Rows in memory are written together, except that each group of a compaction gets files of its own."""
+        """Makes data files of blocks: rows in memory go into files together, except that each group of a compaction gets files of its own."""
         out: list[StagedFile] = []
         loose: dict[int, list[Row]] = {}
         kept: dict[int, list[Identities | None]] = {}
@@ -238,7 +238,7 @@ class MemoryEngine:
         return out
 
     def copy(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> Mapping[str, Sequence[StagedFile]]:
-        """See Engine."""
+        """Copies the living rows of each slice into new files, with the row ids that they have."""
         return {s.path: self._copy(s, snapshot) for s in slices}
 
     def _copy(self, piece: Slice, snapshot: Snapshot) -> list[StagedFile]:
@@ -258,7 +258,7 @@ class MemoryEngine:
         return list(zip(found.ids.tolist(), found.commit_versions.tolist(), strict=True))
 
     def write_changes(self, changes: Sequence[Change], *, snapshot: Snapshot) -> Sequence[AddCdcFile]:
-        """See Engine."""
+        """Makes the files of the change data feed, one for each change."""
         out: list[AddCdcFile] = []
         for change in changes:
             rows = [row for s in change.slices for _, row in self._live(s, snapshot.schema)] + [
@@ -268,7 +268,7 @@ class MemoryEngine:
         return out
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
-        """See Engine."""
+        """The block with the columns of `after`: columns are matched by physical name, new ones are null."""
         if not isinstance(block.payload, InMemory):
             return block
         names = {f.physical_name: f.name for f in before.schema.fields}
@@ -276,13 +276,13 @@ class MemoryEngine:
         return replace(block, payload=InMemory(tuple({new: None if old is None else row[old] for new, old in places} for row in block.payload.rows)))
 
     def check(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot) -> None:
-        """See Engine."""
+        """Raises ConstraintViolated where a row of the blocks breaks NOT NULL or a CHECK constraint."""
         checks = compiled_checks(snapshot)
         for row in self._images(blocks, snapshot.schema).values():
             check_image(row, snapshot.schema, checks)
 
     def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
-        """See Engine."""
+        """Raises ConstraintViolated where a row of the slices breaks a constraint, StatementRefused where a constraint cannot be parsed."""
         try:
             checks = compiled_checks(snapshot)
         except InvalidInput as e:
@@ -292,41 +292,41 @@ class MemoryEngine:
                 check_image(row, snapshot.schema, checks)
 
     def count(self, file: AddFile) -> int:
-        """See Engine."""
+        """The number of rows in a file, dead ones too."""
         return self.files.count(file)
 
     def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
-        """See Engine."""
+        """Up to `limit` rows of which one of the two multisets has more copies than the other."""
         a, b = (Counter(tuple(sorted(row.items())) for row in self.sample(s, None, snapshot=at)) for s, at in ((old, before), (new, after)))
         return [dict(row) for row in ((a - b) + (b - a)).elements()][:limit]
 
     def identities(self, origin: Provenance, *, snapshot: Snapshot) -> Identities:
-        """See Engine."""
+        """Row ids and commit versions of the rows at these addresses."""
         columns = columns_of(snapshot)
         assert columns is not None, "the table does not track its rows"
         return identities(origin, snapshot.files.get(origin.paths), self.files.materialized(columns))
 
     def rows_at(self, origin: Provenance, *, snapshot: Snapshot) -> RowBlock:
-        """See Engine."""
+        """The rows at these addresses, in this order, as a derived block."""
         files = snapshot.files.get(origin.paths)
         held = {p: self.files.rows(f, snapshot.schema) for p, f in files.items()}
         rows = tuple(held[origin.paths[f]][p] for f, p in zip(origin.file, origin.position, strict=True))
         return RowBlock("derived", 0, len(rows), 0, InMemory(rows), origin)
 
     def merged(self, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], *, snapshot: Snapshot) -> RowBlock:
-        """See Engine."""
+        """The rows of `under`, with the value of `over` in each cell that `cells` marks."""
         pairs = zip(self._rows(under, snapshot.schema), self._rows(over, snapshot.schema), strict=True)
         rows = tuple({c: (mine if c in cells and cells[c][n] else theirs)[c] for c in theirs} for n, (theirs, mine) in enumerate(pairs))
         return replace(under, payload=InMemory(rows))
 
     def differing(self, a: RowBlock, b: RowBlock, *, snapshot: Snapshot) -> Mapping[str, Mask]:
-        """See Engine."""
+        """For each column in which the two blocks differ, the mask of the rows that do."""
         pairs = list(zip(self._rows(a, snapshot.schema), self._rows(b, snapshot.schema), strict=True))
         found = {c: np.array([x[c] != y[c] for x, y in pairs], dtype=np.bool_) for c in snapshot.schema.names}
         return {c: mask for c, mask in found.items() if mask.any()}
 
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:
-        """See Engine."""
+        """Up to `limit` living rows of the slices as dicts."""
         rows = (dict(row) for s in slices for _, row in self._live(s, snapshot.schema))
         return [row for n, row in zip(range(limit), rows, strict=False)] if limit is not None else list(rows)
 

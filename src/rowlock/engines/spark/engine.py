@@ -85,7 +85,7 @@ class SparkEngine:
         return keep_rows(block, mask, self.provenance(block))
 
     def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:
-        """See Engine.  Rows on the driver become one file for each partition and bin of a compaction."""
+        """Writes blocks as data files: rows on the driver become one file for each partition and bin of a compaction; blocks in files stay as they are."""
         out: list[StagedFile] = []
         tables: dict[int, list[pa.Table]] = {}
         order: dict[int, tuple[ColumnPath, ...]] = {}
@@ -123,7 +123,7 @@ class SparkEngine:
         return out
 
     def adopt(self, block: RowBlock, *, before: Snapshot, after: Snapshot) -> RowBlock:
-        """See Engine.  Data files hold physical column names, which do not change, so only rows on the driver are adapted."""
+        """The block with the columns of `after`: only rows on the driver are changed, for data files hold physical column names, which stay."""
         if not isinstance(block.payload, DriverRows):
             return block
         return replace(block, payload=replace(block.payload, table=recast(logical(block.payload.table, before), before.schema, after.schema)))
@@ -144,7 +144,7 @@ class SparkEngine:
         return self.evaluator.rows.num_rows(file)
 
     def differ(self, old: Sequence[Slice], before: Snapshot, new: Sequence[Slice], after: Snapshot, limit: int) -> list[dict[str, Any]]:
-        """See Engine.  One Spark job where the rows are many."""
+        """Up to `limit` rows of which one of the two multisets has more copies than the other.  One Spark job where the rows are many."""
         return differing_rows(self.evaluator, (old, before), (new, after), limit)
 
     def sample(self, slices: Sequence[Slice], limit: int | None, *, snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ def rows_of(evaluator: Evaluator, block: RowBlock, snapshot: Snapshot) -> pa.Tab
 
 
 def merged(evaluator: Evaluator, under: RowBlock, over: RowBlock, cells: Mapping[str, Mask], snapshot: Snapshot) -> RowBlock:
-    """See Engine.  Generated columns are computed anew."""
+    """The rows of `under`, with the value of `over` in each cell that `cells` marks; generated columns are computed anew."""
     theirs, ours = rows_of(evaluator, under, snapshot), rows_of(evaluator, over, snapshot)
     columns = [_chosen(theirs.column(n), ours.column(n), cells[n]) if n in cells else theirs.column(n) for n in theirs.column_names]
     table = recomputed_rows(evaluator, pa.Table.from_arrays(columns, schema=theirs.schema), snapshot)  # they depend on cells of both blocks
@@ -41,7 +41,7 @@ def _chosen(theirs: pa.ChunkedArray, ours: pa.ChunkedArray, mask: Mask) -> pa.Ch
 
 
 def differing(evaluator: Evaluator, a: RowBlock, b: RowBlock, snapshot: Snapshot) -> dict[str, Mask]:
-    """See Engine.  Values are compared in serialized form, so that NaN equals NaN."""
+    """For each column in which the two blocks differ, the mask of the rows that do.  Values are compared in serialized form, so that NaN equals NaN."""
     one, other = rows_of(evaluator, a, snapshot), rows_of(evaluator, b, snapshot)
     out: dict[str, Mask] = {}
     for name in one.column_names:
