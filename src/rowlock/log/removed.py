@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.protocol.actions import RemoveFile
+from rowlock.protocol.actions import Commit, RemoveFile
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import LogFile
 from rowlock.storage.store import NotFound
@@ -25,10 +25,15 @@ _READERS = 16
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The removes in the log, also older ones, each with a timestamp.  `is_complete`: none since the time asked for is missing."""
+    """The removes in the log, also older ones, each with a timestamp.
+
+    is_complete   none since the time asked for is missing
+    is_redefined  a commit that the log still holds changes the table's metadata: its retention may have been shorter before
+    """
 
     entries: tuple[RemoveFile, ...]
     is_complete: bool
+    is_redefined: bool = False
 
 
 def removed_since(log: TableLog, snapshot: Snapshot, horizon_ms: int) -> Removed:
@@ -45,9 +50,10 @@ def removed_since(log: TableLog, snapshot: Snapshot, horizon_ms: int) -> Removed
             break
         before.append(file)
         version -= 1
-    found = side_by_side(lambda f: _removes_of(log, f), before, _READERS)
-    entries += [r for removes in found for r in removes or ()]
-    return Removed(tuple(entries), (version < 0 or file is not None) and None not in found)
+    found = side_by_side(lambda f: _commit_of(log, f), before, _READERS)
+    entries += [r for one in found if one is not None for r in _with_timestamps(((one.version, r) for r in one.removes), files, one.version)]
+    redefined = any(c.metadata is not None for c in (*log.commits(base, snapshot.version), *found) if c is not None)
+    return Removed(tuple(entries), (version < 0 or file is not None) and None not in found, redefined)
 
 
 def _with_timestamps(commits: Iterable[tuple[int, RemoveFile]], files: dict[int, LogFile], newest: int) -> Iterable[RemoveFile]:
@@ -60,11 +66,10 @@ def _with_timestamps(commits: Iterable[tuple[int, RemoveFile]], files: dict[int,
         yield replace(remove, deletion_timestamp_ms=at)
 
 
-def _removes_of(log: TableLog, file: LogFile) -> list[RemoveFile] | None:
-    """The removes of a commit; None if the commit file has been cleaned up meanwhile."""
+def _commit_of(log: TableLog, file: LogFile) -> Commit | None:
+    """The removes and the metadata of a commit; None if the commit file has been cleaned up meanwhile."""
     try:
         data = log.store.get(file.key)
     except NotFound:
         return None
-    commit = parse_commit(file.version, b"\n".join(line for line in data.split(b"\n") if b'"remove"' in line), log.table)
-    return list(_with_timestamps(((file.version, r) for r in commit.removes), {file.version: file}, file.version))
+    return parse_commit(file.version, b"\n".join(line for line in data.split(b"\n") if b'"remove"' in line or b'"metaData"' in line), log.table)

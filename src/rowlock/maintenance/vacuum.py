@@ -8,7 +8,7 @@ Never deleted:
 
 A retention longer than the table's own is longer than checkpoints keep remove actions, so older commits are read as well.
 Where these no longer reach back far enough, files that the log does not name are kept too: they may have been removed within
-the retention.
+the retention.  So it is where the table's own may have been raised since a checkpoint was written that kept less.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def vacuum(
     nested = tuple({m.key.split(_NESTED_LOG, 1)[0] + "/" for m in listed if _NESTED_LOG in m.key})
     garbage = [m for m in listed if m.key not in needed and m.modified_ms < horizon and _is_deletable(m, partitions) and not m.key.startswith(nested)]
     unproven = 0
-    if not removed.is_complete and not _is_within_own(head, retention_ms):
+    if not removed.is_complete and (removed.is_redefined or not _is_within_own(head, retention_ms)):
         known = paths_of(head, removed.entries)
         proven = [m for m in garbage if m.key in known or m.key.startswith(f"{FOLDER}/")]
         unproven, garbage = len(garbage) - len(proven), proven

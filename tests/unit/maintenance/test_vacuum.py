@@ -114,6 +114,23 @@ def test_a_retention_that_was_raised_after_a_checkpoint(days: Days) -> None:
     assert world.vacuum().files == () and world.has(world.removed)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_retention_that_was_raised_after_the_log_was_cleaned_up(days: Days, again: bool) -> None:
+    """The checkpoint dropped a remove of two days ago under a retention of an hour, and no commit tells of it: within 60 hours, the table's own by now."""
+    world = World(days)
+    world.cleaned_up(world.state.refresh().version)
+    creation.set_properties(world.state, {OWN: "interval 60 hours"})
+    if again:
+        world.checkpoint()
+    done = world.vacuum()
+    assert world.has(world.removed) and world.has("left.bin") and done.files == () and done.unproven == 2
+    assert world.vacuum(36, check_retention=False).unproven == 2, "nor does a shorter one find out"
+    run(world.table, parse("DELETE WHERE k = 2"))
+    gone = world.state.log.commits(world.state.refresh().version - 1, world.state.refresh().version)[0].removes[0].path
+    days.pass_days(3)
+    assert set(world.vacuum().files) == {gone, world.removed, "left.bin"}, "the commits that are left reach back far enough by now"
+
+
 def test_a_remove_that_the_checkpoint_kept_from_before_says_that_it_dropped_none_since(days: Days) -> None:
     """No commit before the checkpoint is read then: tables with many commits have such removes."""
     world = World(days, "interval 30 days")
