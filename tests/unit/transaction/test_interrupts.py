@@ -19,6 +19,7 @@ from model.schedules.play import schema_string
 from rowlock.engines.memory.sql.script import parse
 from rowlock.engines.memory.statements import run
 from rowlock.storage.lane import Lane
+from rowlock.transaction.state.shared import SingleFlight
 
 PLACES = {
     ("lane.py", "__enter__"),
@@ -30,7 +31,12 @@ PLACES = {
     ("lead.py", "_gathered"),
     ("lead.py", "put_ended"),
     ("receipt.py", "add"),
+    ("shared.py", "do"),
 }
+
+
+CALLED = {("threading.py", "__enter__"), ("threading.py", "__exit__"), ("threading.py", "notify_all"), ("threading.py", "notify")}
+"""Functions of the standard library that locks are made of: an interrupt comes in as one begins, before its first line."""
 
 
 def interrupted(call: Callable[[], Any], nth: int) -> bool:
@@ -53,7 +59,10 @@ def _interrupted(call: Callable[[], Any], nth: int) -> bool:
         return step
 
     def enter(frame: FrameType, event: str, _: Any) -> Any:
-        return step if (Path(frame.f_code.co_filename).name, frame.f_code.co_name) in PLACES else None
+        place = Path(frame.f_code.co_filename).name, frame.f_code.co_name
+        if place in CALLED and next(steps) == nth:
+            raise KeyboardInterrupt(f"{frame.f_code.co_name} begins")
+        return step if place in PLACES else None
 
     before = sys.gettrace()
     sys.settrace(enter)
@@ -126,3 +135,17 @@ def test_an_interrupt_at_any_line_of_a_commit(statement: str) -> None:
         if not got_there:
             break
     assert nth > 10
+
+
+def test_an_interrupt_while_threads_share_a_look_at_the_log() -> None:
+    """Every later refresh of the table waited for a call that nobody was in any more."""
+    for nth in itertools.count(1):
+        flights = SingleFlight()
+        done = interrupted(lambda flights=flights: flights.do(lambda: "first"), nth)  # type: ignore[misc]
+        later = threading.Thread(target=flights.do, args=(lambda: "second",), daemon=True)
+        later.start()
+        later.join(10)
+        assert not later.is_alive(), f"step {nth}"
+        if not done:
+            break
+    assert nth > 5

@@ -42,32 +42,28 @@ class Forgets(Protocol):
 
 
 class SingleFlight:
-    """Lets threads share one call: a thread gets the result of a call that started after it asked."""
+    """Lets threads share one call: a thread gets the result of a call that started after it asked.
+
+    Nothing but the lock says that a call is under way, and its `with` is the interpreter's own code: an interrupt, wherever it comes, gives it back.
+    """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._started = self._ended = 0
+        self._calling = threading.Lock()
+        self._started = 0
         self._answer: tuple[int, Snapshot] | None = None
 
     def do(self, call: Callable[[], Snapshot]) -> Snapshot:
         """Runs `call`, or shares the result of another thread's call that started after this one was made.  Errors are not shared: each waiter retries itself."""
-        with self._changed:
-            asked = self._started
-            while self._started != self._ended:
-                self._changed.wait()
-                if self._answer is not None and self._answer[0] > asked:
-                    return self._answer[1]
+        asked = self._started
+        with self._calling:
+            held = self._answer
+            if held is not None and held[0] > asked:
+                return held[1]
             self._started += 1
-            mine = self._started
-        answer = None
-        try:
+            mine, self._answer = self._started, None
             answer = call()
+            self._answer = mine, answer
             return answer
-        finally:
-            with self._changed:
-                self._ended = mine
-                self._answer = None if answer is None else (mine, answer)
-                self._changed.notify_all()
 
 
 class SharedState:
