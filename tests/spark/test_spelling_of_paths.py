@@ -10,6 +10,7 @@ import pytest
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.exceptions import CorruptLog
 from rowlock.log.table_log import TableLog
 from rowlock.storage.local import LocalStore
 from support.turning_down import turn_down
@@ -41,3 +42,18 @@ def test_rows_are_changed_however_the_log_spells_their_file(spark: Any, tmp_path
     assert sorted(rowlock.to_arrow(root)["k"].to_pylist()) == [1, 30]
     assert sorted(r.k for r in rowlock.read(spark, str(root)).collect()) == [1, 30]
     assert sorted(r.k for r in spark.read.format("delta").load(str(root)).collect()) == [1, 30]
+
+
+def test_a_commit_that_adds_one_file_under_two_spellings(spark: Any, tmp_path: Path) -> None:
+    """I9: delta-spark counts the file's rows twice, deltalake does not: neither is guessed, and version, file and both spellings are named."""
+    root = tmp_path / "table"
+    rowlock.append(root, pa.table({"k": [1, 2, 3]}))
+    (name,) = (p.name for p in root.glob("*.parquet"))
+    commit = root / "_delta_log" / f"{0:020}.json"
+    (line,) = (text for text in commit.read_text().splitlines() if text.startswith('{"add"'))
+    commit.write_text(commit.read_text() + line.replace(name, name.replace("-", "%2D")) + "\n")
+    assert spark.read.format("delta").load(str(root)).count() == 6
+    for look in (lambda: rowlock.to_arrow(root), lambda: rowlock.read(spark, str(root)), lambda: rowlock.append(root, pa.table({"k": [4]}))):
+        with pytest.raises(CorruptLog, match=f"adds {name} twice, spelled {name} and {name.replace('-', '%2D')}: .*Restore the version before") as e:
+            look()
+        assert (e.value.table, e.value.version, e.value.file) == (str(root), 0, f"_delta_log/{0:020}.json")

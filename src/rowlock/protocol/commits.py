@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from rowlock.exceptions import CorruptLog, InvalidInput
-from rowlock.protocol import action_json, names
+from rowlock.protocol import action_json, names, paths
 from rowlock.protocol.actions import Action, AddCdcFile, AddFile, Commit, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 
 _FILES: dict[str, Callable[[dict[str, Any], str | None], Any]] = {"add": action_json.add_from, "remove": action_json.remove_from}
@@ -66,8 +66,8 @@ def file_problem(adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> str 
     """A message saying how the file actions of one commit violate I4; None if they do not."""
     added: dict[str, AddFile] = {}
     for add in adds:
-        if added.setdefault(add.path, add) is not add:
-            return f"the commit adds {add.path} twice"
+        if (first := added.setdefault(add.path, add)) is not add:
+            return f"the commit adds {add.path} twice{_spellings(first, add)}"
     removed: set[str] = set()
     for remove in removes:
         if remove.path in removed:
@@ -76,6 +76,17 @@ def file_problem(adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> str 
         if (again := added.get(remove.path)) is not None and again.key == remove.key and again.log_path == remove.log_path:
             return f"the commit adds and removes {remove.path} with the same deletion vector, and readers disagree on what that means"
     return None
+
+
+def _spellings(first: AddFile, second: AddFile) -> str:
+    """How two adds of one file spell it, where they differ, and what to do."""
+    a, b = (add.log_path or paths.encode(add.path) for add in (first, second))
+    if a == b:
+        return ""
+    return (
+        f", spelled {a} and {b}: engines that compare spellings, as delta-spark does, count its rows twice, others once.  "
+        "Restore the version before with the engine that wrote this one, and write its rows again"
+    )
 
 
 def serialize_commit(
