@@ -12,6 +12,7 @@
     │   └── MultipleMatches
     ├── UnsupportedFeature         the table needs a feature that this version lacks: `feature` names it
     ├── CorruptLog                 the log is damaged: `file` names the file; nothing is skipped
+    ├── StorageError               the store did not answer or refused: the text names the file and what to do; `file` has its key
     ├── CommitUnknown              the commit may or may not have landed, and the log cannot be read
     └── DeltaConcurrentModificationException      (names of delta.exceptions)
         ├── ConcurrentWriteException
@@ -30,6 +31,7 @@ are not PySparkExceptions, since no JVM raised them: a clause for PySparkExcepti
 metadata domains is a ConcurrentTransactionException, as in delta-spark.
 
 Nothing was written to the table's log when one of these is raised, save for CommitUnknown, which says so.
+StorageError may come of every call that reads or writes a table: a disk that is full, access that is denied, a bucket that is not there.
 Messages are for people and free to change; fields are for code.
 
 CommitOverwrittenWarning is a warning and no error: by the time that it is noticed, the commit is gone.
@@ -138,6 +140,10 @@ class UnsupportedFeature(RowlockError):
 
 class CorruptLog(RowlockError):
     """The table's log is damaged; nothing is skipped or guessed."""
+
+
+class StorageError(RowlockError):
+    """A store, or what keeps leases and arbitrates commits, failed or refused a request.  What only reads may be tried again."""
 
 
 class CommitUnknown(RowlockError):

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from rowlock.limits import limits
 from rowlock.protocol import paths
+from rowlock.storage.local import storage_error
 from rowlock.storage.open import locate
 from rowlock.storage.store import NotFound, ObjectStore
 
@@ -18,19 +19,24 @@ from rowlock.storage.store import NotFound, ObjectStore
 def open_parquet(store: ObjectStore, key: str, size_bytes: int | None = None) -> pq.ParquetFile:
     """Opens a data file; `size_bytes` is its size by the log, and is asked of the store if missing.  INT96 is read as microseconds.
 
-    Raises NotFound where the file does not exist, and whatever `locate` raises.
+    Raises NotFound where the file does not exist, StorageError where it may not be read, and whatever `locate` raises.
     """
     where, name = locate(store, key)
     place = paths.join(where.root, name)
     local = place.startswith("/")
     source = place if local else _source(where, name, size_bytes)
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=not local)
+    try:
+        return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=not local)
+    except FileNotFoundError:
+        raise NotFound(key, store.root) from None
+    except PermissionError as e:
+        raise storage_error("read", store.root, key, e) from e
 
 
 def _source(store: ObjectStore, key: str, size_bytes: int | None) -> io.BytesIO | RangeFile:
     size = size_bytes or store.head(key)
     if size is None:
-        raise NotFound(key)
+        raise NotFound(key, store.root)
     return io.BytesIO(store.get(key)) if size <= limits().whole_object_bytes else RangeFile(store, key, size)
 
 

@@ -8,14 +8,53 @@ a partial file (I1).  Never a rename onto a file of the log.  Nothing outside th
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from rowlock import clock
 from rowlock.protocol.paths import check_key
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown, tag_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+_REMEDIES = {
+    errno.EACCES: "the user of this process may not: give it access to the table's folder and to all in it",
+    errno.EPERM: "the user of this process may not: give it access to the table's folder and to all in it",
+    errno.EROFS: "the file system is mounted read-only",
+    errno.ENOSPC: "the disk is full: make room, then run the call again",
+    errno.EDQUOT: "the user's quota of the disk is full: make room, then run the call again",
+    errno.ENOTDIR: "a part of the table's path is a file: a table is a folder of files",
+    errno.EEXIST: "a part of the table's path is a file: a table is a folder of files",
+    errno.ENAMETOOLONG: "the path is longer than the file system allows: choose a shorter one",
+    errno.EMFILE: "this process has too many files open: raise its limit (ulimit -n)",
+}
+
+
+def _named(what: str) -> Callable[[F], F]:
+    """Makes a method raise StorageError, with table, file and remedy, where the operating system fails."""
+
+    def decorate(method: F) -> F:
+        @functools.wraps(method)
+        def named(self: LocalStore, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(self, *args, **kwargs)
+            except OSError as e:
+                raise storage_error(what, self.root, str(args[0]) if args else "", e) from e
+
+        return cast(F, named)
+
+    return decorate
+
+
+def storage_error(what: str, table: str, key: str, error: OSError) -> StorageError:
+    """The StorageError for what the operating system said of a file in a table's folder."""
+    said = error.strerror or str(error)
+    remedy = _REMEDIES.get(error.errno or 0, "the call may be run again once the disk answers")
+    return StorageError(f"could not {what} {key or 'the folder'}: {said}; {remedy}", table=table, file=key or None)
 
 
 class LocalStore:
@@ -42,6 +81,7 @@ class LocalStore:
     def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
 
+    @_named("write")
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path = self._path(key)
         if os.path.lexists(path):
@@ -70,7 +110,7 @@ class LocalStore:
                 return Committed()
             return Lost()
         except FileNotFoundError:
-            raise StorageError(f"{path} could not be created: {error}") from error
+            raise StorageError(f"{path} could not be created: {error}", table=self._root) from error
         except OSError as e:
             return Unknown(f"{error}; then {e}")
 
@@ -96,6 +136,7 @@ class LocalStore:
             os.close(descriptor)
         return temporary
 
+    @_named("write")
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
         temporary = self._write_temporary(path, data)
@@ -107,25 +148,28 @@ class LocalStore:
             raise
         _sync_directory(os.path.dirname(path))
 
+    @_named("read")
     def get(self, key: str) -> bytes:
         try:
             with open(self._path(key), "rb", buffering=0) as f:
                 return f.readall()
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(key) from None
+            raise NotFound(key, self._root) from None
 
+    @_named("read")
     def get_range(self, key: str, start: int, length: int) -> bytes:
         try:
             with open(self._path(key), "rb", buffering=0) as f:
                 f.seek(start)
                 return f.read(length)
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(key) from None
+            raise NotFound(key, self._root) from None
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         data = self.get(key)
         return data, tag_of(data)
 
+    @_named("write")
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
         """Compares and replaces under the kernel's lock on the folder, which ends with the process that holds it."""
         folder = os.path.dirname(self._path(key))
@@ -145,6 +189,7 @@ class LocalStore:
         finally:
             os.close(descriptor)
 
+    @_named("look at")
     def head(self, key: str) -> int | None:
         try:
             return os.stat(self._path(key)).st_size
@@ -157,12 +202,14 @@ class LocalStore:
         except NotFound:
             return None
 
+    @_named("look at")
     def modified_ms(self, key: str) -> int | None:
         try:
             return os.stat(self._path(key)).st_mtime_ns // 1_000_000
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    @_named("list")
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
         found = list(self._walk(prefix, recursive, start_after))
         found.sort(key=lambda meta: meta.key)
@@ -184,6 +231,7 @@ class LocalStore:
                     stat = entry.stat()
                     yield ObjectMeta(key, stat.st_size, stat.st_mtime_ns // 1_000_000)
 
+    @_named("delete")
     def delete(self, key: str) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._path(key))

@@ -74,7 +74,7 @@ class MemoryStore:
         try:
             return self._objects[check_key(key)][0]
         except KeyError:
-            raise NotFound(key) from None
+            raise NotFound(key, self._root) from None
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self.get(key)[start : start + length]

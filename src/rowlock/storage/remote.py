@@ -80,7 +80,7 @@ class RemoteStore:
         if isinstance(failure, (AlreadyExistsError, PreconditionError)) and status is None:
             return Lost()
         if _is_refusal(failure, status):
-            raise StorageError(f"{self.root}/{key} could not be put: {text}")
+            raise StorageError(f"{key} could not be put: {text}", table=self.root, file=key)
         return Unknown(text)
 
     def put(self, key: str, data: bytes) -> None:
@@ -105,7 +105,7 @@ class RemoteStore:
         if length > 0:
             return self._with_retries("read", key, ranged)
         if self.head(key) is None:
-            raise NotFound(key)
+            raise NotFound(key, self.root)
         return b""
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
@@ -185,12 +185,11 @@ class RemoteStore:
             if status == 404 or isinstance(failure, FileNotFoundError):
                 if _NO_BUCKET.search(str(failure)):
                     break
-                raise NotFound(key)
+                raise NotFound(key, self.root)
             if _is_refusal(failure, status) or n == _TRIES - 1:
                 break
             clock.back_off(n, 0.05, most_s=2.0)
-        place = f"{self.root}/{key}" if key else self.root
-        raise StorageError(f"could not {what} {place}: {self._describe(failure)}")
+        raise StorageError(f"could not {what} {key or 'the folder'}: {self._describe(failure)}", table=self.root, file=key or None)
 
     def _describe(self, failure: BaseException) -> str:
         """The failure as a short message without secrets, with a hint at the remedy."""

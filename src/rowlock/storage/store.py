@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from rowlock.exceptions import StorageError as StorageError
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:
@@ -52,19 +54,15 @@ def tag_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-class StorageError(Exception):
-    """A store failed.  Reads may be tried again."""
-
-
 class NotFound(StorageError, KeyError):
     """There is no object under the key."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, table: str | None = None) -> None:
         self.key = key
-        super().__init__(key)
+        super().__init__("there is no such file", table=table, file=key)
 
     def __str__(self) -> str:
-        return f"there is no object at {self.key}"
+        return str(self.args[0])
 
 
 class ObjectStore(Protocol):

@@ -14,7 +14,7 @@ from typing import Any
 from rowlock import clock
 from rowlock.advice import attempts
 from rowlock.conflict.value import Work
-from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError
+from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError, StorageError
 from rowlock.transaction.publish.metrics import operation_parameters
 from rowlock.transaction.state.attempt import Attempt
 from rowlock.transaction.state.pending import Pending
@@ -42,8 +42,11 @@ def recorded(txn: Pending, operation: str, parameters: Mapping[str, Any], attemp
 def record(txn: Pending, error: BaseException, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> None:
     """Records the failure of a transaction, once for each transaction.  Never raises: the original error matters more.
 
-    An error that nobody else has part in (a statement that cannot be carried out) is none of the table's, and is not kept.
+    An error that nobody else has part in (a statement that cannot be carried out) is none of the table's, and is not kept; nor is that of a
+    store that failed, where the account would go.
     """
+    if isinstance(error, StorageError):
+        return
     alone = outcome_of(error) == "refused" and "rebase" not in txn.watch.seconds
     if alone or not txn.fails():
         return

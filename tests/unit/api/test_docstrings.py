@@ -25,7 +25,7 @@ RAISES_NOTHING = {
     *(f"Conflict.{n}" for n in ("with_work", "record", "text")),
     "Receipt.record",
 }
-BESIDE_OURS = {"AnalysisException", "StorageError", "KeyError", "Exception"}
+BESIDE_OURS = {"AnalysisException", "KeyError", "Exception"}
 SECTIONS = ("Args", "Attributes", "Returns", "Raises", "Examples")
 SPARK = re.compile(r"Spark(?:'s)? jobs?|no Spark|a Spark job|Spark infers|without Spark")
 

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from rowlock import arguments
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.options import Settings
 from rowlock.storage.registers import dynamodb, postgresql
@@ -49,7 +50,8 @@ def create_lock_table(provider: str, storage_options: Mapping[str, str] | None =
 
     Raises:
         InvalidInput: The provider is another (`object` needs no table), or its client is not installed.
-        StorageError: The table cannot be made; of `rowlock.storage.store`.
+        StorageError: The table cannot be made.
+        WrongType: An argument is of another type.
 
     Examples:
         >>> rowlock.create_lock_table("object")
@@ -57,9 +59,11 @@ def create_lock_table(provider: str, storage_options: Mapping[str, str] | None =
         ...
         rowlock.exceptions.InvalidInput: ...
     """
+    arguments.text(provider, "provider")
+    options = arguments.text_by_text(storage_options, "storage_options")
     if provider.startswith("dynamodb:"):
-        return dynamodb.create_table(provider.removeprefix("dynamodb:"), storage_options)
-    if (dsn := _dsn(provider, {**os.environ, **(storage_options or {})})) is not None:
+        return dynamodb.create_table(provider.removeprefix("dynamodb:"), options or None)
+    if (dsn := _dsn(provider, {**os.environ, **options})) is not None:
         return postgresql.create_table(dsn)
     raise _unknown_provider(provider)
 

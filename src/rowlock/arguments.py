@@ -1,0 +1,104 @@
+"""Checks of what a caller passes, before anything is planned: what is wrong is a WrongType or an InvalidInput whose text names the argument.
+
+Where `delta.tables` raises TypeError, WrongType is raised, which is one.  What needs Spark's classes is in `api.expressions`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rowlock.exceptions import InvalidInput, WrongType
+
+
+def text(value: Any, name: str) -> str:
+    """The value, if it is a string.  Raises WrongType."""
+    if not isinstance(value, str):
+        raise WrongType(f"{name} needs to be a string but got '{type(value)}'")
+    return value
+
+
+def number(value: Any, name: str, table: str | None = None) -> int:
+    """The value as an int, if it is a whole number (NumPy's are), and no bool.  Raises WrongType."""
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise WrongType(f"{name} needs to be an int but got '{type(value)}'", table=table)
+
+
+def flag(value: Any, name: str) -> bool:
+    """The value, if it is a bool.  Raises WrongType."""
+    if not isinstance(value, bool):
+        raise WrongType(f"{name} needs to be a boolean but got '{type(value)}'")
+    return value
+
+
+def real(value: Any, name: str, unit: str) -> float:
+    """The value, if it is an int or a float.  Raises WrongType."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise WrongType(f"{name} needs to be a number of {unit} but got '{type(value)}'")
+    return value
+
+
+def function(value: Any, name: str) -> Callable[..., Any]:
+    """The value, if it can be called.  Raises WrongType."""
+    if not callable(value):
+        raise WrongType(f"{name} needs to be a function but got '{type(value)}'")
+    return value  # type: ignore[no-any-return]
+
+
+def names(cols: Sequence[Any], name: str) -> list[str]:
+    """Column names given one by one or as one list.  Raises WrongType."""
+    flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else list(cols)
+    return [text(c, name) for c in flat]
+
+
+def name_list(value: Any, name: str, table: str | None = None) -> list[str]:
+    """A list of names, which is not a single string.  Raises WrongType."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise WrongType(f"{name} is a list of names, not {value!r}", table=table)
+    listed = list(value)
+    if wrong := [n for n in listed if not isinstance(n, str)]:
+        raise WrongType(f"{name} is a list of names, and {wrong[0]!r} is none", table=table)
+    return listed
+
+
+def one_or_more_names(value: Any, name: str) -> list[str]:
+    """The names in an argument that takes one, several or None.  Raises WrongType."""
+    return [] if value is None else [value] if isinstance(value, str) else name_list(value, name)
+
+
+def text_by_text(value: Any, name: str) -> dict[str, str]:
+    """A mapping of text to text; None is an empty one.  Raises WrongType, which shows no value: one may be a secret."""
+    return {key: text(held, f"{name}: the value of {key!r}") for key, held in _by_text(value, name, True).items()}
+
+
+def properties(value: Any, name: str, *, optional: bool = True) -> dict[str, str]:
+    """Table properties by name; numbers and bools are written as lower-case text.  None is no property, where it is allowed.  Raises WrongType."""
+    out = {}
+    for key, held in _by_text(value, name, optional).items():
+        if not isinstance(held, (str, bool, int, float)):
+            raise WrongType(f"{name}: the value of {key!r} needs to be a string, a number or a boolean but got '{type(held)}'")
+        out[key] = held if isinstance(held, str) else str(held).lower()
+    return out
+
+
+def _by_text(value: Any, name: str, optional: bool) -> Mapping[str, Any]:
+    """The value, if it is a mapping whose keys are text; an empty one for None, where that is allowed.  Raises WrongType."""
+    if value is None and optional:
+        return {}
+    if not isinstance(value, Mapping):
+        raise WrongType(f"{name} needs to be a dict but got '{type(value)}'")
+    if wrong := [key for key in value if not isinstance(key, str)]:
+        raise WrongType(f"Keys of dict in {name} must contain only strings, not '{type(wrong[0])}'")
+    return value
+
+
+def one_of(value: Any, name: str, allowed: Sequence[str], table: str | None = None) -> str:
+    """The value, if it is one of those that are allowed.  Raises InvalidInput, which names them."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInput(f"{name} {value!r} is not one of {', '.join(allowed)}", table=table)
+    return value
