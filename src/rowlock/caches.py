@@ -134,6 +134,7 @@ COLUMNS = Budget("column_cache_bytes")
 ROW_IDS = Budget("row_id_cache_bytes")
 VECTORS = Budget("vector_cache_bytes")
 COMMITS = Budget("commit_cache_bytes")
+PATHS = Budget("path_cache_bytes")
 PLANS = Budget("plan_entries")
 TABLES = Budget("open_tables", largest_share=1)
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rowlock.exceptions import InvalidInput
+from rowlock import arguments
+from rowlock.exceptions import InvalidInput, WrongType
 
 PREFIX = "ROWLOCK_LIMITS_"
 _KB, _MB, _GB = 1 << 10, 1 << 20, 1 << 30
@@ -117,6 +118,12 @@ class Limits:
     """Deletion vectors, by their serialized size.  By default 1/160 of the driver's memory, 32 to 256 MB."""
     commit_cache_bytes: int = _share(1 / 320, at_least=16 * _MB, at_most=128 * _MB)
     """Parsed commits of the log, at four times the size of their files.  By default 1/320 of the driver's memory, 16 to 128 MB."""
+    path_cache_bytes: int = _share(1 / 640, at_least=8 * _MB, at_most=64 * _MB)
+    """Paths of data files with the URIs that Spark makes of them, where these differ.  By default 1/640 of the driver's memory, 8 to 64 MB."""
+
+    def __post_init__(self) -> None:
+        for name in NAMES:
+            arguments.number(getattr(self, name), f"the limit {name}")
 
     def __repr__(self) -> str:
         lines = [f"    {f.name}={getattr(self, f.name):_}," + _in_units(f.name, getattr(self, f.name)) for f in fields(self)]
@@ -167,6 +174,8 @@ def set_limits(base: Limits | None = None, /, **values: int) -> Limits:
         1000000
     """
     global _current
+    if base is not None and not isinstance(base, Limits):
+        raise WrongType(f"base is what set_limits returned, a Limits, not {type(base).__name__}")
     checked = {name: _checked(name, value, name) for name, value in values.items()}
     before = limits()
     with _lock:

@@ -10,7 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock.api.row_writes import column_list, create_with_rows, head_or_created, new_columns, widened_metadata
+from rowlock import arguments
+from rowlock.api.row_writes import create_with_rows, head_or_created, new_columns, widened_metadata
 from rowlock.boundary.statements import Statement
 from rowlock.caches import TABLES, Cache
 from rowlock.engines.appends.conforming import Fitting, check_new_columns, schema_of_rows
@@ -78,10 +79,11 @@ def append(
         True
     """
     app = application(app_id, app_version)
-    columns = column_list(partition_by)
+    columns, wanted = arguments.one_or_more_names(partition_by, "partition_by"), arguments.properties(properties, "properties")
+    arguments.flag(merge_schema, "merge_schema")
     state, rows = opened(path, storage_options), rows_of(data)
     writer = _Writer(state, rows, app)
-    head = head_or_created(state.newest, state, lambda: writer.create(columns, properties or {}))
+    head = head_or_created(state.newest, state, lambda: writer.create(columns, wanted))
     if isinstance(head, Receipt):
         return head
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rowlock.api import arguments
+from rowlock.api import expressions
 from rowlock.api.handle import Plan, Receipts, Runner
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.engines.spark.catalyst.analysis import Expression
@@ -42,7 +42,7 @@ class Changes:
             >>> t.toDF().count()
             2
         """
-        arguments.expression(condition, "condition")
+        expressions.expression(condition, "condition")
         self._run("DELETE", lambda evaluator, snapshot: _one(delete_statement(evaluator, snapshot, condition, self._alias)))
 
     def update(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> None:
@@ -70,7 +70,7 @@ class Changes:
             >>> t.toDF().agg({"amount": "sum"}).first()[0]
             62.0
         """
-        assigned = arguments.assignments(condition, set, "set", self._runner.path)
+        assigned = expressions.assignments(condition, set, "set", self._runner.path)
         self._run("UPDATE", lambda evaluator, snapshot: _one(update_statement(evaluator, snapshot, condition, assigned, self._alias)))
 
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from rowlock.api import arguments
+from rowlock import arguments
+from rowlock.api import expressions
 from rowlock.api.handle import Handle
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.write.conversion import files_in, folder_in, footers_of, partition_type, schema_in, with_statistics
@@ -19,6 +20,7 @@ def convert(spark: SparkSession, identifier: str, partition_schema: Any, storage
 
     Raises InvalidInput, SchemaMismatch, UnsupportedFeature before anything is written.
     """
+    expressions.session(spark, "sparkSession")
     handle = Handle(spark, folder_in(spark, arguments.text(identifier, "identifier")), storage_options=storage_options)
     partitions = partition_type(partition_schema)
     if handle.state.log.exists():

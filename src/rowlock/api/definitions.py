@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlock.api import arguments
+from rowlock import arguments
 from rowlock.api.handle import Handle, Receipts
 from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType
 from rowlock.engines.spark.catalyst.typing import parse_type
@@ -52,12 +52,14 @@ class Definitions:
 
         Raises:
             InvalidInput: There is no constraint of the name, and `ifExists` is false.
-            WrongType: The name is not a string.
+            WrongType: An argument is of another type.
 
         Examples:
             >>> t.dropConstraint("positive", ifExists=True)
         """
-        self._receipts.last = alteration.drop_constraint(self._handle.state, self._handle.table.engine, arguments.text(name, "name"), if_exists=ifExists)
+        self._receipts.last = alteration.drop_constraint(
+            self._handle.state, self._handle.table.engine, arguments.text(name, "name"), if_exists=arguments.flag(ifExists, "ifExists")
+        )
 
     def addColumn(self, colName: str, dataType: str | DataType, comment: str | None = None) -> None:
         """Adds a nullable column at the end; rows that are there have null in it.  Writes no data file; runs no Spark job.
@@ -78,7 +80,8 @@ class Definitions:
             >>> t.toDF().columns
             ['id', 'region', 'amount', 'note']
         """
-        field = _field(arguments.text(colName, "colName"), dataType, comment, self._handle.path)
+        said = None if comment is None else arguments.text(comment, "comment")
+        field = _field(arguments.text(colName, "colName"), dataType, said, self._handle.path)
         self._receipts.last = alteration.add_columns(self._handle.state, self._handle.table.engine, [field])
 
     def renameColumn(self, existing: str, new: str) -> None:
@@ -144,10 +147,11 @@ class Definitions:
             >>> t.toDF().schema["id"].nullable
             False
         """
+        arguments.text(name, "name")
+        may_be_null = None if nullable is None else arguments.flag(nullable, "nullable")
+        said = None if comment is None else arguments.text(comment, "comment")
         type_ = None if dataType is None else _field(name, dataType, None, self._handle.path).type
-        self._receipts.last = alteration.alter_column(
-            self._handle.state, self._handle.table.engine, arguments.text(name, "name"), nullable=nullable, type_=type_, comment=comment
-        )
+        self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, name, nullable=may_be_null, type_=type_, comment=said)
 
 
 def _field(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock import display
-from rowlock.api import arguments
+from rowlock import arguments, display
+from rowlock.api import expressions
 from rowlock.api.changes import Changes
 from rowlock.api.convert import convert
 from rowlock.api.definitions import Definitions
@@ -112,6 +112,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
             >>> DeltaTable.forName(spark, f"delta.`{path}`")
             DeltaTable('...', version=0, columns=[id, region, amount])
         """
+        expressions.session(sparkSession, "sparkSession")
         handle = open_by_name(sparkSession, arguments.text(tableOrViewName, "tableOrViewName"))
         handle.state.refresh()
         return cls(handle)
@@ -344,20 +345,20 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
         Enabling `delta.enableRowTracking` first gives every row that is there an id, in commits of their own, while others go on writing.  Runs no Spark job.
 
         Args:
-            properties: Values by name; values that are no strings are written as lower-case text (`True` as `true`).
+            properties: Values by name; numbers and bools are written as lower-case text (`True` as `true`).
 
         Raises:
             InvalidInput: A name under `delta.` or `rowlock.` is not known, a value is not possible (what is allowed is named), or two do not go together.
             UnsupportedFeature: A property needs a feature that this version cannot write.
+            WrongType: It is no dict, or a name or a value in it is of another type.
 
         Examples:
             >>> t.setProperties({"rowlock.onConflict": "fail", "delta.appendOnly": False})
             >>> t.detail().first()["properties"]["rowlock.onConflict"]
             'fail'
         """
-        self._receipts.last = backfill.set_properties(
-            self._handle.state, self._handle.table.engine, {str(k): v if isinstance(v, str) else str(v).lower() for k, v in properties.items()}
-        )
+        wanted = arguments.properties(properties, "properties", optional=False)
+        self._receipts.last = backfill.set_properties(self._handle.state, self._handle.table.engine, wanted)
 
     def unsetProperties(self, keys: Sequence[str]) -> None:
         """Removes table properties, in one commit; names that are not set are passed over.  Runs no Spark job.
@@ -367,6 +368,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
 
         Raises:
             InvalidInput: What is left does not go together.
+            WrongType: It is no list of names.
 
         Examples:
             >>> t.setProperties({"rowlock.onConflict": "fail"})
@@ -374,7 +376,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
             >>> "rowlock.onConflict" in t.detail().first()["properties"]
             False
         """
-        self._receipts.last = creation.unset_properties(self._handle.state, list(keys))
+        self._receipts.last = creation.unset_properties(self._handle.state, arguments.name_list(keys, "keys"))
 
     # ---- several statements ----------------------------------------------------------------
 
@@ -408,7 +410,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
 
         Raises:
             InvalidInput: A value is not allowed, or two do not go together.
-            WrongType: `app_id` is not a string.
+            WrongType: An argument is of another type.
 
         Examples:
             >>> with t.transaction(isolation="serializable") as txn:

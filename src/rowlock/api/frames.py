@@ -6,8 +6,10 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
+from rowlock import arguments
+from rowlock.api import expressions
 from rowlock.api.handle import Handle
-from rowlock.api.row_writes import column_list, create_with_rows, head_or_created, widened_metadata
+from rowlock.api.row_writes import create_with_rows, head_or_created, widened_metadata
 from rowlock.api.transaction import append_statements, overwrite_statements
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
@@ -59,7 +61,7 @@ def read(
         TableNotFound: There is no Delta table at the path.
         VersionNotFound: The log does not hold the version, or does not reach to the time.
         InvalidInput: Both a version and a timestamp are given, or text that is no time, or the table has no row ids to show.
-        WrongType: The timestamp is neither a string nor a datetime.
+        WrongType: An argument is of another type.
         UnsupportedFeature: The table needs a feature that this version cannot read.
         CorruptLog: The table's log is damaged.
 
@@ -68,8 +70,10 @@ def read(
         >>> rowlock.read(spark, path).count(), rowlock.read(spark, path, version=0).count()
         (2, 3)
     """
+    wanted = None if version is None else arguments.number(version, "version")
+    arguments.flag(with_row_ids, "with_row_ids")
     handle = Handle(spark, path, storage_options=storage_options)
-    snapshot = snapshot_of(handle.state, version, None if timestamp is None else milliseconds(spark, timestamp, handle.path))
+    snapshot = snapshot_of(handle.state, wanted, None if timestamp is None else milliseconds(spark, timestamp, handle.path))
     return read_with_row_ids(handle.evaluator, snapshot) if with_row_ids else read_frame(handle.evaluator, snapshot)
 
 
@@ -121,15 +125,17 @@ def write(
         >>> rowlock.read(spark, path).count()
         4
     """
-    if mode not in MODES:
-        raise InvalidInput(f"mode {mode!r} is not one of {', '.join(MODES)}", table=path)
+    frame = expressions.frame(df, "df")
+    arguments.one_of(mode, "mode", MODES, path)
+    expressions.expression(replace_where, "replace_where")
+    arguments.flag(merge_schema, "merge_schema")
     if replace_where is not None and mode != "overwrite":
         raise InvalidInput(f"replace_where goes with mode='overwrite', not with mode={mode!r}", table=path)
     app = application(app_id, app_version)
-    columns = column_list(partition_by)
-    handle = Handle(df.sparkSession, path, storage_options=storage_options)
+    columns, wanted = arguments.one_or_more_names(partition_by, "partition_by"), arguments.properties(properties, "properties")
+    handle = Handle(frame.sparkSession, path, storage_options=storage_options)
     check_names(df.columns, handle.path)
-    snapshot = head_or_created(handle.state.refresh, handle.state, lambda: _create(handle, df, columns, properties or {}, mode, app))
+    snapshot = head_or_created(handle.state.refresh, handle.state, lambda: _create(handle, df, columns, wanted, mode, app))
     if isinstance(snapshot, Receipt):
         return snapshot
     if mode in ("error", "errorifexists"):

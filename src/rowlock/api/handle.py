@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
+from rowlock.api import expressions
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements.merge_source import Source
-from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.storage.open import open_store
@@ -55,9 +55,7 @@ class Handle:
     """One table path on one SparkSession; `name` is the table's in the catalog, where it was asked for by that."""
 
     def __init__(self, spark: SparkSession, path: str, *, name: str | None = None, storage_options: Mapping[str, str] | None = None) -> None:
-        if not hasattr(spark, "createDataFrame"):
-            raise InvalidInput(f"A SparkSession is needed, not {type(spark).__name__}")
-        self.spark, self.name = spark, name
+        self.spark, self.name = expressions.session(spark, "spark (sparkSession)"), name
         self.state: SharedState = state_of(open_store(path, storage_options))
         self._made: Table | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Literal
 
-from rowlock.api import arguments
+from rowlock import arguments
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.engines.spark.catalyst.types import DataFrame
@@ -73,7 +73,7 @@ class Maintenance:
             []
         """
         if retentionHours is not None:
-            arguments.hours(retentionHours, "retentionHours")
+            arguments.real(retentionHours, "retentionHours", "hours")
         checks = self._handle.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true")
         vacuum.vacuum(self._handle.state.log, retention_hours=retentionHours, check_retention=str(checks).lower() != "false")
         return self._handle.spark.createDataFrame([], "path string").select()

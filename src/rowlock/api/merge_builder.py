@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import display
-from rowlock.api import arguments
+from rowlock.api import expressions
 from rowlock.api.handle import Handle, Receipts, Runner
 from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalyst.analysis import Expression
@@ -46,7 +46,7 @@ class DeltaMergeBuilder:
     ) -> None:
         if not isinstance(source, DataFrame):
             raise WrongType(f"source must be DataFrame, not {type(source).__name__}", table=handle.path)
-        arguments.expression(condition, "condition", optional=False)
+        expressions.expression(condition, "condition", optional=False)
         self._handle, self._receipts, self._source, self._condition, self._alias = handle, receipts, source, condition, alias
         self._clauses, self._evolves = clauses or Clauses(), evolves
 
@@ -57,12 +57,12 @@ class DeltaMergeBuilder:
             ("whenNotMatchedBySource", self._clauses.not_matched_by_source),
         )
         clauses = [_shown(name, clause) for name, found in groups for clause in found]
-        parts = [repr(self._handle.path), f"on={arguments.shown(self._condition)}", f"clauses=[{', '.join(clauses)}]"]
+        parts = [repr(self._handle.path), f"on={expressions.shown(self._condition)}", f"clauses=[{', '.join(clauses)}]"]
         return display.call("DeltaMergeBuilder", *parts, alias=self._alias, schema_evolution=self._evolves or None)
 
     def _with(self, where: str, clause: Clause) -> DeltaMergeBuilder:
         """A builder with one more clause at the end of the group `where`."""
-        arguments.expression(clause.condition, "condition")
+        expressions.expression(clause.condition, "condition")
         clauses = replace(self._clauses, **{where: (*getattr(self._clauses, where), clause)})
         return DeltaMergeBuilder(self._handle, self._receipts, self._source, self._condition, self._alias, clauses, evolves=self._evolves)
 
@@ -84,7 +84,7 @@ class DeltaMergeBuilder:
             >>> t.merge(updates.alias("s"), "true").whenMatchedUpdate("s.amount > 0", {"amount": "s.amount"})
             DeltaMergeBuilder('...', on='true', clauses=[whenMatched('s.amount > 0') update])
         """
-        return self._with("matched", Clause("update", condition, arguments.assignments(condition, set, "set", self._handle.path)))
+        return self._with("matched", Clause("update", condition, expressions.assignments(condition, set, "set", self._handle.path)))
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
         """Updates all columns of a table's row that a source row matches, from the source's columns of the same names.  Runs no Spark job before `execute()`.
@@ -140,7 +140,7 @@ class DeltaMergeBuilder:
             >>> t.merge(updates.alias("s"), "true").whenNotMatchedInsert(values={"id": "s.id", "region": "'new'"})
             DeltaMergeBuilder('...', on='true', clauses=[whenNotMatched insert])
         """
-        return self._with("not_matched", Clause("insert", condition, arguments.assignments(condition, values, "values", self._handle.path)))
+        return self._with("not_matched", Clause("insert", condition, expressions.assignments(condition, values, "values", self._handle.path)))
 
     def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
         """Inserts a source row that matches nothing, with all columns.  Runs no Spark job before `execute()`.
@@ -178,7 +178,7 @@ class DeltaMergeBuilder:
             >>> t.merge(updates, "true").whenNotMatchedBySourceUpdate(set={"region": "'old'"})
             DeltaMergeBuilder('...', on='true', clauses=[whenNotMatchedBySource update])
         """
-        return self._with("not_matched_by_source", Clause("update", condition, arguments.assignments(condition, set, "set", self._handle.path)))
+        return self._with("not_matched_by_source", Clause("update", condition, expressions.assignments(condition, set, "set", self._handle.path)))
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
         """Deletes a table's row that no source row matches.  Runs no Spark job before `execute()`.
@@ -306,7 +306,7 @@ class DeltaMergeBuilder:
 
 
 def _shown(name: str, clause: Clause) -> str:
-    condition = "" if clause.condition is None else f"({arguments.shown(clause.condition)})"
+    condition = "" if clause.condition is None else f"({expressions.shown(clause.condition)})"
     return f"{name}{condition} {clause.kind}{' all' if clause.all_columns else ''}"
 
 
@@ -315,7 +315,7 @@ class _ActionBuilder:
         self._builder, self._condition = builder, condition
 
     def __repr__(self) -> str:
-        condition = [] if self._condition is None else [f"condition={arguments.shown(self._condition)}"]
+        condition = [] if self._condition is None else [f"condition={expressions.shown(self._condition)}"]
         return display.call(type(self).__name__, repr(self._builder), *condition)
 
 

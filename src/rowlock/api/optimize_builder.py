@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rowlock import clock, display
-from rowlock.api import arguments
+from rowlock import arguments, clock, display
 from rowlock.api.handle import Handle, Receipts
 from rowlock.boundary.statements import Statement
 from rowlock.engines.spark.catalyst.types import DataFrame
@@ -109,7 +108,7 @@ class DeltaOptimizeBuilder:
             >>> t.optimize().executeZOrderBy("region", "id").select("metrics.numFilesAdded").first()[0]
             1
         """
-        wanted = arguments.names(cols, "a column to order by")
+        wanted = arguments.names(cols, "a column to order by in cols")
 
         def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
             columns = order_columns(snapshot, wanted)

@@ -14,7 +14,7 @@ from rowlock.engines.spark.catalog.names import Name, path_in_name
 from rowlock.engines.spark.catalyst.errors import BadName, NameNotFound, NameTaken
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.exceptions import InvalidInput, TableExists, TableNotFound
-from rowlock.storage.open import open_store
+from rowlock.storage.open import check_is_folder, open_store
 
 CreateMode = Literal["create", "createIfNotExists", "replace", "createOrReplace"]
 _INSTEAD = "use createIfNotExists or createOrReplace"
@@ -43,6 +43,7 @@ class Place:
 
     def check(self, mode: CreateMode) -> None:
         """Raises TableExists or TableNotFound where a table cannot be made or replaced here in this mode."""
+        check_is_folder(self.handle.state.store)
         if mode == "create" and self.listed:
             raise NameTaken(
                 f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD} [TABLE_OR_VIEW_ALREADY_EXISTS]", table=self.handle.path

@@ -9,6 +9,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.schema import StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import merged_schema
+from rowlock.storage.open import check_is_folder
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
@@ -17,17 +18,12 @@ Stage = Callable[[Snapshot], Sequence[AddFile]]
 """Writes all rows into data files of this snapshot's table, which no commit names yet."""
 
 
-def column_list(partition_by: str | Sequence[str] | None) -> list[str]:
-    """The names in a `partition_by`: one name, several, or none."""
-    return [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
-
-
 def head_or_created(newest: Callable[[], Snapshot], state: SharedState, create: Callable[[], Receipt]) -> Snapshot | Receipt:
     """What `newest` returns; where there is no table the receipt of `create`, or the table's head where another writer made the table first."""
     try:
         return newest()
     except TableNotFound:
-        pass  # made outside of `except`: an error of `create` is not to drag a second traceback along
+        check_is_folder(state.store)  # the table is made outside of `except`: an error of `create` is not to drag a second traceback along
     try:
         return create()
     except TableExists:

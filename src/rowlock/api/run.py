@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rowlock import arguments
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.transaction import DeltaTransaction
+from rowlock.exceptions import WrongType
 from rowlock.transaction.run import run_again
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict
 from rowlock.transaction.state.receipt import Receipt, Reruns
@@ -47,6 +49,7 @@ def run(
 
     Raises:
         InvalidInput: A value is not allowed, or two do not go together.
+        WrongType: An argument is of another type.
         DeltaConcurrentModificationException: The conflict of the last run, where none landed.
         Exception: What `fn` raises; nothing is committed then.
 
@@ -57,6 +60,11 @@ def run(
         >>> rowlock.run(t, double).version
         1
     """
+
+    if not isinstance(table, DeltaTable):
+        raise WrongType(f"table must be a DeltaTable, not {type(table).__name__}")
+    arguments.function(fn, "fn")
+    most = max(0, arguments.number(retries, "retries"))
 
     def begin(reruns: Reruns) -> DeltaTransaction:
         txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout)
@@ -74,6 +82,6 @@ def run(
         begin,
         carry_out,
         lambda txn: txn._runner.txn,
-        most=max(0, retries),
+        most=most,
         again=lambda options, _: options.on_conflict != "fail",
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from rowlock import display
-from rowlock.api import arguments
+from rowlock import arguments, display
+from rowlock.api import expressions
 from rowlock.api.handle import Handle
 from rowlock.api.placement import CreateMode, Place, place_of
 from rowlock.engines.spark.catalyst.errors import BadGenerator
@@ -34,12 +34,15 @@ class IdentityGenerator:
 
     Raises:
         InvalidInput: The step is 0.
+        WrongType: An argument is not an int.
     """
 
     start: int = 1
     step: int = 1
 
     def __post_init__(self) -> None:
+        for name in ("start", "step"):
+            arguments.number(getattr(self, name), name)
         if self.step == 0:
             raise InvalidInput("The step of an identity column cannot be 0")
 
@@ -58,10 +61,11 @@ class DeltaTableBuilder:
     """
 
     def __init__(self, face: Any, spark: SparkSession | None, mode: CreateMode) -> None:
-        self._face, self._spark, self._mode = face, spark, mode
+        self._face, self._mode = face, mode
+        self._spark = None if spark is None else expressions.session(spark, "sparkSession")
         self._name: str | None = None
         self._location: str | None = None
-        self._storage_options: Mapping[str, str] | None = None
+        self._storage_options: Mapping[str, str] = {}
         self._comment: str | None = None
         self._fields: list[StructField] = []
         self._identities: list[str] = []
@@ -119,8 +123,8 @@ class DeltaTableBuilder:
             >>> DeltaTable.create(spark).location("s3://bucket/sales")
             DeltaTableBuilder(create, columns=[], location='s3://bucket/sales')
         """
-        self._storage_options = storage_options
         self._location = arguments.text(location, "location")
+        self._storage_options = arguments.text_by_text(storage_options, "storage_options")
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder:
@@ -229,7 +233,7 @@ class DeltaTableBuilder:
             >>> DeltaTable.create(spark).addColumns(updates.schema).partitionedBy("region")
             DeltaTableBuilder(create, columns=[id, region, amount], partitioned_by=['region'])
         """
-        self._partitions += arguments.names(cols, "a partition column")
+        self._partitions += arguments.names(cols, "a partition column in cols")
         return self
 
     def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:
@@ -248,7 +252,7 @@ class DeltaTableBuilder:
             >>> DeltaTable.create(spark).addColumns(updates.schema).clusterBy("region")
             DeltaTableBuilder(create, columns=[id, region, amount], clustered_by=['region'])
         """
-        self._clusters += arguments.names(cols, "a clustering column")
+        self._clusters += arguments.names(cols, "a clustering column in cols")
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from rowlock import arguments
 from rowlock.api.append import opened
 from rowlock.engines.appends.engine import ArrowEngine
-from rowlock.exceptions import CorruptLog, InvalidInput, UnsupportedFeature, WrongType
+from rowlock.exceptions import CorruptLog, InvalidInput, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import read_file
@@ -54,7 +55,7 @@ def to_arrow(
         TableNotFound: There is no Delta table at the path.
         VersionNotFound: The log does not hold the version, or does not reach to the time.
         InvalidInput: The table lacks a column, both a version and a timestamp are given, or text that is no time.
-        WrongType: The timestamp is neither a string nor a datetime.
+        WrongType: An argument is of another type.
         UnsupportedFeature: What Spark would read of a file is not certain, or the table needs a feature that this version cannot read; use `rowlock.read`.
         CorruptLog: The table's log is damaged, or a data file is gone.
 
@@ -62,8 +63,9 @@ def to_arrow(
         >>> rowlock.to_arrow(path, columns=["amount"]).column("amount").to_pylist()
         [10.0, 20.0, 30.0]
     """
+    wanted_version = None if version is None else arguments.number(version, "version")
     state = opened(path, storage_options)
-    snapshot = snapshot_of(state, version, None if timestamp is None else local_milliseconds(timestamp, state.store.root))
+    snapshot = snapshot_of(state, wanted_version, None if timestamp is None else local_milliseconds(timestamp, state.store.root))
     chosen = _chosen(snapshot, columns)
     files = list(snapshot.files.adds())
     wanted = _wanted(snapshot, chosen)
@@ -105,12 +107,8 @@ def _joined(tables: Sequence[pa.Table], snapshot: Snapshot, chosen: Sequence[Str
 def _chosen(snapshot: Snapshot, columns: Sequence[str] | None) -> list[StructField]:
     """The fields of the wanted columns.  Raises InvalidInput for a column that the table lacks."""
     fields = list(snapshot.schema.fields)
-    if isinstance(columns, str):
-        raise WrongType(f"columns is a list of names, not the string {columns!r}", table=snapshot.table)
     if columns is not None:
-        columns = list(columns)
-        if not all(isinstance(c, str) for c in columns):
-            raise WrongType(f"columns is a list of names, not {columns!r}", table=snapshot.table)
+        columns = arguments.name_list(columns, "columns", snapshot.table)
         if not columns or len({c.lower() for c in columns}) < len(columns):
             raise InvalidInput(f"Name the columns, each once, or leave columns out; not {list(columns)}", table=snapshot.table)
         found = [(name, snapshot.schema.find(name)) for name in columns]
@@ -131,7 +129,7 @@ def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Sc
         rows = read_file(state.store, file, snapshot, wanted)
     except Doubtful as e:
         raise _refusal(str(e), e.feature, snapshot, file.path) from None
-    except (NotFound, FileNotFoundError) as e:
+    except NotFound as e:
         raise CorruptLog(
             "a data file that the log names is not there; a vacuum may have deleted it: read a newer version",
             table=snapshot.table,

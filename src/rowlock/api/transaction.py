@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from rowlock import display
-from rowlock.api import arguments
+from rowlock import arguments, display
+from rowlock.api import expressions
 from rowlock.api.changes import Changes
 from rowlock.api.handle import Handle, Plan, Receipts
 from rowlock.engines.spark.catalyst.analysis import Expression
@@ -64,7 +64,7 @@ class OpenTransaction:
 
     @contextmanager
     def holding(self, sources: list[Source]) -> Iterator[None]:
-        """See Runner: a rebase may ask for them until the commit."""
+        """Keeps the pinned sources until the transaction is over: a rebase may ask for them until its commit."""
         try:
             yield
         finally:
@@ -252,7 +252,7 @@ class DeltaTransaction(Changes):
             >>> t.toDF().count()
             5
         """
-        frame = arguments.frame(df, "df")
+        frame = expressions.frame(df, "df")
 
         self._run("WRITE", lambda evaluator, snapshot: append_statements(evaluator, snapshot, frame))
 
@@ -275,7 +275,7 @@ class DeltaTransaction(Changes):
             >>> t.toDF().count()
             4
         """
-        frame, where = arguments.frame(df, "df"), arguments.expression(replace_where, "replace_where")
+        frame, where = expressions.frame(df, "df"), expressions.expression(replace_where, "replace_where")
         self._run("WRITE", lambda evaluator, snapshot: overwrite_statements(evaluator, snapshot, frame, where, self._alias))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlock.api import arguments
+from rowlock import arguments
 from rowlock.api.handle import Handle, Receipts
 from rowlock.transaction.definition import protocol
 

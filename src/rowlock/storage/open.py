@@ -9,9 +9,11 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
-from rowlock.exceptions import InvalidInput, WrongType
+from rowlock import arguments
+from rowlock.exceptions import InvalidInput, TableExists, WrongType
 from rowlock.protocol.paths import is_absolute, relative_to, scheme_of
 from rowlock.storage.address import SCHEMES, parse
 from rowlock.storage.local import LocalStore
@@ -30,20 +32,15 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
     and endpoints from `storage_options` and the environment (see rowlock.storage.options); and `memory://name`, one
     store per name in this process.  Raises InvalidInput.
     """
-    if isinstance(path_or_uri, Path):
-        return LocalStore(path_or_uri)
-    try:
-        text = os.fspath(path_or_uri)
-    except TypeError:
-        raise WrongType(f"a table's path is a string or a Path, not {type(path_or_uri).__name__}") from None
-    if not text:
-        raise InvalidInput("the table's path is empty: give a folder, or a URL such as s3://bucket/folder")
-    scheme = scheme_of(text)
+    options = arguments.text_by_text(storage_options, "storage_options")
+    text = _checked_path(path_or_uri)
+    scheme = None if isinstance(path_or_uri, Path) else scheme_of(text)
     if scheme is None:
-        return LocalStore(text)
+        return LocalStore(_checked_local(text))
     if scheme == "file":
-        return LocalStore("/" + unquote(text[5:]).lstrip("/"))
+        return LocalStore(_path_in_uri(text))
     if scheme == "memory":
+        text = text.rstrip("/")
         with _lock:
             return _memory.setdefault(text, MemoryStore(text))
     if scheme in SCHEMES:
@@ -51,8 +48,56 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
         from rowlock.storage.remote import RemoteStore
 
         address = parse(text)
-        return arbitrated(RemoteStore(address, settings_for(address.kind, storage_options, table=address.root)), storage_options)
+        return arbitrated(RemoteStore(address, settings_for(address.kind, options, table=address.root)), options or None)
     raise InvalidInput(f"the scheme {scheme}: is not supported; use a local path, file:, s3:, gs:, az:, abfss: or memory:", table=text)
+
+
+def _checked_path(given: Any) -> str:
+    """The text of a table's path or URI.  Raises WrongType, and InvalidInput for a text that no folder can have."""
+    try:
+        text = os.fspath(given)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise WrongType(f"a table's path is a string or a Path, not {type(given).__name__}")
+    if not text:
+        raise InvalidInput("the table's path is empty: give a folder, or a URL such as s3://bucket/folder")
+    if "\0" in text:
+        raise InvalidInput(f"the table's path {text!r} has a NUL character in it, which no file's name can have")
+    return text
+
+
+def _checked_local(path: str) -> str:
+    """A local path.  Raises InvalidInput for one that begins with a home folder as a shell spells it: only a shell knows what that stands for."""
+    if path.startswith("~"):
+        raise InvalidInput(
+            f"the table's path begins with {path.split('/', 1)[0]!r}, which only a shell replaces by a home folder: give os.path.expanduser({path!r}), "
+            f"or './{path}' for a folder of that name",
+            table=path,
+        )
+    return path
+
+
+def _path_in_uri(uri: str) -> str:
+    """The local path of a `file:` URI, decoded.  Raises InvalidInput for one that names no folder of this machine."""
+    rest = uri[len("file:") :]
+    host, path = (rest[2:].split("/", 1)[0], rest[2:].partition("/")[1] + rest[2:].partition("/")[2]) if rest.startswith("//") else ("", rest)
+    if host.lower() not in ("", "localhost") or not path.strip("/") or not path.startswith("/"):
+        raise InvalidInput("a file: URI names a folder of this machine by its whole path, such as file:///lake/sales", table=uri)
+    try:
+        decoded = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidInput("the escapes in the table's file: URI are no UTF-8; a percent sign itself is written %25", table=uri) from None
+    return "/" + _checked_path(decoded).lstrip("/")
+
+
+def check_is_folder(store: ObjectStore) -> None:
+    """Raises TableExists where the place of a new table on the local disk is taken by a file, or lies below one."""
+    if not isinstance(store, LocalStore):
+        return
+    there = next((p for p in (Path(store.root), *Path(store.root).parents) if os.path.exists(p)), None)  # noqa: PTH110 - Path.exists raises where access is denied
+    if there is not None and not there.is_dir():
+        raise TableExists(f"{there} is a file, and a table is a folder of files: choose another path, or move the file away", table=store.root)
 
 
 def locate(store: ObjectStore, path: str) -> tuple[ObjectStore, str]:

@@ -95,7 +95,7 @@ def rows_of(data: Any) -> Rows:
     except (pa.ArrowException, ValueError) as e:
         raise SchemaMismatch(f"The {package} rows have no form in Arrow: {e}") from e
     raise WrongType(
-        f"Rows are a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another Arrow stream, not {type(data).__name__}"
+        f"data: rows are a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another Arrow stream, not {type(data).__name__}"
     )
 
 

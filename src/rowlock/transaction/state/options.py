@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from rowlock import arguments
 from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.properties import DELTA_LEVELS, LOCKLESS_ALONE, Granularity, Isolation, Lock, OnConflict, TableProperties, validate_properties
@@ -44,11 +45,14 @@ class Options:
     turns: bool | None = None
 
     def __post_init__(self) -> None:
+        for name in _PROPERTY:
+            if (value := getattr(self, name)) is not None:
+                arguments.text(value, name)
         given = {_PROPERTY[k]: v for k in _PROPERTY if (v := getattr(self, k)) is not None}
         validate_properties(given)
         if self.on_conflict == "lockless" and self.isolation is not None:
             raise InvalidInput(LOCKLESS_ALONE)
-        if self.lock_timeout is not None and not self.lock_timeout >= 0:
+        if self.lock_timeout is not None and not arguments.real(self.lock_timeout, "lock_timeout", "seconds") >= 0:
             raise InvalidInput(f"lock_timeout is a number of seconds, 0 or more, not {self.lock_timeout!r}")
 
     @property

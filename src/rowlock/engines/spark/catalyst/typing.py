@@ -14,7 +14,7 @@ def parse_type(given: str | DataType) -> DataType:
     if isinstance(given, DataType):
         return given
     if not isinstance(given, str):
-        raise WrongType(f"A column's type is a DataType or a string, not {type(given).__name__}")
+        raise WrongType(f"A column's type (dataType) is a DataType or a string, not {type(given).__name__}")
     try:
         parsed = StructType.fromDDL(f"c {given}")
     except Exception as e:

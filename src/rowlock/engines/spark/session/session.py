@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from rowlock import arguments
 from rowlock.engines.spark.session.java import ensure_java
 
 if TYPE_CHECKING:
@@ -36,13 +37,17 @@ def spark(*, cores: int | None = None, memory_mb: int | None = None, stores: Seq
     Raises:
         RowlockError: No Java that serves is found.
         InvalidInput: A store is none of these.
+        WrongType: An argument is of another type.
 
     Examples:
         >>> rowlock.spark() is spark
         True
     """
+    wanted = None if cores is None else arguments.number(cores, "cores")
+    memory = None if memory_mb is None else arguments.number(memory_mb, "memory_mb")
+    clouds = arguments.name_list(stores, "stores")
     with _starting:
-        return _existing() or _start_local(cores=cores or os.cpu_count() or 1, memory_mb=memory_mb or 2048, stores=stores)
+        return _existing() or _start_local(cores=wanted or os.cpu_count() or 1, memory_mb=memory or 2048, stores=clouds)
 
 
 def _existing() -> SparkSession | None:
@@ -58,7 +63,7 @@ def _existing() -> SparkSession | None:
         return None
 
 
-def _start_local(*, cores: int, memory_mb: int, stores: Sequence[Literal["s3", "gs", "az"]] = ()) -> SparkSession:
+def _start_local(*, cores: int, memory_mb: int, stores: Sequence[str] = ()) -> SparkSession:
     """Starts a local session, or connects to the one that SPARK_REMOTE names."""
     if not os.environ.get("SPARK_REMOTE"):
         ensure_java()

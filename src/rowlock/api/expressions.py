@@ -1,40 +1,20 @@
-"""Checks of what a caller passes, before anything is planned; where `delta.tables` raises TypeError, WrongType is raised, which is one."""
+"""Checks of what a caller passes that is Spark's: sessions, DataFrames, conditions and assignments (see `rowlock.arguments` for all else)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from rowlock.engines.spark.catalyst.types import Column, DataFrame
+from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.exceptions import InvalidInput, WrongType
 
 
-def text(value: Any, name: str) -> str:
-    """A string, or WrongType."""
-    if not isinstance(value, str):
-        raise WrongType(f"{name} needs to be a string but got '{type(value)}'")
-    return value
-
-
-def number(value: Any, name: str) -> int:
-    """An int, or WrongType."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise WrongType(f"{name} needs to be an int but got '{type(value)}'")
-    return value
-
-
-def flag(value: Any, name: str) -> bool:
-    """The value, if it is a bool.  Raises WrongType."""
-    if not isinstance(value, bool):
-        raise WrongType(f"{name} needs to be a boolean but got '{type(value)}'")
-    return value
-
-
-def hours(value: Any, name: str) -> float:
-    """The value, if it is an int or a float.  Raises WrongType."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise WrongType(f"{name} needs to be a number of hours but got '{type(value)}'")
-    return value
+def session(value: Any, name: str) -> SparkSession:
+    """The value, if it is a SparkSession.  Raises WrongType."""
+    if not hasattr(value, "createDataFrame"):
+        raise WrongType(f"A SparkSession is needed as {name}, not {type(value).__name__}")
+    found: SparkSession = value
+    return found
 
 
 def expression(value: Any, name: str, *, optional: bool = True) -> Any:
@@ -65,12 +45,6 @@ def assignments(condition: Any, value: Any, name: str, table: str) -> Mapping[An
     if not value:
         raise InvalidInput(f"{name} is empty: it is a dict of column name to expression", table=table)
     return value
-
-
-def names(cols: Sequence[Any], what: str) -> list[str]:
-    """Column names given one by one or as one list.  Raises WrongType."""
-    flat = list(cols[0]) if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else list(cols)
-    return [text(c, what) for c in flat]
 
 
 def shown(expression: str | Column) -> str:
