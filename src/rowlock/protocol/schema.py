@@ -7,7 +7,7 @@ ignoring case.  Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -25,6 +25,9 @@ PHYSICAL_NAME = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
 TYPE_CHANGES = "delta.typeChanges"
 """Key in a column's metadata that lists the types that the column had before type widening."""
+
+RESERVED_PREFIX = "__rowlock_"
+"""Begins the names of the columns that Rowlock adds to rows and data files for its own use; no table's column may begin so."""
 
 _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^.`]*?))\s*(\.|$)")
@@ -238,6 +241,11 @@ def unsupported_type(name: str, table: str | None = None, access: Literal["read"
     return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access=access, table=table)
 
 
+def reserved_names(names: Iterable[str]) -> list[str]:
+    """The names that Rowlock uses for columns of its own; upper and lower case are the same, as in Spark."""
+    return [name for name in names if name.lower().startswith(RESERVED_PREFIX)]
+
+
 def zoneless_column(schema: StructType) -> ColumnPath | None:
     """The path of the first column or field of type timestamp_ntz, or an array or map of it; None if there is none."""
     return next((path for path, f in schema.all_fields() if _is_zoneless(f.type)), None)
@@ -291,6 +299,8 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
     if not schema.fields:
         raise SchemaMismatch("a table needs at least one column", table=table)
     _check_duplicates(schema, "", table)
+    if reserved := reserved_names(schema.names):
+        raise SchemaMismatch(f"a column cannot be named {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=table)
     for name in sorted(read_only_types(schema)):
         raise unsupported_type(name, table, "write")
     if not column_mapping:

@@ -12,7 +12,7 @@ from typing import Any
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
@@ -20,7 +20,8 @@ from rowlock.engines.spark.catalyst.analysis import Relation, Target
 from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, catalyst, nullable
 from rowlock.engines.spark.catalyst.predicates import attribute_ids
 from rowlock.engines.spark.read.row_ids import MaterializedIds, changing_frame, outputs_with_ids
-from rowlock.engines.spark.read.scan import ADDRESS, Scanner, table_schema, wrap_session
+from rowlock.engines.spark.read.scan import ADDRESS, Scanner, check_names, table_schema, wrap_session
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.session.clouds import check_connector, session_settings, spark_root
 from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.log.snapshot import Snapshot
@@ -77,24 +78,32 @@ class Evaluator:
         return made
 
     def probe(self, target: Target, alias: str | None, session: JavaObject) -> DataFrame:
-        """An empty DataFrame on `session` with the table's columns and the address, under `alias`."""
+        """An empty DataFrame on `session` with the table's columns, under `alias`."""
         frame = self.bridge.dataframe(target.plan, self.spark, session)
         return frame.alias(alias) if alias else frame
 
     def _new_target(self, snapshot: Snapshot) -> Target:
+        check_names(snapshot)
         own = table_schema(snapshot)
-        schema = StructType([*nullable(own).fields, *ADDRESS.fields])
-        plan = self.bridge.frame_of(arrow_schema(schema).empty_table(), schema.json(), self.reading_session._jsparkSession).queryExecution().analyzed()
+        schema = nullable(own)
+        plan = self._empty_plan(schema)
         attributes = self.bridge.list(plan.output())
+        *address, source_row = self.bridge.list(self._empty_plan(StructType([*ADDRESS.fields, StructField(SOURCE_ROW, LongType(), False)])).output())
         return Target(
             plan=plan,
-            relation=Relation(tuple(attributes), schema, schema.json(), plan.output()),
+            relation=Relation.of(self.bridge, [*attributes, *address], StructType([*schema.fields, *ADDRESS.fields])),
+            address=tuple(address),
+            source_row=source_row,
             schema=own,
             columns={f.name: self.bridge.column(a) for f, a in zip(schema.fields, attributes, strict=True)},
             nulls={f.name: F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields},
             ids=attribute_ids(attributes, [f.name for f in own.fields]),
             generated=generated_columns(snapshot.schema),
         )
+
+    def _empty_plan(self, schema: StructType) -> JavaObject:
+        """The analyzed plan of a relation without rows, with attributes of its own."""
+        return self.bridge.frame_of(arrow_schema(schema).empty_table(), schema.json(), self.reading_session._jsparkSession).queryExecution().analyzed()
 
     # ---- plans of data files ---------------------------------------------------------------
 

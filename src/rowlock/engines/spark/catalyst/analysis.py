@@ -50,15 +50,20 @@ class Relation:
 class Target:
     """What every statement on a table is resolved against; made once for each schema of the table.
 
-    plan       an empty relation with the table's columns and the two columns of the address
-    columns    a Column for each of these
-    nulls      a typed null under the name of each
-    ids        from attribute id to the name of the table's column
-    generated  the table's generated columns
+    plan        an empty relation with the table's columns, which are all that expressions can name
+    relation    the table's columns and the two columns of the address
+    address     the attributes of the address
+    source_row  the attribute of the number of a row in the source of a MERGE
+    columns     a Column for each of the table's columns
+    nulls       a typed null under the name of each
+    ids         from attribute id to the name of the table's column
+    generated   the table's generated columns
     """
 
     plan: JavaObject
     relation: Relation
+    address: tuple[JavaObject, ...]
+    source_row: JavaObject
     schema: StructType
     columns: Mapping[str, Column]
     nulls: Mapping[str, Column]
@@ -71,7 +76,7 @@ class Target:
         return Relation.of(bridge, self.relation.attributes[:size], StructType(self.relation.schema.fields[:size]))
 
     def columns_in_order(self) -> list[Column]:
-        """The table's columns as Columns, without the address."""
+        """The table's columns as Columns."""
         return [self.columns[f.name] for f in self.schema.fields]
 
 
@@ -90,23 +95,24 @@ class Resolver:
         self.spark, self.frame, self.statement, self.table = spark, frame, statement, table
         self.bridge: Catalyst = catalyst(spark)
 
-    def relation(self) -> Relation:
+    def attributes(self) -> list[JavaObject]:
         """The attributes of the frame."""
-        output = self.frame._jdf.queryExecution().analyzed().output()
-        schema = self.frame.schema
-        return Relation(tuple(self.bridge.list(output)), schema, schema.json(), output)
+        return self.bridge.list(analyzed(self.frame).output())
 
-    def fixed(self, selected: DataFrame, condition: Expression | None) -> Resolved:
-        """The resolved expressions of a frame from `selected`, with the current time fixed.  Raises StatementRefused."""
-        return self.resolved(self.bridge.with_fixed_time(analyzed(selected)), condition)
+    def fixed(self, selected: DataFrame, condition: Expression | None, beside: Sequence[JavaObject] = ()) -> Resolved:
+        """The resolved expressions of a frame from `selected`, with the current time fixed (see `resolved`).  Raises StatementRefused."""
+        return self.resolved(self.bridge.with_fixed_time(analyzed(selected)), condition, beside)
 
     def selected(self, outputs: Sequence[Column], condition: Expression | None = None) -> DataFrame:
         """The frame of `outputs` where `condition` holds, in one analysis.  Raises Spark's AnalysisException."""
         frame = self.frame if condition is None else self.frame.where(as_column(condition))
         return frame.select(*outputs)
 
-    def resolved(self, plan: JavaObject, condition: Expression | None = None) -> Resolved:
-        """The expressions of an analyzed plan from `selected`.  Raises StatementRefused where they are not computed from one row alone."""
+    def resolved(self, plan: JavaObject, condition: Expression | None = None, beside: Sequence[JavaObject] = ()) -> Resolved:
+        """The expressions of an analyzed plan from `selected`, then the attributes `beside`, which no expression of a user can name.
+
+        Raises StatementRefused where an expression is not computed from one row alone.
+        """
         if class_name(plan) != "Project" or (condition is not None and class_name(plan.child()) != "Filter"):
             raise self._refused(f"{class_name(plan)} (an expression that is not computed from one row alone: an aggregate, a window or a generator)")
         resolved_condition = plan.child().condition() if condition is not None else None
@@ -120,7 +126,7 @@ class Resolver:
         if not (plan.deterministic() and plan.subqueriesAll().isEmpty()):  # the source of a MERGE may be so, the statement may not
             for e in [*self.bridge.list(outputs), *([resolved_condition] if resolved_condition is not None else [])]:
                 self.check(e)
-        return Resolved(outputs, resolved_condition)
+        return Resolved(outputs.appendedAll(self.bridge.seq(beside)) if beside else outputs, resolved_condition)
 
     def check(self, expression: JavaObject) -> None:
         """Raises StatementRefused for a subquery or a non-deterministic expression."""

@@ -14,10 +14,9 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException, 
 from pyspark.errors.exceptions.captured import AnalysisException as CapturedAnalysisException
 
 from rowlock.exceptions import InvalidInput, RowlockError, TableExists, TableNotFound, UnsupportedFeature
+from rowlock.protocol.schema import RESERVED_PREFIX
 
-INTERNAL = "__rowlock_"
-"""Begins the names of all columns that Rowlock adds to DataFrames and data files of its own."""
-_SUGGESTED = re.compile(rf"(?:`[^`]*`\.)*`{INTERNAL}[^`]*`")
+_SUGGESTED = re.compile(rf"(?:`[^`]*`\.)*`{RESERVED_PREFIX}[^`]*`")
 
 
 class PublicAnalysisException(CapturedAnalysisException):
@@ -35,14 +34,14 @@ class PublicAnalysisException(CapturedAnalysisException):
 def public_errors() -> Iterator[None]:
     """Takes the names of internal columns out of the AnalysisExceptions that are raised inside; also a decorator.
 
-    Expressions of users are resolved over frames that carry internal columns (addresses, source row numbers).  Spark
+    Generated columns are resolved over frames that carry internal columns (which clause of a MERGE applies).  Spark
     suggests these for an unknown column and prints the plan that holds them; such a plan is left out as a whole.
     """
     try:
         yield
     except CapturedAnalysisException as error:
         text = error._desc or ""
-        if INTERNAL in text:
+        if RESERVED_PREFIX in text:
             error._desc = _without_internal(text)
             error._stackTrace = (error._stackTrace or "").replace(text, error._desc)
             error.__class__ = PublicAnalysisException
@@ -52,7 +51,7 @@ def public_errors() -> Iterator[None]:
 def _without_internal(text: str) -> str:
     """A message of Spark without internal columns among its suggestions, and without its plan where that shows any; the plan follows the first semicolon and line feed."""
     message, _, plan = text.partition(";\n")
-    message = message if INTERNAL in plan else text
+    message = message if RESERVED_PREFIX in plan else text
     message = re.sub(rf", {_SUGGESTED.pattern}", "", message)
     return re.sub(rf"{_SUGGESTED.pattern}(?:, )?", "", message)
 

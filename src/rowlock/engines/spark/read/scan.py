@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, StringType, StructField, StructType
 
+from rowlock.caches import PATHS, Cache
 from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare, catalyst, nullable
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.limits import limits
@@ -31,6 +30,7 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.parquet_columns import has_ambiguous_names
 from rowlock.protocol.properties import column_mapping_mode
+from rowlock.protocol.schema import reserved_names
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"
 ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
@@ -46,6 +46,8 @@ _BUCKET_BITS = 15
 _KEY_SHIFT = 24
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 _PLAIN_PATH = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9_\-./=]*\Z")
+_ENTRY_BYTES = 300
+"""What an entry of the cache of URIs takes beside its two texts."""
 
 VectorOf = Callable[[AddFile], BitMap64]
 
@@ -116,7 +118,7 @@ class Scanner:
         columns that data files may hold; null where a file does not.
         """
         own = table_schema(snapshot)
-        _refuse_reserved(own, self.root)
+        check_names(snapshot)
         schema = own if strict else nullable(own, metadata=True)
         if not files:
             return empty_frame(
@@ -296,30 +298,20 @@ def _prefix(uri: str) -> int:
     return high - 2**64 if high >= 2**63 else high
 
 
-class UriCache:
-    """From a full path to the URI that Spark makes of it; paths of plain characters need no call into the JVM.  Thread-safe."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, str] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __call__(self, spark: SparkSession, full_path: str) -> str:
-        local = full_path.startswith("/")
-        if _PLAIN_PATH.match(full_path):
-            return "file:" + full_path if local else full_path
-        with self._lock:
-            if full_path in self._known:
-                return self._known[full_path]
-        uri = str(catalyst(spark).hadoop_path(full_path).toUri().toString())
-        uri = uri if not local or uri.startswith("file:") else "file:" + uri
-        with self._lock:
-            self._known[full_path] = uri
-            if len(self._known) > 100_000:
-                self._known.popitem(last=False)
-        return uri
+_uris: Cache[str] = Cache(PATHS, lambda uri: _ENTRY_BYTES + 2 * len(uri))
 
 
-spark_uri = UriCache()
+def spark_uri(spark: SparkSession, full_path: str) -> str:
+    """The URI that Spark makes of a full path.  Paths of plain characters need no call into the JVM; the others are cached."""
+    local = full_path.startswith("/")
+    if _PLAIN_PATH.match(full_path):
+        return "file:" + full_path if local else full_path
+    if (known := _uris.get(full_path)) is not None:
+        return known
+    uri = str(catalyst(spark).hadoop_path(full_path).toUri().toString())
+    uri = uri if not local or uri.startswith("file:") else "file:" + uri
+    _uris.put(full_path, uri)
+    return uri
 
 
 def _partition_key(snapshot: Snapshot, name: str) -> str:
@@ -333,9 +325,14 @@ def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _refuse_reserved(schema: StructType, root: str) -> None:
-    """Raises UnsupportedFeature for a column that would hide Spark's row numbers."""
-    if any(f.name == "_tmp_metadata_row_index" for f in schema.fields):
+def check_names(snapshot: Snapshot) -> None:
+    """Raises UnsupportedFeature for a column, by its name in the table or in data files, that would hide Spark's row numbers or a column of Rowlock's own."""
+    names = [name for f in snapshot.schema.fields for name in (f.name, f.physical_name)]
+    if taken := [n for n in names if n == "_tmp_metadata_row_index"] or reserved_names(names):
         raise UnsupportedFeature(
-            "A column named _tmp_metadata_row_index would hide Spark's row numbers; rename it", feature="_tmp_metadata_row_index", access="read", table=root
+            f"A column named {taken[0]} would hide one by which rows are found in data files; rename it with the engine that made it",
+            feature=taken[0],
+            access="read",
+            table=snapshot.table,
+            version=snapshot.version,
         )

@@ -202,35 +202,33 @@ class MergeRun:
 
     def _not_matched_by_source(self, held: Sequence[Addressed], scanned: Sequence[Slice]) -> None:
         """Applies the NOT MATCHED BY SOURCE clauses to the rows without a match; call it after all matches are known."""
-        alone, relation = self.plan.alone, self.plan.alone_relation
-        assert alone is not None and relation is not None
+        alone, target = self.plan.alone, self.plan.target
+        assert alone is not None
         matched: dict[str, BitMap64] = {}
         for origin, _ in self.outcome.matches:
             matched = union_by_path(matched, origin.bitmaps())
         clauses = self.plan.clauses.not_matched_by_source
         for rows in held:
             if (unmatched := _unmatched(rows, matched)).num_rows:
-                self._take(driver_rows.evaluate(self.evaluator, unmatched, relation, alone, self.plan.session), clauses, matched=False)
+                self._take(driver_rows.evaluate(self.evaluator, unmatched, target, alone, self.plan.session), clauses, matched=False)
         if not scanned:
             return
         rest = [minus(s, matched.get(s.path)) for s in scanned]
         applies = self.evaluator.bridge.at_least_zero(alone.outputs.apply(len(self.snapshot.schema.fields)))
         try:
-            self._take(
-                scan_job.scan(self.evaluator, rest, relation, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False
-            )
+            self._take(scan_job.scan(self.evaluator, rest, target, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False)
         except scan_job.TooManyRows:
-            child = self.evaluator.bridge.filter(applies, self.evaluator.rewrite_plan(self.snapshot, rest, relation.attributes))
+            child = self.evaluator.bridge.filter(applies, self.evaluator.rewrite_plan(self.snapshot, rest, target.attributes))
             self._write(child, alone, clauses, matched=False)
 
     def inserts(self, numbers: Numbers) -> list[RowBlock]:
         """Blocks of the rows that the source rows with these numbers insert.  Raises ConstraintViolated."""
         if self.plan.inserts is None or not len(numbers):
             return []
-        bridge, inserts, relation = self.evaluator.bridge, self.plan.inserts, self.plan.insert_relation
+        bridge, inserts = self.evaluator.bridge, self.plan.inserts
         applies = bridge.at_least_zero(inserts.outputs.apply(len(self.snapshot.schema.fields)))
         chosen = None if len(numbers) == self.plan.source.num_rows else numbers
-        child = bridge.filter(applies, self.plan.source.plan(self.evaluator, relation.seq, self.plan.session, chosen))
+        child = bridge.filter(applies, self.plan.source.plan(self.evaluator, self.plan.insert_side, self.plan.session, chosen))
         plan = bridge.project(inserts.outputs, child)
         if self.plan.source.table is None and len(numbers) > limits().driver_rows:
             return [self._write_inserts(plan)]

@@ -9,7 +9,6 @@ The outputs of each are the new row, the index of the clause that applies, and t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,14 +36,14 @@ from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_na
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import key_columns, skipping_predicate, tree_of
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import PATH, POSITION, quote
-from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
+from rowlock.engines.spark.read.scan import quote
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
 from rowlock.engines.spark.statements.merge_source import Source, pin
 from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import skipping as ir
+from rowlock.protocol.schema import RESERVED_PREFIX, reserved_names
 
 ACTION = "__rowlock_action"
 
@@ -91,7 +90,8 @@ class MergePlan:
     """A resolved MERGE.  The output ACTION holds the index of the clause that applies to a row, -1 for none.
 
     target, pair     the attributes of the target, and of the target and the source side by side
-    source_side      the source's attributes (a Scala Seq), the last of which is the number of the source row
+    source_side      the source's attributes beside the target's (a Scala Seq), the last of which is the number of the source row
+    insert_side      the same where the source stands alone
     keys             (target column, source column) by position, for each plain equality in ON
     """
 
@@ -104,9 +104,8 @@ class MergePlan:
     source_side: JavaObject
     pairs: Resolved
     alone: Resolved | None
-    alone_relation: Relation | None
     inserts: Resolved | None
-    insert_relation: Relation
+    insert_side: JavaObject
     keys: tuple[tuple[int, int], ...]
 
     @property
@@ -126,31 +125,33 @@ def merge_statement(
     """
     root = evaluator.store.root
     _check_clauses(clauses, root)
+    if reserved := reserved_names(source.columns):
+        raise SchemaMismatch(
+            f"The source of the MERGE has a column {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=root
+        )
     session, tables, bridge = evaluator.session(), evaluator.target(snapshot), evaluator.bridge
     probe = evaluator.probe(tables, alias, session)
-    numbered = source.select("*", _zero())
-    joined = probe.join(numbered, as_column(on))
-    resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (joined, probe, numbered))
-    address = [tables.columns[PATH], tables.columns[POSITION]]
-    frames = [_outcome(resolver, tables, clauses.matched, alias, source, [_number(), *address])]
+    given = source.select("*")
+    resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (probe.join(given, as_column(on)), probe, given))
+    frames = [_outcome(resolver, tables, clauses.matched, alias, source)]
     if clauses.not_matched_by_source:
-        frames.append(_outcome(target_resolver, tables, clauses.not_matched_by_source, alias, source, address))
+        frames.append(_outcome(target_resolver, tables, clauses.not_matched_by_source, alias, source))
     if clauses.not_matched:
-        frames.append(_outcome(source_resolver, tables, clauses.not_matched, alias, source, [_number()], insert=True))
+        frames.append(_outcome(source_resolver, tables, clauses.not_matched, alias, source, insert=True))
     plans = at_one_time(bridge, [analyzed(f) for f in frames])
     join = plans[0].child()
     if class_name(join) != "Join":
         raise InvalidInput("The ON condition of MERGE must compare one target row with one source row", table=root)
-    left, right = bridge.list(join.left().output()), bridge.list(join.right().output())
+    left, right = [*bridge.list(join.left().output()), *tables.address], [*bridge.list(join.right().output()), tables.source_row]
     condition = join.condition().get()
     resolver.check(condition)
     read = versions_read(evaluator, source, snapshot.version)
     pinned = held if held is not None and not read else pin(evaluator, source, bridge)
     read += versions_read(evaluator, source, snapshot.version) if read else ()
-    target = Relation.of(bridge, left, probe.schema)
+    target = Relation.of(bridge, left, tables.relation.schema)
     rest = iter(plans[1:])
-    alone = target_resolver.resolved(next(rest)) if clauses.not_matched_by_source else None
-    inserts = source_resolver.resolved(next(rest)) if clauses.not_matched else None
+    alone = target_resolver.resolved(next(rest), beside=tables.address) if clauses.not_matched_by_source else None
+    inserts = source_resolver.resolved(next(rest), beside=(tables.source_row,)) if clauses.not_matched else None
     matched, by_source = ([c.resolved(tables, alias, root, source) for c in group] for group in (clauses.matched, clauses.not_matched_by_source))
     plan = MergePlan(
         clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
@@ -158,13 +159,12 @@ def merge_statement(
         source=pinned,
         on=condition,
         target=target,
-        pair=Relation.of(bridge, [*left, *right], _positional([*probe.schema.fields, *pinned.numbered_schema.fields])),
+        pair=Relation.of(bridge, [*left, *right], _positional([*target.schema.fields, *pinned.numbered_schema.fields])),
         source_side=bridge.seq(right),
-        pairs=resolver.resolved(plans[0]),
+        pairs=resolver.resolved(plans[0], beside=(tables.source_row, *tables.address)),
         alone=alone,
-        alone_relation=target_resolver.relation() if alone else None,
         inserts=inserts,
-        insert_relation=source_resolver.relation(),
+        insert_side=bridge.seq([*source_resolver.attributes(), tables.source_row]),
         keys=key_columns(condition, left, right),
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
@@ -185,28 +185,15 @@ def _check_clauses(clauses: Clauses, root: str) -> None:
             raise InvalidInput(f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply", table=root)
 
 
-@functools.cache
-def _zero() -> Column:
-    """The placeholder of the source row's number while clauses are resolved."""
-    return F.lit(0).cast("long").alias(SOURCE_ROW)
-
-
-@functools.cache
-def _number() -> Column:
-    return F.col(SOURCE_ROW)
-
-
-def _outcome(
-    resolver: Resolver, tables: Target, clauses: Sequence[Clause], alias: str | None, source: DataFrame, more: Sequence[Column], *, insert: bool = False
-) -> DataFrame:
-    """A frame of the new row (each column by the clause that applies), ACTION, and the columns `more`."""
+def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alias: str | None, source: DataFrame, *, insert: bool = False) -> DataFrame:
+    """A frame of the new row (each column by the clause that applies), and ACTION."""
     conditions = [None if c.condition is None else as_column(c.condition) for c in clauses]
     own = tables.nulls if insert else tables.columns
     rows: list[dict[str, Column] | None] = []
 
     def outputs(cast: bool) -> list[Column]:
         rows[:] = [_new_row(resolver, tables, c, alias, source, insert=insert, cast=cast) for c in clauses]
-        return [*(_new_value(name, conditions, rows, own, tables) for name in tables.schema.names), action, *more]
+        return [*(_new_value(name, conditions, rows, own, tables) for name in tables.schema.names), action]
 
     action = _chain(conditions, [F.lit(n) for n in range(len(clauses))], F.lit(-1)).alias(ACTION)
     frame = outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)

@@ -27,6 +27,8 @@ from rowlock.limits import limits
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol import paths
 
+_WANTED = "__rowlock_wanted"
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -59,8 +61,8 @@ class Source:
             return evaluator.bridge.local(attributes, rows, self.numbered_schema.json(), session)
         frame = self._stored(evaluator)
         if numbers is not None:
-            wanted = local_frame(evaluator.reading_session, pa.table({"__n": pa.array(numbers)}), StructType([StructField("__n", LongType())]))
-            frame = frame.join(wanted, F.col(SOURCE_ROW) == F.col("__n"), "left_semi")
+            wanted = local_frame(evaluator.reading_session, pa.table({_WANTED: pa.array(numbers)}), StructType([StructField(_WANTED, LongType())]))
+            frame = frame.join(wanted, F.col(SOURCE_ROW) == F.col(_WANTED), "left_semi")
         return evaluator.bound(frame._jdf.queryExecution().analyzed(), evaluator.bridge.list(attributes))
 
     def _stored(self, evaluator: Evaluator) -> DataFrame:

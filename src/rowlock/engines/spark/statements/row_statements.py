@@ -24,7 +24,7 @@ from rowlock.engines.spark.catalyst.predicates import skipping_predicate, tree_o
 from rowlock.engines.spark.catalyst.row_masks import RowMask, row_mask
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, POSITION
-from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, stored_origin
+from rowlock.engines.spark.read.stored_origin import stored_origin
 from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
 from rowlock.engines.spark.write.writer import write_native
@@ -38,7 +38,7 @@ from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.deletion_vector import positions_except
 from rowlock.protocol.schema import PrimitiveType
 
-__all__ = ["SOURCE_ROW", "RowPlan", "delete_statement", "run", "update_statement"]
+__all__ = ["RowPlan", "delete_statement", "run", "update_statement"]
 
 
 _POINT_TYPES = {"long", "integer", "short", "byte", "string", "date"}
@@ -77,12 +77,12 @@ def update_statement(
 
     def outputs(cast: bool) -> list[Column]:
         new = assigned_columns(resolver, target, assignments, alias, insert=False, cast=cast)
-        return [*(new.get(f.name, target.columns[f.name]) for f in target.schema.fields), target.columns[PATH], target.columns[POSITION]]
+        return [new.get(f.name, target.columns[f.name]) for f in target.schema.fields]
 
     keys = {target_path(k, target.schema, alias, evaluator.store.root)[0] for k in assignments}
     computed = generated_values(target, keys)
     frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
-    resolved = resolver.fixed(with_recomputed(resolver, frame, computed), condition)
+    resolved = resolver.fixed(with_recomputed(resolver, frame, computed), condition, target.address)
     changed = keys | computed.keys()
     chosen = [n for n, name in enumerate(target.schema.names) if name in changed]
     size = len(target.schema.names)
@@ -99,8 +99,8 @@ def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expres
     _refuse_on_append_only(snapshot)
     session, target = evaluator.session(), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "DELETE", evaluator.store.root)
-    frame = resolver.selected([target.columns[PATH], target.columns[POSITION]], condition)
-    return _statement("delete", evaluator, target, resolver.fixed(frame, condition), session, condition)
+    resolved = resolver.fixed(resolver.selected([], condition), condition, target.address)
+    return _statement("delete", evaluator, target, resolved, session, condition)
 
 
 def _refuse_on_append_only(snapshot: Snapshot) -> None:
