@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: st
     for parameter, kind in variants(list(signature.parameters)):
         args, kwargs = given(parameter, VALUES[kind], signature, arguments)
         ask(
-            lambda args=args, kwargs=kwargs: call(*args, **kwargs),
+            partial(call, *args, **kwargs),
             "driver_rows" if parameter == "values" else parameter,
             f"{name}({parameter}={kind})",
             tmp_path,
