@@ -6,6 +6,7 @@ Where `delta.tables` raises TypeError, WrongType is raised, which is one.  What 
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,13 @@ def text(value: Any, name: str) -> str:
     """The value, if it is a string.  Raises WrongType."""
     if not isinstance(value, str):
         raise WrongType(f"{name} needs to be a string but got '{type(value)}'")
+    return value
+
+
+def path(value: Any, name: str) -> Any:
+    """The value, if it is a string or a path.  Raises WrongType."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise WrongType(f"{name} needs to be a string or a path but got '{type(value)}'")
     return value
 
 

@@ -136,6 +136,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
             >>> DeltaTable.isDeltaTable(spark, path), DeltaTable.isDeltaTable(spark, folder)
             (True, False)
         """
+        arguments.path(identifier, "identifier")
         return bool(state_of(open_store(identifier, storage_options)).log.exists())
 
     @classmethod

@@ -43,7 +43,8 @@ class Place:
 
     def check(self, mode: CreateMode) -> None:
         """Raises TableExists or TableNotFound where a table cannot be made or replaced here in this mode."""
-        check_is_folder(self.handle.state.store)
+        if mode != "replace":
+            check_is_folder(self.handle.state.store)
         if mode == "create" and self.listed:
             raise NameTaken(
                 f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD} [TABLE_OR_VIEW_ALREADY_EXISTS]", table=self.handle.path
