@@ -102,6 +102,8 @@ class Limits:
     """Size of the commits that are parsed at a time when a log is loaded."""
     quick_pass_files: int = 500
     """Number of files from which on skipping tests all bounds by column before it tests single files."""
+    cleaned_files: int = 50
+    """Commits that one log cleanup deletes, one after the other, or twice as many as lie between two checkpoints where that is more; the rest waits for the next."""
     backfill_files: int = 100_000
     """Files that get row ids in one commit when row tracking is enabled on an existing table."""
     group_files: int = 2_000

@@ -131,8 +131,8 @@ class OldListing(MemoryStore):
     def freeze(self) -> None:
         self.shown = frozenset(m.key for m in super().list(recursive=True))
 
-    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
-        return (m for m in super().list(prefix, start_after=start_after, recursive=recursive) if self.shown is None or m.key in self.shown)
+    def list(self, prefix: str = "", **more: Any) -> Iterator[ObjectMeta]:
+        return (m for m in super().list(prefix, **more) if self.shown is None or m.key in self.shown)
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         self.puts += 1

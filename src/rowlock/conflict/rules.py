@@ -67,6 +67,7 @@ HARMLESS_FEATURES = frozenset(
         "appendOnly",
         "changeDataFeed",
         "checkConstraints",
+        "checkpointProtection",
         "clustering",
         "columnMapping",
         "deletionVectors",

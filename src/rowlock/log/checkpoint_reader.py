@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,12 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.exceptions import CorruptLog
+from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.protocol import action_json, names
 from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.names import LogFile
+from rowlock.storage.ranges import RangeFile
 from rowlock.storage.store import NotFound, ObjectStore
 
+UNREADABLE = (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OSError)
+"""What pyarrow and the parsing of actions raise for a file that is no checkpoint."""
 _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 
@@ -52,6 +57,36 @@ def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_onl
     return state
 
 
+def sidecars_of(store: ObjectStore, checkpoint: Sequence[LogFile]) -> set[str]:
+    """The keys of the sidecar files that a checkpoint names.  Of a Parquet file only the footer and that column are read.
+
+    Raises CorruptLog where a file of the checkpoint is missing or cannot be opened.
+    """
+    state = CheckpointState()
+    for file in checkpoint:
+        try:
+            if file.key.endswith(".json"):
+                _read_json(store.get(file.key), state, False, store.root)
+            else:
+                _read_sidecars(pq.ParquetFile(_opened(store, file)), state)
+        except NotFound as e:
+            raise CorruptLog("a file of a checkpoint is missing from the log", table=store.root, file=file.key) from e
+        except UNREADABLE as e:
+            raise CorruptLog(f"the checkpoint cannot be read: {type(e).__name__}: {e}", table=store.root, file=file.key) from e
+    return {names.sidecar_key(name) for name in state.sidecars}
+
+
+def _opened(store: ObjectStore, file: LogFile) -> io.BytesIO | RangeFile:
+    return io.BytesIO(store.get(file.key)) if file.size_bytes <= limits().whole_object_bytes else RangeFile(store, file.key, file.size_bytes)
+
+
+def _read_sidecars(file: pq.ParquetFile, state: CheckpointState) -> None:
+    if file.schema_arrow.get_field_index("sidecar") >= 0:
+        for group in range(file.num_row_groups):
+            for raw in _non_null_actions(file, group, "sidecar"):
+                _apply("sidecar", raw, state)
+
+
 def _keep_one_per_path(state: CheckpointState) -> None:
     """Keeps one entry per path: other writers may have added one file under two spellings, which commit replay treats as one file too."""
     if any(frame["log_path"].is_not_null().any() for frame in state.frames):
@@ -69,7 +104,7 @@ def _read_file(store: ObjectStore, key: str, state: CheckpointState, removes_onl
             _read_parquet(body, state, removes_only, store.root)
     except NotFound as e:
         raise CorruptLog("a file of the newest checkpoint is missing from the log", table=store.root, file=key) from e
-    except (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OSError) as e:
+    except UNREADABLE as e:
         raise CorruptLog(f"the checkpoint cannot be read: {type(e).__name__}: {e}", table=store.root, file=key) from e
 
 

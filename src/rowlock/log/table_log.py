@@ -138,7 +138,7 @@ class TableLog:
         The time is the in-commit timestamp if the table has them, else the commit file's modification time, as in Delta.
         """
         out: list[tuple[int, int]] = []
-        stated = self._first_in_commit_timestamp()
+        stated = in_commit.first_version(self.latest().metadata.configuration)
         for file in list_log(self.store):
             if file.kind != "commit":
                 continue
@@ -147,14 +147,6 @@ class TableLog:
                 at = commit.info.timestamp_ms or at
             out.append((file.version, max(at, out[-1][1] + 1) if out else at))
         return out
-
-    def _first_in_commit_timestamp(self) -> int | None:
-        """The first version with an in-commit timestamp; None if the table has none."""
-        snapshot = self.latest()
-        if not snapshot.properties.in_commit_timestamps:
-            return None
-        since = snapshot.metadata.configuration.get(in_commit.ENABLEMENT_VERSION, "0")
-        return int(since) if since.isdigit() else 0
 
     def read_commit(self, version: int) -> Commit | None:
         """The commit of a version as it is in the store now; None if there is no such file."""

@@ -40,6 +40,7 @@ WRITABLE = (
             "rowTracking",
             "timestampNtz",
             "vacuumProtocolCheck",
+            "checkpointProtection",
         }
     )
     | _WIDENING

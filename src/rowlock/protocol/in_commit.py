@@ -27,6 +27,14 @@ def with_commit_timestamp(info: Mapping[str, Any], configuration: Mapping[str, s
     return {"inCommitTimestamp": at, **info, "timestamp": at}
 
 
+def first_version(configuration: Mapping[str, str]) -> int | None:
+    """The first version whose commit has an in-commit timestamp; None if the table has none."""
+    if not TableProperties(configuration).in_commit_timestamps:
+        return None
+    since = configuration.get(ENABLEMENT_VERSION, "0")
+    return int(since) if since.isdigit() else 0
+
+
 def with_enablement(before: Metadata, after: Metadata, version: int, timestamp_ms: int) -> Metadata:
     """The metadata of commit `version`, with the enablement properties if in-commit timestamps were not on from the first version."""
     had, has = (TableProperties(m.configuration).in_commit_timestamps for m in (before, after))

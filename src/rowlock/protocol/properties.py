@@ -209,10 +209,13 @@ class TableProperties:
 
     def _retention(self, name: str, default: str) -> int:
         """A retention in milliseconds.  Raises InvalidInput for a value that cannot be parsed: a wrong default would delete files for good."""
+        return interval_ms(self._checked(name, default))
+
+    def _checked(self, name: str, default: str) -> str:
         value = self.configuration.get(name, default)
         if allowed := _delta_problem(name, value):
             raise InvalidInput(f"the table's property {name} = {value!r} cannot be read: {allowed}. Set it again, or unset it for the default, {default!r}")
-        return interval_ms(value)
+        return value
 
     @property
     def deletion_vectors(self) -> bool:
@@ -272,6 +275,19 @@ class TableProperties:
     def log_retention_ms(self) -> int:
         """How long old commits are kept, in milliseconds."""
         return self._retention("delta.logRetentionDuration", "interval 30 days")
+
+    @property
+    def cleans_log(self) -> bool:
+        """`delta.enableExpiredLogCleanup`: whether commits and checkpoints older than the log retention are deleted; a value that is neither true nor false says no."""
+        return self.configuration.get("delta.enableExpiredLogCleanup", "true").strip().lower() == "true"
+
+    @property
+    def protected_before(self) -> int:
+        """`delta.requireCheckpointProtectionBeforeVersion`: the log before this version is cleaned up in one go or not at all; 0 if nothing is protected.
+
+        Raises InvalidInput for a value that is no whole number.
+        """
+        return int(self._checked("delta.requireCheckpointProtectionBeforeVersion", "0"))
 
     @property
     def deleted_file_retention_ms(self) -> int:

@@ -210,12 +210,17 @@ class LocalStore:
             return None
 
     @_named("list")
-    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
-        found = list(self._walk(prefix, recursive, start_after))
-        found.sort(key=lambda meta: meta.key)
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
+        found = list[ObjectMeta]()
+        for key, entry in sorted(self._walk(prefix, recursive, start_after), key=lambda named: named[0]):
+            if len(found) == limit:
+                break
+            with contextlib.suppress(FileNotFoundError):
+                stat = entry.stat()
+                found.append(ObjectMeta(key, stat.st_size, stat.st_mtime_ns // 1_000_000))
         return iter(found)
 
-    def _walk(self, prefix: str, recursive: bool, start_after: str | None) -> Iterator[ObjectMeta]:
+    def _walk(self, prefix: str, recursive: bool, start_after: str | None) -> Iterator[tuple[str, os.DirEntry[str]]]:
         folder = self._path(prefix) if prefix else self._root
         try:
             entries = list(os.scandir(folder))
@@ -227,14 +232,15 @@ class LocalStore:
                 if recursive and not entry.is_symlink():  # a link's target may be outside the table
                     yield from self._walk(key, True, start_after)
             elif not _is_temporary_or_checksum(entry.name) and (start_after is None or key > start_after):
-                with contextlib.suppress(FileNotFoundError):
-                    stat = entry.stat()
-                    yield ObjectMeta(key, stat.st_size, stat.st_mtime_ns // 1_000_000)
+                yield key, entry
 
     @_named("delete")
     def delete(self, key: str) -> None:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(self._path(key))
+        path = self._path(key)
+        folder, name = os.path.split(path)
+        for gone in (path, f"{folder}/.{name}.crc"):  # with the checksum file of one that Hadoop wrote, of which no listing would tell
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(gone)
 
     def exists(self, key: str = "") -> bool:
         return os.path.exists(self._path(key) if key else self._root)

@@ -108,7 +108,7 @@ class MemoryStore:
         found = self._objects.get(check_key(key))
         return None if found is None else found[1]
 
-    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         folder = f"{check_key(prefix)}/" if prefix else ""
         with self._lock:
             found = []
@@ -118,6 +118,8 @@ class MemoryStore:
                 if (recursive or "/" not in key[len(folder) :]) and (start_after is None or key > start_after):
                     data, modified_ms = self._objects[key]
                     found.append(ObjectMeta(key, len(data), modified_ms))
+                    if len(found) == limit:
+                        break
         return iter(found)
 
     def delete(self, key: str) -> None:

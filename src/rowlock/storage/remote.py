@@ -29,6 +29,8 @@ _TRIES = 8
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 _PART_BYTES = 16 << 20
+_PAGE = 1000
+"""Objects that one request for a listing tells of."""
 Failure = (BaseError, OSError, ValueError)
 """The errors that obstore raises; FileNotFoundError is among them."""
 
@@ -138,25 +140,34 @@ class RemoteStore:
         except NotFound:
             return None
 
-    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         folder = f"{check_key(prefix)}/" if prefix else ""
+
+        def is_asked_for(key: str) -> bool:
+            return key.startswith(folder) and (recursive or "/" not in key[len(folder) :]) and (start_after is None or key > start_after)
 
         def listed() -> builtins.list[ObjectMeta]:
             if start_after is None and not recursive:
                 found: Any = obs.list_with_delimiter(self._client, prefix or None)["objects"]
             else:  # obstore cannot list a single folder from a key on: this lists subfolders too
                 found = [meta for chunk in obs.list(self._client, prefix or None, offset=start_after) for meta in chunk]
-            out = [ObjectMeta(m["path"], m["size"], int(m["last_modified"].timestamp() * 1000)) for m in found]
-            return sorted(
-                (
-                    m
-                    for m in out
-                    if m.key.startswith(folder) and (recursive or "/" not in m.key[len(folder) :]) and (start_after is None or m.key > start_after)
-                ),
-                key=lambda m: m.key,
-            )
+            return sorted((_meta(m) for m in found if is_asked_for(m["path"])), key=lambda m: m.key)[:limit]
 
-        return iter(self._with_retries("list", prefix, listed))
+        def first() -> builtins.list[ObjectMeta]:
+            out: builtins.list[ObjectMeta] = []
+            before = ""
+            for chunk in obs.list(self._client, prefix or None, offset=start_after, chunk_size=min(limit or _PAGE, _PAGE)):
+                for m in chunk:
+                    if m["path"] < before:  # such a store (S3's directory buckets) does not list by name: the first ones may come last
+                        return listed()
+                    before = m["path"]
+                    if is_asked_for(before):
+                        out.append(_meta(m))
+                        if len(out) == limit:
+                            return out
+            return out
+
+        return iter(self._with_retries("list", prefix, listed if limit is None else first))
 
     def delete(self, key: str) -> None:
         check_key(key)
@@ -200,6 +211,10 @@ class RemoteStore:
         elif isinstance(failure, (PermissionDeniedError, UnauthenticatedError)) or _status(failure) in (401, 403):
             hint = "access was denied: check the credentials, and that they may read, write and list this bucket. "
         return hint + self.settings.redacted(" ".join(text.split()))[:600]
+
+
+def _meta(told: Mapping[str, Any]) -> ObjectMeta:
+    return ObjectMeta(told["path"], told["size"], int(told["last_modified"].timestamp() * 1000))
 
 
 def _tag(told: Mapping[str, Any]) -> str:

@@ -122,10 +122,11 @@ class ObjectStore(Protocol):
         """When the object was last written, by the store's clock, in milliseconds (in some stores truncated to seconds); None if it does not exist."""
         ...
 
-    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         """The objects in the folder `prefix` (without a trailing slash; '' is the root), sorted by key.
 
-        Only keys that sort after `start_after`; with `recursive` also those in subfolders.  A missing folder is empty.
+        Only keys that sort after `start_after`; with `recursive` also those in subfolders; with `limit` the first ones alone, for which a
+        remote store is asked for as many pages as these take.  A missing folder is empty.
         """
         ...
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown, RowlockError
 from rowlock.locks.turns import TurnRequest
+from rowlock.log.cleanup import clean_up
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.proposal import Proposal
@@ -77,12 +78,20 @@ def _put(what: Proposal) -> int | None:
 
 
 def _after_commit(what: Proposal) -> None:
-    """Refreshes the shared snapshot and writes a checkpoint when one is due; neither can fail the commit (I10)."""
+    """Refreshes the shared snapshot, writes a checkpoint when one is due and then deletes the expired log; none of them can fail the commit (I10)."""
     what.phase("committed")
     if what.head is None:
         what.state.forget()  # what was known was of a table that was here before
         return
     try:
-        what.state.log.maybe_checkpoint(what.state.newest())
+        newest = what.state.newest()
+        has_checkpoint = what.state.log.maybe_checkpoint(newest)
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)
+        return
+    if not has_checkpoint:
+        return
+    try:
+        clean_up(what.state.store, newest)
+    except Exception as e:  # noqa: BLE001 - what was not deleted now is deleted after a later checkpoint
+        logger.warning("the log of %s could not be cleaned up and will be after the next checkpoint: %s", newest.table, e)

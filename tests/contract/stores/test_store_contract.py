@@ -132,6 +132,9 @@ def test_list_is_sorted_and_bounded(store: ObjectStore) -> None:
     assert [m.key for m in store.list()] == ["aa", "b", "c"]
     assert [m.key for m in store.list("a")] == ["a/1", "a/2"]
     assert [m.key for m in store.list("a", start_after="a/1")] == ["a/2"]
+    assert [m.key for m in store.list("a", limit=1)] == ["a/1"] and [m.key for m in store.list("a", limit=9)] == ["a/1", "a/2"]
+    assert [m.key for m in store.list("a", limit=1, start_after="a/1")] == ["a/2"] and [m.key for m in store.list(limit=2)] == ["aa", "b"]
+    assert [m.key for m in store.list(recursive=True, limit=4)] == ["a/1", "a/2", "a/x/3", "aa"]
     assert [m.key for m in store.list("a", recursive=True)] == ["a/1", "a/2", "a/x/3"]
     assert [m.key for m in store.list(recursive=True)] == ["a/1", "a/2", "a/x/3", "aa", "b", "c"]
     meta = next(store.list("a"))
@@ -160,6 +163,8 @@ def test_local_leaves_no_rubbish_and_ignores_hadoops(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "_delta_log")) == ["0.json"]
     (tmp_path / "_delta_log" / ".0.json.crc").write_bytes(b"crc")
     assert [m.key for m in store.list("_delta_log")] == ["_delta_log/0.json"]
+    store.delete("_delta_log/0.json")
+    assert os.listdir(tmp_path / "_delta_log") == [], "Hadoop would check another file of this name by it"
 
 
 def test_memory_faults_lose_replies_and_puts() -> None:

@@ -235,13 +235,13 @@ class ArbitratedStore:
     def exists(self, key: str = "") -> bool:
         return self.inner.exists(key) or (self._recover(key) and self.inner.exists(key))
 
-    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False) -> Iterator[ObjectMeta]:
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         """As `ObjectStore.list`; before listing the log, finishes its newest commit."""
         if prefix == names.LOG_DIRECTORY:
             newest = self.entries.latest(self.table_path)
             if newest is not None and not newest.complete:
                 self._finish(newest)
-        return self.inner.list(prefix, start_after=start_after, recursive=recursive)
+        return self.inner.list(prefix, start_after=start_after, recursive=recursive, limit=limit)
 
     def forget(self) -> int:
         """Deletes the entries of a deleted table, so that another can be created at its path; returns their number.

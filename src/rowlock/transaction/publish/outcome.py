@@ -61,7 +61,7 @@ def landed(log: TableLog, version: int, make: Callable[[], bytes], txn_id: str, 
     """
     if not isinstance(outcome, Committed) and not _is_own_commit(log, version, make, txn_id):
         return False
-    _check_chain(log, version, head)
+    _check_chain(log, version, head, txn_id)
     return True
 
 
@@ -115,13 +115,11 @@ def unknown(txn_id: str, table: str, version: int | None, cause: Exception | Non
     return error
 
 
-def _check_chain(log: TableLog, version: int, head: Snapshot | None) -> None:
+def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str) -> None:
     """Raises unless the commit at `version`, which has won, continues the log that readers see."""
     try:
         before = log.store.tag(names.commit_key(version - 1)) if version > 0 else None
-        if before is not None:
-            if head is not None and head.last_commit_tag not in (before, None):
-                _check_table(log, head)
+        if before is not None and (head is None or head.last_commit_tag in (before, None) or _is_in_log(log, head)):
             return
         files = list_log(log.store)
     except StorageError:
@@ -129,9 +127,11 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None) -> None:
     commits = {f.version: f for f in files if f.kind == "commit"}
     covered = max((c[0].version for c in complete_checkpoints(files)), default=-1)
     ours, after = commits.get(version), commits.get(version + 1)
-    if covered >= version and (after is None or (ours is not None and after.modified_ms < ours.modified_ms)):
+    if covered >= version and ours is None:  # deleted by a cleanup: before others saw it, or after
+        raise unknown(txn_id, log.table, version)
+    if covered >= version and ours is not None and (after is None or after.modified_ms < ours.modified_ms):
         raise _cleaned_up(log, max(covered, *commits), version)
-    if 0 <= covered < version - 1 or (covered < 0 < version):
+    if before is None and (0 <= covered < version - 1 or covered < 0 < version):
         raise CorruptLog(
             f"version {version - 1} disappeared while version {version} was put after it: the table was created again meanwhile. Delete the file, which belongs to the table that was there before",
             table=log.table,
@@ -140,15 +140,18 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None) -> None:
         )
 
 
-def _check_table(log: TableLog, head: Snapshot) -> None:
-    """Raises CorruptLog if `head`'s version is now another table's, which was created between the last read of the log and the put."""
+def _is_in_log(log: TableLog, head: Snapshot) -> bool:
+    """Whether `head`'s version, whose commit file has another tag than it had, can still be built: not where the log was cleaned up.
+
+    Raises CorruptLog if it is now another table's, which was created between the last read of the log and the put.
+    """
     try:
         there = log.read_commit(head.version)
         if there is not None and there.txn_id is not None and there.txn_id == head.txn_id:
-            return
+            return True
         now = log.at(head.version)
     except VersionNotFound:
-        return
+        return False
     if now.metadata.id != head.metadata.id:
         raise CorruptLog(
             f"version {head.version} was replaced by that of another table ({now.metadata.id} in place of {head.metadata.id}) while version {head.version + 1} was put after it: "
@@ -157,6 +160,7 @@ def _check_table(log: TableLog, head: Snapshot) -> None:
             version=head.version + 1,
             file=names.commit_key(head.version + 1),
         )
+    return True
 
 
 def _cleaned_up(log: TableLog, newest: int, version: int) -> ConcurrentWriteException:

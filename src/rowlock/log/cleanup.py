@@ -1,0 +1,184 @@
+"""Log cleanup: deletes the part of a log that no version within the table's log retention needs (PROTOCOL.md, Metadata Cleanup).
+
+The boundary is the newest complete checkpoint that was committed before the horizon: midnight UTC of the day that the retention leads
+back to.  It stays, with its own commit file and everything after it.  What lies before it is deleted in this order:
+
+1. version checksums and compacted logs, which no reader needs
+2. commits and checkpoints, version by version from the oldest on, each after the one before is gone; of one version the checkpoint first
+3. sidecar files that no checkpoint names any more
+
+So whenever a cleanup stops, what is left of the log is its newer end.  A commit is never missing while an older one is there, which is how
+writers with an old snapshot notice that the log was cleaned up (`TableLog.latest`, `publish.outcome`), and how versions that can no
+longer be built are told from damage (`segment`).  A checkpoint goes after the commits that it hides, as checkpoint protection asks, and
+before its own commit: no checkpoint is without one, so a late put of that commit fails.  Cleanups side by side, of Rowlock or others, delete the same files in the same order.
+
+Ages are told by the times that the store gives its files, "now" being that of `_last_checkpoint`, which was just written; where commits
+have in-commit timestamps, both must have passed the horizon.  A run lists the oldest page of the log only, and deletes a
+bounded number of commits; the rest follows after later checkpoints.  Failing to delete never fails a commit (I10).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from rowlock.exceptions import CorruptLog
+from rowlock.limits import limits
+from rowlock.log import replay
+from rowlock.log.checkpoint_reader import sidecars_of
+from rowlock.log.segment import complete_checkpoints, list_log
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import in_commit, names
+from rowlock.protocol.names import LogFile
+from rowlock.protocol.properties import TableProperties
+from rowlock.storage.store import ObjectStore
+from rowlock.threads import side_by_side
+
+logger = logging.getLogger("rowlock")
+
+_DAY_MS = 86_400_000
+_MINUTE_MS = 60_000
+_PAGE = 1000
+"""Files of the log that are looked at first: what one request for a listing tells of."""
+_DELETERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The part of a log that may go: `files` are those before version `stop`, `boundary` is the checkpoint that stays as the oldest."""
+
+    files: tuple[LogFile, ...]
+    stop: int
+    boundary: tuple[LogFile, ...]
+
+
+def clean_up(store: ObjectStore, snapshot: Snapshot) -> int:
+    """Deletes the expired part of a table's log; returns the number of files deleted.  To be called after a checkpoint of `snapshot` was written.
+
+    Raises StorageError, CorruptLog where the checkpoint that would become the oldest cannot be opened, and InvalidInput where a
+    property that says what to keep cannot be read; nothing is deleted in the last two cases.
+    """
+    if not snapshot.properties.cleans_log:
+        return 0
+    now_ms = store.modified_ms(names.LAST_CHECKPOINT)
+    if now_ms is None:
+        return 0
+    expired = find_expired(store, snapshot.properties, horizon_ms(now_ms, snapshot.properties.log_retention_ms))
+    if expired is None:
+        return 0
+    _check_whole(store, expired.boundary)
+    _delete_files(store, expired.files)
+    deleted = len(expired.files)
+    if any(f.is_checkpoint for f in expired.files):
+        deleted += _delete_sidecars(store, _midnight_ms(now_ms) - _DAY_MS)
+    logger.info("log cleanup of %s deleted %d files, before version %d", store.root, deleted, expired.stop)
+    return deleted
+
+
+def horizon_ms(now_ms: int, retention_ms: int) -> int:
+    """The time up to which commits are expired: midnight UTC of the day that the retention leads back to, at least a minute ago."""
+    return min(_midnight_ms(now_ms - retention_ms), now_ms - _MINUTE_MS)
+
+
+def _midnight_ms(at_ms: int) -> int:
+    return at_ms - at_ms % _DAY_MS
+
+
+def find_expired(store: ObjectStore, properties: TableProperties, horizon: int) -> Expired | None:
+    """The oldest part of the log that is expired, as far as one run deletes it; None if there is none."""
+    count = _PAGE
+    while True:
+        listed = list(store.list(names.LOG_DIRECTORY, limit=count))
+        files = [f for m in listed if (f := names.parse(m.key, size_bytes=m.size_bytes, modified_ms=m.modified_ms)) is not None]
+        past = _past(files, horizon)
+        found = _choose(store, properties, files, past, horizon)
+        if found is not None or len(listed) < count or len(past) < sum(f.kind == "commit" for f in files):
+            return found
+        count *= 8  # all that was listed is expired, and holds no checkpoint to keep: look further
+
+
+def _past(files: Sequence[LogFile], horizon: int) -> list[int]:
+    """The versions of the commits up to the first that is younger than the horizon, by the times of their files."""
+    out: list[int] = []
+    for file in sorted((f for f in files if f.kind == "commit"), key=lambda f: f.version):
+        if file.modified_ms > horizon:
+            break
+        out.append(file.version)
+    return out
+
+
+def _choose(store: ObjectStore, properties: TableProperties, files: Sequence[LogFile], past: Sequence[int], horizon: int) -> Expired | None:
+    checkpoints = {c[0].version: c for c in complete_checkpoints(files)}
+    expired = set(past)
+    possible = sorted(v for v in checkpoints if v in expired)
+    possible = possible[: _stated_before(store, properties, possible, horizon)]
+    protected = properties.protected_before
+    if possible and files[0].version < protected:
+        possible = [v for v in possible if v >= protected][:1]
+    if not possible or files[0].version >= possible[-1]:
+        return None
+    stop, boundary = _bounded(past, possible, math.inf if protected else max(limits().cleaned_files, 2 * properties.checkpoint_interval))
+    doomed = [f for f in files if f.version < stop or (f.kind == "compacted" and f.version == stop == boundary)]
+    return Expired(tuple(doomed), stop, checkpoints[boundary])
+
+
+def _stated_before(store: ObjectStore, properties: TableProperties, versions: Sequence[int], horizon: int) -> int:
+    """How many of these versions, from the first on, are past the horizon by their in-commit timestamps too."""
+    first = in_commit.first_version(properties.configuration)
+    if first is None:
+        return len(versions)
+
+    def stated_ms(version: int) -> int:
+        if version < first:
+            return horizon
+        commit = replay.read_commit(store, version)
+        at = None if commit is None or commit.info is None else commit.info.timestamp_ms
+        return horizon + 1 if at is None else at
+
+    return bisect_right(versions, horizon, key=stated_ms)
+
+
+def _bounded(commits: Sequence[int], possible: Sequence[int], most: float) -> tuple[int, int]:
+    """(the version before which one run deletes, the version of the oldest checkpoint that stays): at most so many commits, and at best up to a checkpoint."""
+    before = {v: sum(c < v for c in commits) for v in possible}
+    fitting = [v for v in possible if before[v] <= most]
+    if fitting:
+        return fitting[-1], fitting[-1]
+    return commits[int(most)], possible[0]
+
+
+def _check_whole(store: ObjectStore, checkpoint: Sequence[LogFile]) -> None:
+    """Raises CorruptLog unless the checkpoint that is to become the oldest can be opened, and its sidecars exist."""
+    sidecars = sorted(sidecars_of(store, checkpoint))
+    sizes = side_by_side(store.head, sidecars, _DELETERS)
+    missing = [key for key, size in zip(sidecars, sizes, strict=True) if size is None]
+    if missing:
+        raise CorruptLog("a sidecar of a checkpoint is missing from the log", table=store.root, file=missing[0])
+
+
+def _delete_files(store: ObjectStore, files: Iterable[LogFile]) -> None:
+    aside = [f for f in files if f.kind in ("checksum", "compacted")]
+    chain = sorted((f for f in files if f.kind not in ("checksum", "compacted")), key=_place)
+    side_by_side(lambda f: store.delete(f.key), aside, _DELETERS)
+    for _, same in groupby(chain, key=_place):
+        side_by_side(lambda f: store.delete(f.key), list(same), _DELETERS)
+
+
+def _place(file: LogFile) -> tuple[int, bool]:
+    return file.version, not file.is_checkpoint
+
+
+def _delete_sidecars(store: ObjectStore, before_ms: int) -> int:
+    """Deletes the sidecar files written before a time that no checkpoint names; younger ones may belong to a checkpoint that is being written."""
+    old = [m.key for m in store.list(names.SIDECAR_DIRECTORY) if m.modified_ms < before_ms]
+    if not old:
+        return 0
+    checkpoints = [f for f in list_log(store) if f.kind in ("checkpoint", "v2_checkpoint") and f.size_bytes > 0]
+    named = set().union(*side_by_side(lambda f: sidecars_of(store, [f]), checkpoints, _DELETERS))
+    orphans = [key for key in old if key not in named]
+    side_by_side(store.delete, orphans, _DELETERS)
+    return len(orphans)
