@@ -51,7 +51,7 @@ def statements(spark: SparkSession, path: str, table: DeltaTable) -> None:
 
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize(("mode", "vectors"), [("name", "true"), ("id", "false")])
-@pytest.mark.short("name-true-large", "id-false-driver", why="each mode, layout and way once, instead of their product")
+@pytest.mark.short("id-false-driver", why="40 s for each product of mode, layout and way; by name: test_two_columns_change_names")
 def test_in_turns(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, mode: str, vectors: str, route: str) -> None:
     take_route(monkeypatch, route)
     if mode == "name":  # made by delta-spark

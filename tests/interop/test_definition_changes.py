@@ -66,9 +66,8 @@ def make(spark: SparkSession, path: str) -> DeltaTable:
 
 
 @pytest.mark.parametrize("name", WINNERS)
-@pytest.mark.short(
-    "dropped columns",
-    why="20 s each, a table and a twin for each of five statements; what a winner's ALTER does to each is in tests/unit/conflict and the schedules",
+@pytest.mark.soak(
+    "20 s each, a table and a twin for each of five statements; what a winner's ALTER does to each is in tests/unit/conflict and the schedules",
 )
 def test_cell(spark: SparkSession, table_path: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     if name == "dropped columns":

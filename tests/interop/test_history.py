@@ -79,6 +79,7 @@ def test_same_columns(spark: SparkSession, table_path: str) -> None:
         assert {f.name: f.dataType.simpleString() for f in theirs.schema}.items() <= have.items()
 
 
+@pytest.mark.soak("25 s of the other engine's commits; the other way round stays")
 def test_ours_of_theirs(spark: SparkSession, table_path: str) -> None:
     peer_tables.vectors(spark, table_path)
     names = [

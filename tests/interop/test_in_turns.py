@@ -154,7 +154,7 @@ LONG = pytest.mark.soak("many turns, after each of which every engine reads the 
 @pytest.mark.parametrize(
     ("name", "turns"),
     [
-        *(pytest.param(n, FEW_TURNS, id=n) for n in ("vectors", "partitions_copy_on_write", "deltalake_partitions")),
+        *(pytest.param(n, FEW_TURNS, id=n) for n in ("vectors",)),
         *(
             pytest.param(n, TURNS.get(n, SOME_TURNS), id=f"{n}, long", marks=[LONG, *([pytest.mark.no_peers(str(CANNOT_READ[n]))] if n in CANNOT_READ else ())])
             for n in TABLES
@@ -170,6 +170,7 @@ def test_in_turns(spark: SparkSession, table_path: str, name: str, turns: tuple[
         table.check(f"turn {number}: {engine}.{statement}({argument})", engine)
 
 
+@pytest.mark.soak("40 s; deltalake reads what every Spark test leaves, and appends in test_appends")
 def test_deltalake_goes_on(spark: SparkSession, table_path: str) -> None:
     """deltalake writes to a table after Rowlock changed it, and Rowlock after deltalake; without vectors, which deltalake does not write."""
     by_deltalake("grp")(spark, table_path)

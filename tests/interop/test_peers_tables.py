@@ -27,14 +27,10 @@ PEERS_THAT_CANNOT: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("maker", [m for m in (*DELTA_SPARK, *DELTALAKE) if m is not peer_tables.checkpoints], ids=lambda m: m.__name__)
 @pytest.mark.short(
-    "vectors",
-    "special_partitions",
     "all_types",
     "legacy_calendar",
-    "nested",
     "v2_checkpoint_parquet",
     "mapped_name",
-    "purged",
     "rs_types",
     why="one table of each thing that a reader must know; the golden tables and the tests of the log hold more of them",
 )
@@ -44,9 +40,7 @@ def test_read(spark: SparkSession, table_path: str, maker: Maker) -> None:
     assert rows
 
 
-@pytest.mark.parametrize(
-    "every", [3, pytest.param(1, marks=pytest.mark.soak("all seven versions, each by two engines; three of them lie on both sides of the checkpoints"))]
-)
+@pytest.mark.parametrize("every", [pytest.param(n, marks=pytest.mark.soak("a third of the versions, or all seven, each by two engines")) for n in (3, 1)])
 def test_every_version_and_time(spark: SparkSession, table_path: str, every: int) -> None:
     """Time travel gives what delta-spark gives, through vectors and checkpoints."""
     peer_tables.checkpoints(spark, table_path)

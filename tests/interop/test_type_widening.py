@@ -82,7 +82,7 @@ def test_files_are_not_skipped_by_bounds_of_another_type(spark: SparkSession, ta
 
 
 @pytest.mark.parametrize("statement", ["append", "update", "merge", "optimize"])
-@pytest.mark.short("update", "optimize", why="rows that are staged again, and rows that are moved")
+@pytest.mark.short("update", why="20 s each; rows that are staged again")
 def test_a_winner_widens_a_column(spark: SparkSession, table_path: str, statement: str) -> None:
     """What was staged is kept or staged again, and the outcome is that of the statement after the change."""
     table = made(spark, table_path)

@@ -41,7 +41,7 @@ def test_processes_increment_rows_of_one_file(spark: SparkSession, table_path: s
     assert _rounds(table_path) > 0, "several writers of one file and no commit was ever rebased"
 
 
-@pytest.mark.parametrize("each", [6, pytest.param(20, marks=pytest.mark.soak("more of the same"))])
+@pytest.mark.parametrize("each", [pytest.param(n, marks=pytest.mark.soak("two more JVMs; in one process: the schedules")) for n in (6, 20)])
 def test_two_processes_merge_the_same_new_keys(spark: SparkSession, table_path: str, each: int) -> None:
     """Two processes merge the same new keys, five a time: each key once, and both merges count (regression 3, double insert)."""
     import rowlock

@@ -70,7 +70,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("route", "vectors", "partition_by", "mapping"), WAYS)
-@pytest.mark.short("mixed-False-partition_by1-id", "large-True-partition_by2-name", "driver-True-partition_by4-name", why="each way, layout and mapping once")
+@pytest.mark.short("mixed-False-partition_by1-id", "large-True-partition_by2-name", why="each layout and mapping once, by the two ways that differ most")
 def test_every_statement(
     spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str
 ) -> None:
@@ -148,6 +148,7 @@ def test_rebased_commits(spark: SparkSession, table_path: str, monkeypatch: pyte
     check(spark, table_path)
 
 
+@pytest.mark.soak("a quarter of a million rows; the same way with limits turned down is in test_every_statement")
 def test_more_rows_than_come_to_the_driver(spark: SparkSession, table_path: str) -> None:
     frame = spark.range(0, 250_000, 1, 2).selectExpr("cast(id as int) as id", "cast(id % 100 as int) as v", "cast(id % 2 as string) as p")
     rowlock.write(frame, table_path, properties={**FEED, "delta.enableDeletionVectors": "true"})

@@ -42,6 +42,7 @@ def merge(spark, table):
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
+@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_what_breaks_a_constraint_is_refused(spark, table, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     before = read(spark, table_path)

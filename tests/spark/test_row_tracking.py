@@ -78,7 +78,7 @@ WAYS = [("driver", True, (), "none"), ("mixed", False, (), "name"), ("large", Tr
 
 
 @pytest.mark.parametrize(("route", "vectors", "partition_by", "mapping"), WAYS)
-@pytest.mark.short("mixed-False-partition_by1-name", "large-True-partition_by2-id", "driver-True-partition_by4-id", why="each way, layout and mapping once")
+@pytest.mark.short("mixed-False-partition_by1-name", "large-True-partition_by2-id", why="each layout and mapping once, by the two ways that differ most")
 def test_ids_through_every_statement(
     spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str
 ) -> None:
