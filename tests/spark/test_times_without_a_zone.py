@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import UnsupportedFeature
-from spark.support import take_route
+from spark.support import take_route, unchanged
 
 pytestmark = pytest.mark.spark
 
@@ -71,3 +73,32 @@ def test_a_column_is_added_only_where_the_protocol_lists_the_feature(spark: Any,
     t.addColumn("at", "timestamp_ntz")
     t.update(None, {"at": "timestamp_ntz'2024-03-10 02:30:00'"})
     assert spark.read.format("delta").load(table_path).selectExpr("cast(at as string)").collect()[0][0] == "2024-03-10 02:30:00"
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "nested"])
+def test_an_append_makes_such_columns(spark: Any, table_path: str, kind: str) -> None:
+    """The same times for every engine, in a table whose protocol says what it holds."""
+    times = [dt.datetime(2024, 3, 10, 2, 30), dt.datetime(2026, 1, 1, 12, 0, 0, 1), None]
+    rows = pa.table({"id": [1, 2, 3], "at": pa.array(times, pa.timestamp("us"))})
+    if kind == "nested":
+        rows = pa.table({"id": rows["id"], "at": pa.array([{"l": [t]} for t in times], pa.struct([("l", pa.list_(pa.timestamp("us")))]))})
+    for _ in range(2):
+        rowlock.append(table_path, rows.to_pandas().astype({"at": "datetime64[ns]"}) if kind == "pandas" else rows)
+    found = protocol(table_path)
+    assert "timestampNtz" in found["readerFeatures"] and "timestampNtz" in found["writerFeatures"]
+    column = "at" if kind != "nested" else "at.l[0]"
+    expected = sorted([(n, None if t is None else str(t)) for n, t in enumerate(times, 1)] * 2, key=repr)
+    for frame in (rowlock.read(spark, table_path), spark.read.format("delta").load(table_path)):
+        assert sorted((tuple(r) for r in frame.selectExpr("id", f"cast({column} as string)").collect()), key=repr) == expected
+    assert rowlock.to_arrow(table_path).sort_by("id")["at"].type == rows["at"].type
+
+
+def test_an_append_adds_such_a_column_only_where_the_protocol_lists_the_feature(spark: Any, table_path: str) -> None:
+    """I9: as delta-spark has it, a table that other engines may have open does not come to need a feature by the way."""
+    rowlock.append(table_path, pa.table({"id": [1]}))
+    rows = pa.table({"id": [2], "at": pa.array([dt.datetime(2024, 3, 10, 2, 30)], pa.timestamp("us"))})
+    with unchanged(table_path), pytest.raises(UnsupportedFeature, match=r"timestampNtz.*addFeatureSupport"):
+        rowlock.append(table_path, rows, merge_schema=True)
+    DeltaTable.forPath(spark, table_path).addFeatureSupport("timestampNtz")
+    rowlock.append(table_path, rows, merge_schema=True)
+    assert rowlock.to_arrow(table_path).sort_by("id")["at"].to_pylist() == [None, dt.datetime(2024, 3, 10, 2, 30)]

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock import arguments
-from rowlock.api.row_writes import create_with_rows, head_or_created, new_columns, widened_metadata
+from rowlock.api.row_writes import create_with_rows, head_or_created, widened_metadata
 from rowlock.boundary.statements import Statement
 from rowlock.caches import TABLES, Cache
-from rowlock.engines.appends.conforming import Fitting, check_new_columns, schema_of_rows
+from rowlock.engines.appends.conforming import Fitting, schema_of_rows
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.appends.source import Rows, rows_of
 from rowlock.engines.appends.staging import stage_rows
@@ -131,14 +131,11 @@ class _Writer:
 
     def _wider(self, snapshot: Snapshot) -> Metadata:
         """The snapshot's metadata with the columns of the rows that the table lacks."""
-        rows = schema_of_rows(self._rows.schema, self._path)
-        check_new_columns(new_columns(snapshot.schema, rows), self._path)
-        return widened_metadata(snapshot, rows)
+        return widened_metadata(snapshot, schema_of_rows(self._rows.schema, self._path))
 
     def create(self, partition_columns: Sequence[str], properties: Mapping[str, str]) -> Receipt:
         """Version 0 with the rows in it.  Raises TableExists where another writer made the table first."""
         rows = schema_of_rows(self._rows.schema, self._path)
-        check_new_columns(rows, self._path)
 
         def stage(draft: Snapshot) -> list[AddFile]:
             self._engine.check_appendable(draft)

@@ -13,7 +13,7 @@ from rowlock.exceptions import SchemaMismatch, UnsupportedFeature
 from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol import schema_fit
 from rowlock.protocol.arrow_types import from_arrow_type, to_arrow
-from rowlock.protocol.schema import DataType, PrimitiveType, StructField, StructType, nullable, zoneless_column
+from rowlock.protocol.schema import DataType, PrimitiveType, StructField, StructType, nullable
 
 
 def schema_of_rows(schema: pa.Schema, table: str) -> StructType:
@@ -34,17 +34,6 @@ def _column_type(field: pa.Field, table: str) -> DataType:
         raise SchemaMismatch(
             f"Column {field.name} has the Arrow type {field.type}, which no column of a Delta table holds; cast or drop it", table=table
         ) from None
-
-
-def check_new_columns(columns: StructType, table: str) -> None:
-    """Raises UnsupportedFeature for a new column with times without a zone.
-
-    pandas and Arrow give times without a zone where a caller just did not think of one, so such a column is not made by accident; Spark,
-    whose frames have it only where somebody wrote TIMESTAMP_NTZ, makes it.  Rows for such a column that is there already are appended.
-    """
-    if found := zoneless_column(columns):
-        text = f"column {'.'.join(found)} holds times without a zone, which rowlock.append does not make yet: make the column by a statement on Spark, or give them one (pandas: dt.tz_localize('UTC'); pyarrow: cast to timestamp('us', 'UTC'))"
-        raise UnsupportedFeature(text, feature="timestampNtz", access="write", table=table)
 
 
 class Fitting:
