@@ -23,7 +23,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "none": (None, "x"),
 }
 FILE_ROWS, FILES, NEW = 40, 3, 100_001
-MAPPED = {"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
+MAPPED = {"delta.columnMapping.mode": "name"}
 TRACKED = {"delta.enableRowTracking": "true"}
 
 Model = dict[int, tuple[int, Any]]

@@ -240,7 +240,7 @@ def test_property_values_are_refused_by_name(spark, fixed_path, tmp_path, name):
     assert version(new) == -1
 
 
-@pytest.mark.parametrize("properties", [{"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"}, {"delta.checkpointPolicy": "v2"}])
+@pytest.mark.parametrize("properties", [{"delta.enableIcebergCompatV2": "true"}, {"delta.checkpointPolicy": "v2"}])
 def test_properties_that_need_what_is_not_supported(spark, fixed_path, tmp_path, properties):
     with unchanged(fixed_path), pytest.raises(UnsupportedFeature):
         DeltaTable.forPath(spark, fixed_path).setProperties(properties)

@@ -1,7 +1,7 @@
 """Writes classic checkpoints, in one Parquet file, which every Delta reader supports.
 
 A checkpoint holds the whole state of a version: live files, tombstones within retention, protocol, metadata,
-application transactions and metadata domains; never commitInfo or cdc.  It is optional: failing to write one
+application transactions (within a retention if the table has one) and metadata domains; never commitInfo or cdc.  It is optional: failing to write one
 never fails a commit, and the caller decides what to do (I10).
 """
 
@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rowlock import clock
 from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import action_json, names, paths
-from rowlock.protocol.actions import RemoveFile
+from rowlock.protocol.actions import RemoveFile, SetTransaction
 from rowlock.storage.store import ObjectStore
 
 _MAP = pa.map_(pa.string(), pa.string())
@@ -105,11 +106,20 @@ def _small_table(snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> pa.Tab
         ("protocol", action_json.protocol_json(snapshot.protocol)),
         ("metaData", action_json.metadata_json(snapshot.metadata)),
     ]
-    rows += [("txn", action_json.txn_json(t)) for t in snapshot.txns.values()]
+    rows += [("txn", action_json.txn_json(t)) for t in _kept_applications(snapshot)]
     rows += [("domainMetadata", action_json.domain_json(d)) for d in snapshot.domains.values()]
     rows += [("remove", action_json.remove_json(r) | {"dataChange": False}) for r in tombstones]
     arrays = [pa.array([_maps_as_pairs(value) if kind == f.name else None for kind, value in rows], f.type) for f in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _kept_applications(snapshot: Snapshot) -> list[SetTransaction]:
+    """The versions of applications within delta.setTransactionRetentionDuration; one without a time is kept."""
+    retention_ms = snapshot.properties.application_retention_ms
+    if retention_ms is None:
+        return list(snapshot.txns.values())
+    horizon = clock.now_ms() - retention_ms
+    return [t for t in snapshot.txns.values() if t.last_updated_ms is None or t.last_updated_ms > horizon]
 
 
 _MAPS = frozenset({"partitionValues", "tags", "configuration", "options"})

@@ -15,6 +15,7 @@ from rowlock.protocol.properties import is_true
 
 FEATURE = "changeDataFeed"
 ENABLED = "delta.enableChangeDataFeed"
+FORMER_NAME = "delta.enableChangeDataCapture"
 FOLDER = "_change_data"
 CHANGE_TYPE = "_change_type"
 ChangeType = Literal["insert", "update_preimage", "update_postimage", "delete"]
@@ -22,7 +23,8 @@ ChangeType = Literal["insert", "update_preimage", "update_postimage", "delete"]
 
 def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether the change data feed is on: the feature is listed and the property is set."""
-    return FEATURE in writer_features(protocol) and is_true(metadata.configuration, ENABLED)
+    name = ENABLED if ENABLED in metadata.configuration else FORMER_NAME
+    return FEATURE in writer_features(protocol) and is_true(metadata.configuration, name)
 
 
 def cdc_action(file: AddFile) -> AddCdcFile:

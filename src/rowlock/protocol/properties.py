@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
 from rowlock.exceptions import InvalidInput
+from rowlock.protocol import delta_properties
+from rowlock.protocol.delta_properties import bytes_of, interval_ms
 
 OnConflict = Literal["repair", "rerun", "fail", "lockless"]
 Isolation = Literal["serializable", "write_serializable", "snapshot"]
@@ -36,60 +38,8 @@ DELTA_LEVELS: dict[Isolation, str] = {"serializable": "Serializable", "write_ser
 
 LOCKLESS_ALONE = "lockless is a level of its own and cannot be combined with an isolation level (choose repair, rerun or fail for isolation)"
 
-_BOOLEAN_NAMES = """
-    appendOnly autoOptimize autoOptimize.optimizeWrite checkpoint.writeStatsAsJson checkpoint.writeStatsAsStruct enableChangeDataFeed
-    enableDeletionVectors enableExpiredLogCleanup enableFullRetentionRollback enableIcebergCompatV1 enableIcebergCompatV2 enableIcebergCompatV3
-    enableIcebergWriterCompatV1 enableInCommitTimestamps enableRowTracking enableTypeWidening randomizeFilePrefixes rowTrackingSuspended
-    enableVariantShredding enableMaterializePartitionColumnsFeature writePartitionColumnsToParquet ignoreProtocolDefaults
-"""
-_BOOLEANS = frozenset(f"delta.{name}" for name in _BOOLEAN_NAMES.split())
-_INTEGERS: dict[str, int] = {
-    "delta.checkpointInterval": 1,
-    "delta.dataSkippingNumIndexedCols": -1,
-    "delta.minReaderVersion": 1,
-    "delta.minWriterVersion": 1,
-    "delta.randomPrefixLength": 1,
-    "delta.columnMapping.maxColumnId": 0,
-    "delta.sampling.maxFiles": 0,
-    "delta.inCommitTimestampEnablementVersion": 0,
-    "delta.inCommitTimestampEnablementTimestamp": 0,
-    "delta.requireCheckpointProtectionBeforeVersion": 0,
-    "delta.dataSkippingStringPrefixLength": 0,
-}
-_INTERVAL_NAMES = """
-    logRetentionDuration deletedFileRetentionDuration setTransactionRetentionDuration sampleRetentionDuration checkpointRetentionDuration
-    dropFeatureTruncateHistory.retentionDuration
-"""
-_INTERVALS = frozenset(f"delta.{name}" for name in _INTERVAL_NAMES.split())
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "delta.columnMapping.mode": ("none", "name", "id"),
-    "delta.checkpointPolicy": ("classic", "v2"),
-    "delta.isolationLevel": tuple(DELTA_LEVELS.values()),
-}
-_FREE = frozenset(
-    {
-        "delta.dataSkippingStatsColumns",
-        "delta.targetFileSize",
-        "delta.tuneFileSizesForRewrites",
-        "delta.universalFormat.enabledFormats",
-        "delta.universalFormat.config",
-        "delta.autoOptimize.autoCompact",
-        "delta.compatibility.symlinkFormatManifest.enabled",
-        "delta.parquet.compression.codec",
-        "delta.parquet.format.version",
-        "delta.rowTracking.materializedRowIdColumnName",
-        "delta.rowTracking.materializedRowCommitVersionColumnName",
-        "delta.coordinatedCommits.commitCoordinator-preview",
-        "delta.coordinatedCommits.commitCoordinatorConf-preview",
-        "delta.coordinatedCommits.tableConf-preview",
-    }
-)
 _COLUMNS = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 _FREE_PREFIXES = ("delta.constraints.", "delta.feature.")
-
-_MS = {"microsecond": 0.001, "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
-_BYTES, _SHIFTS = re.compile(r"(\d+)\s*([kmgt]?)b?"), {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_INTERVAL_PART = re.compile(r"(-?\d+)\s+([a-z]+?)s?(?=\s|$)")
 
 
 def is_true(configuration: Mapping[str, str], name: str) -> bool:
@@ -100,15 +50,6 @@ def is_true(configuration: Mapping[str, str], name: str) -> bool:
 def column_mapping_mode(configuration: Mapping[str, str]) -> str:
     """The table's column mapping mode: `none`, `name` or `id` (or what another writer has set)."""
     return configuration.get("delta.columnMapping.mode", "none").strip().lower() or "none"
-
-
-def interval_ms(text: str) -> int:
-    """The milliseconds of an interval such as `interval 30 days` or `2 hours 5 minutes`; raises ValueError."""
-    body = text.strip().lower().removeprefix("interval").strip()
-    parts = _INTERVAL_PART.findall(body)
-    if not parts or _INTERVAL_PART.sub("", body).strip() or any(unit not in _MS for _, unit in parts):
-        raise ValueError(f"{text!r} is not an interval")
-    return int(sum(int(count) * _MS[unit] for count, unit in parts))
 
 
 def validate_properties(properties: Mapping[str, str], table: str | None = None) -> None:
@@ -165,23 +106,10 @@ def _lock_problem(name: str, value: str) -> str | None:
 
 
 def _delta_problem(name: str, value: str) -> str | None:
-    known = {n.lower(): n for n in (*_BOOLEANS, *_INTEGERS, *_INTERVALS, *_CHOICES, *_FREE)}
-    spelled = known.get(name.lower())
-    if spelled is None:
+    known = delta_properties.find(name)
+    if known is None:
         return "Delta knows no property of this name"
-    if spelled in _BOOLEANS and value.strip().lower() not in ("true", "false"):
-        return "allowed are true, false"
-    if spelled in _INTEGERS and not (re.fullmatch(r"-?\d+", value.strip()) and int(value) >= _INTEGERS[spelled]):
-        return f"a whole number of at least {_INTEGERS[spelled]} is needed"
-    if spelled in _CHOICES and value not in _CHOICES[spelled]:
-        return f"allowed are {', '.join(_CHOICES[spelled])}"
-    if spelled in _INTERVALS:
-        try:
-            if interval_ms(value) < 0:
-                raise ValueError
-        except ValueError:
-            return "an interval such as 'interval 30 days' is needed"
-    return None
+    return known.problem(value) if name == known.name or known.name == delta_properties.UNIFORM else f"it is spelled {known.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +127,7 @@ class TableProperties:
 
     def _integer(self, name: str, default: int) -> int:
         value = self.configuration.get(name, "").strip()
-        return int(value) if re.fullmatch(r"-?\d+", value) and int(value) >= _INTEGERS[name] else default
+        return int(value) if value and _delta_problem(name, value) is None else default
 
     def _interval(self, name: str, default: str) -> int:
         try:
@@ -268,8 +196,7 @@ class TableProperties:
     @property
     def target_file_bytes(self) -> int | None:
         """`delta.targetFileSize` in bytes (given as a number, or like `128mb`); None if the table does not set it."""
-        found = _BYTES.fullmatch(self.configuration.get("delta.targetFileSize", "").strip().lower())
-        return int(found[1]) << _SHIFTS[found[2]] or None if found else None
+        return bytes_of(self.configuration.get("delta.targetFileSize", ""))
 
     @property
     def log_retention_ms(self) -> int:
@@ -288,6 +215,12 @@ class TableProperties:
         Raises InvalidInput for a value that is no whole number.
         """
         return int(self._checked("delta.requireCheckpointProtectionBeforeVersion", "0"))
+
+    @property
+    def application_retention_ms(self) -> int | None:
+        """`delta.setTransactionRetentionDuration`: how long versions of applications are kept in checkpoints, in milliseconds; None: for ever, also for a value that cannot be read."""
+        value = self.configuration.get("delta.setTransactionRetentionDuration")
+        return None if value is None or _delta_problem("delta.setTransactionRetentionDuration", value) else interval_ms(value)
 
     @property
     def deleted_file_retention_ms(self) -> int:

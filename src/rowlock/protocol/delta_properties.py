@@ -1,0 +1,193 @@
+"""Delta's table properties: which values can be set through Rowlock, and what it does with each.
+
+One entry for each property of delta-spark 4.4 and for those that other engines leave in tables; `docs/properties.md` is made of it.  A property
+is only ever refused when it is set: a table of others that has it is read and written, unless a feature that it needs says no
+(`features`).  Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Treatment = Literal["effect", "refused", "feature", "ignored"]
+Kind = Literal["boolean", "integer", "interval", "choice", "bytes", "text"]
+
+_MS = {"microsecond": 0.001, "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
+_INTERVAL_PART = re.compile(r"(-?\d+)\s+([a-z]+?)s?(?=\s|$)")
+_BYTES, _SHIFTS = re.compile(r"(\d+)\s*([kmgt]?)b?"), {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaProperty:
+    """One of Delta's table properties.
+
+    treatment  effect   it does what Delta says
+               refused  it cannot be set through Rowlock but to `only`, the values that ask for what happens anyway
+               feature  true is refused by the name of a feature that Rowlock does not write, of a table that is there as well
+               ignored  it can be set and has nothing to do here, for the reason in `says`
+    says       what Rowlock does, as a sentence; of a refused one also what is done instead
+    least      the smallest whole number
+    """
+
+    name: str
+    kind: Kind
+    treatment: Treatment
+    says: str
+    least: int = 0
+    choices: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+    def problem(self, value: str) -> str | None:
+        """Why the property cannot be set to this value, as a phrase for an error; None if it can."""
+        text = value.strip()
+        if self.treatment == "refused":
+            allowed = f"; it can only be set to {', '.join(self.only)}" if self.only else ""
+            return None if text.lower() in self.only else f"{self.says}{allowed}"
+        if self.kind == "boolean" and text.lower() not in ("true", "false"):
+            return "allowed are true, false"
+        if self.kind == "integer" and not (re.fullmatch(r"-?\d+", text) and int(text) >= self.least):
+            return f"a whole number of at least {self.least} is needed"
+        if self.kind == "choice" and value not in self.choices:
+            return f"allowed are {', '.join(self.choices)}"
+        if self.kind == "bytes" and not bytes_of(text):
+            return "a number of bytes such as 134217728 or 128mb is needed"
+        if self.kind == "interval" and not _is_interval(text):
+            return "an interval such as 'interval 30 days' is needed"
+        return None
+
+
+def interval_ms(text: str) -> int:
+    """The milliseconds of an interval such as `interval 30 days` or `2 hours 5 minutes`; raises ValueError."""
+    body = text.strip().lower().removeprefix("interval").strip()
+    parts = _INTERVAL_PART.findall(body)
+    if not parts or _INTERVAL_PART.sub("", body).strip() or any(unit not in _MS for _, unit in parts):
+        raise ValueError(f"{text!r} is not an interval")
+    return int(sum(int(count) * _MS[unit] for count, unit in parts))
+
+
+def _is_interval(text: str) -> bool:
+    try:
+        return interval_ms(text) >= 0
+    except ValueError:
+        return False
+
+
+def bytes_of(text: str) -> int | None:
+    """The number of bytes that a text such as `1048576` or `128mb` names; None if it names none, or 0."""
+    found = _BYTES.fullmatch(text.strip().lower())
+    return int(found[1]) << _SHIFTS[found[2]] or None if found else None
+
+
+def _effect(name: str, kind: Kind, says: str, *, least: int = 0, choices: Iterable[str] = ()) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", kind, "effect", says, least, tuple(choices))
+
+
+def _ignored(name: str, kind: Kind, says: str, *, least: int = 0) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", kind, "ignored", says, least)
+
+
+def _refused(name: str, says: str, *only: str) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", "text", "refused", says, only=only)
+
+
+def _of_feature(name: str, feature: str) -> DeltaProperty:
+    return DeltaProperty(f"delta.{name}", "boolean", "feature", f"true needs the feature {feature}, which Rowlock does not write; tables with it can be read")
+
+
+_ICEBERG = "Rowlock writes no Iceberg metadata and does not keep to what Iceberg needs of the files"
+_COORDINATED = "Rowlock commits to the log itself, by no coordinator"
+_PROTOCOL = "A table gets the protocol that its other properties need: leave this out, or call DeltaTable.upgradeTableProtocol"
+_REDIRECT = "Rowlock follows no redirection to another table"
+
+_ALL = (
+    # ---- the log ----
+    _effect("logRetentionDuration", "interval", "After a checkpoint, the log before the newest checkpoint older than this is deleted; 30 days by default"),
+    _effect("enableExpiredLogCleanup", "boolean", "false keeps the log for ever"),
+    _effect("requireCheckpointProtectionBeforeVersion", "integer", "The log before this version is deleted in one go or not at all"),
+    _effect("checkpointInterval", "integer", "A checkpoint is written after so many commits; 10 by default", least=1),
+    _effect("checkpointPolicy", "choice", "classic; v2 is refused by its feature's name, and tables with it are read only", choices=("classic", "v2")),
+    _refused("checkpoint.writeStatsAsJson", "Rowlock's checkpoints hold statistics as JSON, which every reader understands, whatever the table says", "true"),
+    _refused("checkpoint.writeStatsAsStruct", "Rowlock's checkpoints hold statistics as JSON alone, whatever the table says", "false"),
+    _effect(
+        "setTransactionRetentionDuration",
+        "interval",
+        "A checkpoint leaves out the versions of applications that were last updated longer ago; without it all are kept",
+    ),
+    _ignored(
+        "checkpointRetentionDuration", "interval", "It permits to keep checkpoints for less time than the log; Rowlock keeps them as long, as delta-spark does"
+    ),
+    _ignored("enableFullRetentionRollback", "boolean", "Every version within the log retention can be restored in any case"),
+    _effect("enableInCommitTimestamps", "boolean", "Commits carry their own times, which only increase"),
+    _effect("inCommitTimestampEnablementVersion", "integer", "From this version on commits carry times; Rowlock sets it"),
+    _effect("inCommitTimestampEnablementTimestamp", "integer", "The time of that version; Rowlock sets it"),
+    _effect(
+        "isolationLevel", "choice", "The isolation level where rowlock.isolation is not set", choices=("Serializable", "WriteSerializable", "SnapshotIsolation")
+    ),
+    # ---- data files ----
+    _effect("dataSkippingNumIndexedCols", "integer", "So many columns, from the first, get statistics; 32 by default, -1 for all", least=-1),
+    _effect("dataSkippingStatsColumns", "text", "These columns get statistics, and no others"),
+    _refused("dataSkippingStringPrefixLength", "Statistics hold the first 32 characters of a text's bounds", "32"),
+    _refused("randomizeFilePrefixes", "Data files lie in the folders of their partitions, whatever the table says; readers do not depend on it", "false"),
+    _refused("randomPrefixLength", "Data files have no random prefixes"),
+    _effect("deletedFileRetentionDuration", "interval", "VACUUM keeps removed files for so long, and checkpoints keep their removal; 1 week by default"),
+    _effect("targetFileSize", "bytes", "OPTIMIZE packs files up to this size; 1 GB by default"),
+    _refused("tuneFileSizesForRewrites", "No statement of Rowlock chooses the size of its files by a table's history", "false"),
+    _refused("autoOptimize", "A commit compacts nothing and shuffles nothing; run DeltaTable.optimize().executeCompaction()", "false"),
+    _refused("autoOptimize.autoCompact", "A commit compacts nothing; run DeltaTable.optimize().executeCompaction()", "false"),
+    _refused("autoOptimize.optimizeWrite", "Rows are written as the frame has them; repartition it, or run DeltaTable.optimize().executeCompaction()", "false"),
+    _refused("parquet.compression.codec", "Data files are compressed with snappy", "snappy"),
+    _refused("parquet.format.version", "Data files have the format version of the writing library, Spark or pyarrow"),
+    _refused("writePartitionColumnsToParquet", "Partition values are in the log and not in data files", "false"),
+    _refused(
+        "compatibility.symlinkFormatManifest.enabled",
+        "Manifests are not written after each commit; call DeltaTable.generate('symlink_format_manifest'), also where others have set this",
+        "false",
+    ),
+    _ignored("sampleRetentionDuration", "interval", "No samples of data files are kept"),
+    # ---- rows ----
+    _effect("appendOnly", "boolean", "Rows can be added only"),
+    _effect("enableDeletionVectors", "boolean", "Rows are deleted by deletion vectors; on for new tables"),
+    _effect("enableChangeDataFeed", "boolean", "Each version's changes can be read row by row"),
+    _refused("enableChangeDataCapture", "This is the former name of delta.enableChangeDataFeed: set that", "false"),
+    _effect("enableRowTracking", "boolean", "Rows keep their ids"),
+    _refused("rowTrackingSuspended", "Row ids are always given where the table has them", "false"),
+    _effect("rowTracking.materializedRowIdColumnName", "text", "The column of data files with the row ids of rewritten rows; Rowlock sets it"),
+    _effect(
+        "rowTracking.materializedRowCommitVersionColumnName", "text", "The column of data files with the commit versions of rewritten rows; Rowlock sets it"
+    ),
+    # ---- columns and protocol ----
+    _effect("columnMapping.mode", "choice", "Columns can be renamed and dropped without writing files again", choices=("none", "name", "id")),
+    _effect("columnMapping.maxColumnId", "integer", "The highest id that a column was given; Rowlock sets it"),
+    _effect("enableTypeWidening", "boolean", "Columns' types can be widened"),
+    *(_refused(f"min{kind}Version", _PROTOCOL) for kind in ("Reader", "Writer")),
+    _ignored("ignoreProtocolDefaults", "boolean", "Rowlock takes no protocol or features from a session's settings"),
+    _ignored(
+        "dropFeatureTruncateHistory.retentionDuration", "interval", "delta-spark's DROP FEATURE ... TRUNCATE HISTORY reads it, which Rowlock does not have"
+    ),
+    # ---- other formats and services ----
+    _of_feature("enableVariantShredding", "variantShredding"),
+    _of_feature("enableMaterializePartitionColumnsFeature", "materializePartitionColumns"),
+    *(_of_feature(f"enableIceberg{name}", f"iceberg{name}") for name in ("CompatV1", "CompatV2", "CompatV3", "WriterCompatV1")),
+    _refused("universalFormat.enabledFormats", _ICEBERG, ""),
+    _refused("universalFormat.config", _ICEBERG, ""),
+    _refused("universalFormat.iceberg.atomicConversion.supported", _ICEBERG, "false"),
+    _refused("castIcebergTimeType", "Rowlock converts no Iceberg tables", "false"),
+    _refused("ignoreIcebergBucketPartition", "Rowlock converts no Iceberg tables", "false"),
+    *(_refused(f"coordinatedCommits.{name}-preview", _COORDINATED) for name in ("commitCoordinator", "commitCoordinatorConf", "tableConf")),
+    *(_refused(f"redirect{name}-preview", _REDIRECT) for name in ("ReaderWriter", "WriterOnly")),
+)
+
+DELTA_PROPERTIES = {p.name: p for p in _ALL}
+"""By name, as Delta spells it."""
+_BY_LOWER_NAME = {p.name.lower(): p for p in _ALL}
+UNIFORM = "delta.universalFormat.config"
+"""Beginning of properties with any further name."""
+
+
+def find(name: str) -> DeltaProperty | None:
+    """The property of a name in any case; None if Delta has none."""
+    lowered = name.lower()
+    return _BY_LOWER_NAME.get(UNIFORM.lower() if lowered.startswith(f"{UNIFORM.lower()}.") else lowered)
