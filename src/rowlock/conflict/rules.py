@@ -38,6 +38,7 @@ HARMLESS_PROPERTIES = frozenset(
         "delta.sampleRetentionDuration",
         "delta.dataSkippingNumIndexedCols",
         "delta.dataSkippingStatsColumns",
+        "delta.dataSkippingStringPrefixLength",
     }
 )
 """Properties whose change cannot invalidate staged work."""

@@ -54,7 +54,8 @@ def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snap
         writer.add_key_value_metadata(_CALENDAR)
     body = sink.getvalue().to_pybytes()
     store.put(path, body)
-    return AddFile(path, values, len(body), clock.now_ms(), True, statistics.from_arrow(stored, stats_leaves(snapshot))), own_rows
+    stats = statistics.from_arrow(stored, stats_leaves(snapshot), text_characters=snapshot.properties.stats_text_characters)
+    return AddFile(path, values, len(body), clock.now_ms(), True, stats), own_rows
 
 
 def stats_leaves(snapshot: Snapshot) -> list[Any]:

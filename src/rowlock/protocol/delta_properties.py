@@ -129,7 +129,7 @@ _ALL = (
     # ---- data files ----
     _effect("dataSkippingNumIndexedCols", "integer", "So many columns, from the first, get statistics; 32 by default, -1 for all", least=-1),
     _effect("dataSkippingStatsColumns", "text", "These columns get statistics, and no others"),
-    _refused("dataSkippingStringPrefixLength", "Statistics hold the first 32 characters of a text's bounds", "32"),
+    _effect("dataSkippingStringPrefixLength", "integer", "Statistics hold so many characters of a text's bounds; 32 by default"),
     _refused("randomizeFilePrefixes", "Data files lie in the folders of their partitions, whatever the table says; readers do not depend on it", "false"),
     _refused("randomPrefixLength", "Data files have no random prefixes"),
     _effect("deletedFileRetentionDuration", "interval", "VACUUM keeps removed files for so long, and checkpoints keep their removal; 1 week by default"),

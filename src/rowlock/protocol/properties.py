@@ -186,6 +186,11 @@ class TableProperties:
         return self._integer("delta.dataSkippingNumIndexedCols", 32)
 
     @property
+    def stats_text_characters(self) -> int:
+        """`delta.dataSkippingStringPrefixLength`: how many characters of a text's bounds statistics hold."""
+        return self._integer("delta.dataSkippingStringPrefixLength", 32)
+
+    @property
     def stats_columns(self) -> tuple[str, ...] | None:
         """The columns that have statistics if the table lists them by name (as spelled there, see `column_path`); they override `num_indexed_columns`."""
         value = self.configuration.get("delta.dataSkippingStatsColumns")

@@ -49,8 +49,8 @@ def indexed_leaves(
     return [(physical, leaf.type) for path, leaf in leaves if (physical := schema.physical_path(path)) is not None]
 
 
-def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]]) -> str:
-    """The statistics of one file that holds the rows of `table` (columns by physical name)."""
+def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]], *, text_characters: int = STRING_PREFIX_CHARACTERS) -> str:
+    """The statistics of one file that holds the rows of `table` (columns by physical name); bounds of texts have at most so many characters."""
     nulls: dict[ColumnPath, int] = {}
     lows: dict[ColumnPath, Any] = {}
     highs: dict[ColumnPath, Any] = {}
@@ -66,7 +66,7 @@ def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]]) -
             continue
         extremes = pc.min_max(column.cast(to_arrow_type(type_)))
         with suppress(UnicodeDecodeError):  # Spark casts binary to text that may not be valid UTF-8, which JSON cannot hold
-            _put_bounds(path, type_, _scalar_value(extremes["min"]), _scalar_value(extremes["max"]), lows, highs)
+            _put_bounds(path, type_, _scalar_value(extremes["min"]), _scalar_value(extremes["max"]), lows, highs, text_characters)
     return _render(table.num_rows, lows, highs, nulls, tight=True)
 
 
@@ -87,8 +87,8 @@ def _column(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
     return column
 
 
-def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[ColumnPath, DataType]]) -> str:
-    """The statistics of one file from its Parquet footer; bounds that the footer does not hold exactly are left out."""
+def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[ColumnPath, DataType]], *, text_characters: int = STRING_PREFIX_CHARACTERS) -> str:
+    """The statistics of one file from its Parquet footer; bounds that the footer does not hold exactly are left out, those of texts have at most so many characters."""
     index: dict[ColumnPath, list[int]] = {}
     for leaf in leaves_of(metadata) or ():
         if not leaf.repeated:
@@ -114,7 +114,7 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
             continue
         if any(b is None for pair in bounds for b in pair) or (isinstance(type_, PrimitiveType) and type_.name in ("float", "double")):
             continue  # a footer may leave out NaN, which Spark orders above every number
-        _put_bounds(path, type_, min(b[0] for b in bounds), max(b[1] for b in bounds), lows, highs)
+        _put_bounds(path, type_, min(b[0] for b in bounds), max(b[1] for b in bounds), lows, highs, text_characters)
     return _render(metadata.num_rows, lows, highs, nulls, tight=True)
 
 
@@ -139,10 +139,12 @@ def _has_bounds(type_: DataType) -> bool:
     return isinstance(type_, DecimalType) or (isinstance(type_, PrimitiveType) and type_.name not in _NO_BOUNDS)
 
 
-def _put_bounds(path: ColumnPath, type_: DataType, low: Any, high: Any, lows: dict[ColumnPath, Any], highs: dict[ColumnPath, Any]) -> None:
+def _put_bounds(
+    path: ColumnPath, type_: DataType, low: Any, high: Any, lows: dict[ColumnPath, Any], highs: dict[ColumnPath, Any], text_characters: int
+) -> None:
     name = type_.name if isinstance(type_, (PrimitiveType, DecimalType)) else ""
     if name == "string":
-        low, high = low[:STRING_PREFIX_CHARACTERS], upper_bound_prefix(high)
+        low, high = low[:text_characters], upper_bound_prefix(high, text_characters)
     elif name in ("timestamp", "timestamp_ntz"):
         zone = "Z" if name == "timestamp" else ""
         low, high = _millis_text(low // 1000, zone), _millis_text(-(-high // 1000), zone)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from model.schedules.in_memory import InMemory
@@ -13,16 +16,19 @@ from rowlock import clock
 from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.log.table_log import TableLog
-from rowlock.protocol import change_feed, names
+from rowlock.parquet.writing import stats_leaves, write_file
+from rowlock.protocol import change_feed, names, statistics
 from rowlock.protocol.actions import CommitInfo, Metadata, Protocol, SetTransaction
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.delta_properties import DELTA_PROPERTIES, DeltaProperty
 from rowlock.protocol.features import check_writable
+from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.transaction.definition import creation
 from tools import property_page
 
 REFUSED = [p for p in DELTA_PROPERTIES.values() if p.treatment == "refused"]
+LOW, HIGH = "abc" * 10 + "ab", "abc" * 10 + "a\x7f"
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "rowlock"
 
 
@@ -99,6 +105,20 @@ def test_versions_of_applications_are_kept_for_their_retention(retention: str | 
     for version in (0, 1):
         made.state.store.delete(names.commit_key(version))
     assert sorted(TableLog(made.state.store).latest().txns) == left
+
+
+@pytest.mark.parametrize(("length", "low", "high"), [(None, LOW, HIGH), ("4", "abca", "abc\x7f"), ("0", "", None), ("few", LOW, HIGH)])
+def test_bounds_of_texts_have_the_length_that_the_table_says(tmp_path: Path, length: str | None, low: str, high: str | None) -> None:
+    """delta.dataSkippingStringPrefixLength, by both ways to statistics; one that cannot be read counts as 32."""
+    configuration = {} if length is None else {"delta.dataSkippingStringPrefixLength": length}
+    metadata = Metadata("id", schema_string([("s", "string", True)]), (), configuration)
+    snapshot, rows = creation.draft_snapshot(metadata, str(tmp_path)), pa.table({"s": ["abc" * 20]})
+    file, _ = write_file(LocalStore(tmp_path), rows, {}, snapshot)
+    footer = pq.read_metadata(tmp_path / file.path)
+    by_footer = statistics.from_parquet_metadata(footer, stats_leaves(snapshot), text_characters=snapshot.properties.stats_text_characters)
+    for text in (file.stats, by_footer):
+        found = orjson.loads(text or "{}")
+        assert found["minValues"]["s"] == low and found.get("maxValues", {}).get("s") == high
 
 
 def test_a_feed_under_its_former_name_is_on() -> None:

@@ -164,4 +164,4 @@ def statistics_of(rows: Sequence[Mapping[str, Value]], snapshot: Snapshot) -> st
     """The statistics (JSON) of a file with these rows, made by the same code as for Parquet files."""
     leaves = statistics.indexed_leaves(snapshot.schema, partition_columns=snapshot.metadata.partition_columns)
     arrays = {path[0]: pa.array([row[path[0]] for row in rows], type=to_arrow_type(type_)) for path, type_ in leaves}
-    return statistics.from_arrow(pa.table(arrays), leaves)
+    return statistics.from_arrow(pa.table(arrays), leaves, text_characters=snapshot.properties.stats_text_characters)

@@ -154,9 +154,9 @@ def footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMeta
 
 def with_statistics(files: Sequence[AddFile], footers: Sequence[pq.FileMetaData], snapshot: Snapshot) -> list[AddFile]:
     """The files with statistics from their footers; bounds only where these can be trusted."""
-    leaves = stats_leaves(snapshot)
+    leaves, characters = stats_leaves(snapshot), snapshot.properties.stats_text_characters
     return [
-        replace(file, stats=statistics.from_parquet_metadata(footer, leaves if _has_sparks_calendar(footer) else []))
+        replace(file, stats=statistics.from_parquet_metadata(footer, leaves if _has_sparks_calendar(footer) else [], text_characters=characters))
         for file, footer in zip(files, footers, strict=True)
     ]
 

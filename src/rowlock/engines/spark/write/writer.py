@@ -128,7 +128,7 @@ def _file(store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequen
         metadata = source.metadata
     if not store.is_remote:
         _sync(paths.join(store.root, key))
-    stats = statistics.from_parquet_metadata(metadata, stats_leaves(snapshot))
+    stats = statistics.from_parquet_metadata(metadata, stats_leaves(snapshot), text_characters=snapshot.properties.stats_text_characters)
     return of_group, AddFile(key, values, size_bytes, clock.now_ms(), True, stats)
 
 
