@@ -9,8 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
 
 from rowlock.boundary.effects import Provenance
 from rowlock.conflict.delta import Slice
@@ -100,6 +104,23 @@ def add_columns(evaluator: Evaluator, rows: Addressed, missing: Sequence[str], s
     table, origin = rows.table.take(pa.array(order)), Provenance(rows.origin.paths, rows.origin.file[order], rows.origin.position[order])
     columns = [table.column(n) if n in table.column_names else beside.column(n) for n in snapshot.schema.names]
     return Addressed(pa.table(columns, names=list(snapshot.schema.names)), origin)
+
+
+def rows_that_meet(evaluator: Evaluator, table: pa.Table, relation: Relation, condition: JavaObject, session: JavaObject) -> npt.NDArray[np.bool_] | None:
+    """For which rows of a table of some columns of `relation` a condition is true; None where it raises.  No job."""
+    names = [f.name for f in relation.schema.fields]
+    chosen = [names.index(name) for name in (*table.column_names, POSITION)]
+    some = Relation.of(evaluator.bridge, [relation.attributes[n] for n in chosen], StructType([relation.schema.fields[n] for n in chosen]))
+    numbered = table.append_column(POSITION, pa.array(np.arange(table.num_rows, dtype=np.int64)))
+    plan = evaluator.bridge.filter(condition, evaluator.bridge.local(some.seq, numbered, some.schema_json, session))
+    plan = evaluator.bridge.project(evaluator.bridge.seq(some.attributes[-1:]), plan)
+    try:
+        found = evaluator.bridge.evaluate(plan, evaluator.spark, session)
+    except (PySparkException, Py4JJavaError):  # a value that no row of the statement may have: it raises where a row has it
+        return None
+    out = np.zeros(table.num_rows, dtype=np.bool_)
+    out[np.asarray(found.column(0).to_numpy(), dtype=np.int64)] = True
+    return out
 
 
 def evaluate(evaluator: Evaluator, rows: Addressed, relation: Relation, resolved: Resolved, session: JavaObject) -> Addressed:

@@ -10,6 +10,7 @@ import datetime
 import decimal
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -38,20 +39,20 @@ MIRROR = {
 INTEGERS = {"byte", "short", "integer", "long"}
 
 
-def skipping_predicate(tree: Node | None, columns: Mapping[int, str]) -> ir.Predicate | None:
+def skipping_predicate(condition: Condition | None, columns: Mapping[int, str]) -> ir.Predicate | None:
     """The skipping predicate of a condition, None where every file is kept.  `columns` maps attribute ids to the table's column names."""
-    predicate = ir.Unknown() if tree is None else _convert(tree, columns)
+    predicate = ir.Unknown() if condition is None else _convert(condition.tree, columns)
     return None if isinstance(predicate, ir.Unknown) else predicate
 
 
-def tree_of(bridge: Catalyst, condition: JavaObject | None) -> Node | None:
-    """The expression tree of a condition after Catalyst folded constants and unwrapped casts of columns; None for no condition."""
+def folded(bridge: Catalyst, condition: JavaObject | None) -> Condition | None:
+    """A condition after Catalyst folded constants and unwrapped casts of columns; None for no condition."""
     if condition is None:
         return None
     relation = bridge.filter_node(condition, bridge.one_row())
-    folded = bridge.unwrap_casts.apply(bridge.constant_folding.apply(relation))
-    tree, _ = _tree(orjson.loads(folded.condition().toJSON()), 0)
-    return tree
+    expression = bridge.unwrap_casts.apply(bridge.constant_folding.apply(relation)).condition()
+    tree, _ = _tree(orjson.loads(expression.toJSON()), 0)
+    return Condition(expression, tree)
 
 
 def column_name(node: Node, columns: Mapping[int, str]) -> str | None:
@@ -65,19 +66,52 @@ def attribute_ids(attributes: Sequence[JavaObject], names: Sequence[str]) -> dic
 
 
 class Node:
-    """An expression of Catalyst, read from its JSON."""
+    """An expression of Catalyst, read from its JSON; `path` leads to it from the whole condition, by the numbers of the children."""
 
-    def __init__(self, fields: dict[str, Any], children: list[Node]) -> None:
-        self.fields, self.children = fields, children
+    def __init__(self, fields: dict[str, Any], children: list[Node], path: tuple[int, ...] = ()) -> None:
+        self.fields, self.children, self.path = fields, children, path
         self.name = fields["class"].rsplit(".", 1)[-1]
 
+    def subtree(self) -> list[Node]:
+        """The node and all that lie below it."""
+        return [self, *(n for kid in self.children for n in kid.subtree())]
 
-def _tree(nodes: list[dict[str, Any]], at: int) -> tuple[Node, int]:
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A resolved condition: Catalyst's expression, and the same as a tree of nodes."""
+
+    expression: JavaObject
+    tree: Node
+
+    def expression_of(self, node: Node) -> JavaObject:
+        """Catalyst's expression of a node of the tree."""
+        found = self.expression
+        for number in node.path:
+            found = found.children().apply(number)
+        return found
+
+
+def inlined(node: Node) -> Node | None:
+    """The body of a `With` (Catalyst's BETWEEN) that has one common expression, with this in the place of the references to it; None for another."""
+    body, *common = node.children
+    if len(common) != 1 or any(n.name == "With" for kid in node.children for n in kid.subtree()):
+        return None
+    return _replaced(body, common[0].children[0])
+
+
+def _replaced(node: Node, common: Node) -> Node:
+    if node.name == "CommonExpressionRef":
+        return common
+    return Node(node.fields, [_replaced(kid, common) for kid in node.children], node.path)
+
+
+def _tree(nodes: list[dict[str, Any]], at: int, path: tuple[int, ...] = ()) -> tuple[Node, int]:
     fields, children, at = nodes[at], [], at + 1
-    for _ in range(fields["num-children"]):
-        child, at = _tree(nodes, at)
+    for number in range(fields["num-children"]):
+        child, at = _tree(nodes, at, (*path, number))
         children.append(child)
-    return Node(fields, children), at
+    return Node(fields, children, path), at
 
 
 def _convert(node: Node, columns: Mapping[int, str]) -> ir.Predicate:
@@ -91,6 +125,9 @@ def _convert(node: Node, columns: Mapping[int, str]) -> ir.Predicate:
     if node.name in ("IsNull", "IsNotNull"):
         column = _column(kids[0], columns)
         return ir.Unknown() if column is None else ir.IsNull(column) if node.name == "IsNull" else ir.IsNotNull(column)
+    if node.name == "With":
+        body = inlined(node)
+        return ir.Unknown() if body is None else _convert(body, columns)
     if node.name in _COMPARISONS:
         return _comparison(node.name, kids[0], kids[1], columns)
     if node.name == "In":
@@ -122,6 +159,8 @@ def _column(node: Node, columns: Mapping[int, str]) -> tuple[str, ...] | None:
         name = columns.get(int(node.fields["exprId"]["id"]))
         collated = isinstance(node.fields.get("dataType"), str) and node.fields["dataType"].startswith("string collate")
         return None if name is None or collated else (name,)
+    if node.name == "Cast" and node.fields.get("dataType") == node.children[0].fields.get("dataType"):
+        return _column(node.children[0], columns)
     if node.name == "GetStructField" and node.fields.get("name"):
         outer = _column(node.children[0], columns)
         return None if outer is None else (*outer, node.fields["name"])

@@ -1,107 +1,347 @@
-"""Finds the rows that may meet a condition with numpy, where the condition compares integer columns with numbers.
+"""Finds the rows that may meet a condition, over columns on the driver and without a Spark job.
 
-Comparisons that are not understood keep every row, so a mask may keep too many rows, never too few (I3).  Spark evaluates
-the whole condition over the rows that it keeps.
+Every part of the condition gives two masks: the rows for which it may be true, and those for which it may be false (a row in
+neither makes it null).  A part that is not understood may be both for every row, unless its columns have few different values:
+then Spark evaluates it once for each of these.  So a mask may keep too many rows, never too few (I3), and Spark evaluates the
+whole condition over the rows that it keeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowlock.engines.spark.catalyst.predicates import INTEGERS, MIRROR, Node, column_name, literal
+from rowlock.engines.spark.catalyst.exact_values import Compiler, Exact, Mask, Values, both, either, kind_of
+from rowlock.engines.spark.catalyst.predicates import Condition, Node, column_name, inlined, literal
 
-Mask = npt.NDArray[np.bool_]
-_COMPARE: dict[str, Callable[..., Mask]] = {
-    "EqualTo": np.equal,
-    "LessThan": np.less,
-    "LessThanOrEqual": np.less_equal,
-    "GreaterThan": np.greater,
-    "GreaterThanOrEqual": np.greater_equal,
-}
-_WIDTH = {"byte": 1, "short": 2, "integer": 4, "long": 8}
+Numbers = npt.NDArray[np.int64]
+ByValue = Callable[[Node, pa.Table], "Mask | None"]
+"""Evaluates a part of a condition over a table of different values of its columns: the rows for which it is true, None where it cannot tell."""
+
+
+class Truth(NamedTuple):
+    """For each row whether a part of a condition may be true, and whether it may be false."""
+
+    may_hold: Mask
+    may_fail: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of a file on the driver, and who evaluates what is not understood, for at most how many different values.
+
+    Without such an evaluator a part that is not understood may be true of every row.
+    """
+
+    table: pa.Table
+    by_value: ByValue | None = None
+    most: int = 0
+
+    def unknown(self) -> Truth:
+        everywhere = np.ones(self.table.num_rows, dtype=np.bool_)
+        return Truth(everywhere, everywhere)
+
+
+Part = Callable[[Columns], Truth]
 
 
 @dataclass(frozen=True, slots=True)
 class RowMask:
-    """`of` returns, for a table of the columns `names`, a mask of the rows that may meet the condition."""
+    """An estimate of a condition.
 
+    condition   the condition, for who evaluates parts of it
+    names       the columns that it reads
+    part        its masks over these columns
+    understood  whether a part of it is computed here, without Spark
+    by_value    whether parts of it are left to Spark, for the different values of their columns
+    """
+
+    condition: Condition
     names: tuple[str, ...]
-    of: Callable[[pa.Table], Mask]
+    part: Part
+    understood: bool
+    by_value: bool
+
+    def of(self, table: pa.Table, by_value: ByValue | None = None, most: int = 0) -> Mask:
+        """The rows of a table of the columns `names` that may meet the condition.
+
+        Where more than `most` rows are left, `by_value` is asked about the parts whose columns have at most so many different values.
+        """
+        found = self.part(Columns(table)).may_hold if self.understood else np.ones(table.num_rows, dtype=np.bool_)
+        if self.by_value and by_value is not None and np.count_nonzero(found) > most:
+            at = np.flatnonzero(found)
+            kept = self.part(Columns(table if len(at) == table.num_rows else table.take(pa.array(at)), by_value, most)).may_hold
+            found = np.zeros(table.num_rows, dtype=np.bool_)
+            found[at[kept]] = True
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """An integer column, or its remainder modulo a positive number."""
-
-    name: str
-    divisor: int | None = None
-
-    def values(self, table: pa.Table) -> tuple[npt.NDArray[np.int64], Mask | None]:
-        """(the values, a mask of those that are not null; None where none is null)."""
-        column = table.column(self.name)
-        valid = np.asarray(column.is_valid().to_numpy(), dtype=np.bool_) if column.null_count else None
-        numbers = np.asarray(pc.fill_null(column, 0).to_numpy(), dtype=np.int64)
-        return (np.fmod(numbers, self.divisor) if self.divisor else numbers), valid
+def row_mask(condition: Condition | None, columns: Mapping[int, str]) -> RowMask | None:
+    """The mask of a resolved condition; None where it could exclude no row."""
+    if condition is None:
+        return None
+    compiler = _Predicates(condition, columns)
+    part = compiler.part(condition.tree)
+    if part is None:
+        return None
+    return RowMask(condition, tuple(sorted(compiler.values.names)), part, compiler.understood, compiler.by_value)
 
 
-def row_mask(tree: Node | None, columns: Mapping[int, str]) -> RowMask | None:
-    """The mask of a resolved condition; None where it has no comparison that is understood."""
-    names: set[str] = set()
-    of = None if tree is None else _mask(tree, columns, names)
-    return None if of is None else RowMask(tuple(sorted(names)), of)
+_COMPARED: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "EqualTo": (np.equal, pc.equal),
+    "EqualNullSafe": (np.equal, pc.equal),
+    "LessThan": (np.less, pc.less),
+    "LessThanOrEqual": (np.less_equal, pc.less_equal),
+    "GreaterThan": (np.greater, pc.greater),
+    "GreaterThanOrEqual": (np.greater_equal, pc.greater_equal),
+}
+"""Comparisons by their Catalyst classes: of numbers with numpy, of all else with Arrow."""
 
 
-def _mask(node: Node, columns: Mapping[int, str], names: set[str]) -> Callable[[pa.Table], Mask] | None:
-    if node.name in ("And", "Or"):
-        sides = [_mask(kid, columns, names) for kid in node.children]
-        known = [s for s in sides if s is not None]
-        if node.name == "And":
-            return (lambda t: np.logical_and(known[0](t), known[1](t))) if len(known) == 2 else next(iter(known), None)
-        return (lambda t: np.logical_or(known[0](t), known[1](t))) if len(known) == 2 else None
-    if node.name == "In":
-        among, numbers = _operand(node.children[0], columns), [n for k in node.children[1:] if (n := _number(k)) is not None]
-        if among is None or len(numbers) < len(node.children) - 1:
+class _Predicates:
+    """Compiles a condition into its masks; a part is None where it could exclude no row, whatever the columns hold."""
+
+    def __init__(self, condition: Condition, columns: Mapping[int, str]) -> None:
+        self.values, self.columns = Compiler(condition, columns), columns
+        self.understood = self.by_value = False
+        self._whole = True
+        """Whether Spark can evaluate a part by itself; not inside of a `With`, where a part refers to what lies outside of it."""
+
+    def part(self, node: Node) -> Part | None:
+        if node.name in ("And", "Or"):
+            return self._of_two(node.name, *(self.part(kid) for kid in node.children))
+        if node.name == "Not":
+            inner = self.part(node.children[0])
+            return None if inner is None else lambda columns: Truth(*reversed(inner(columns)))
+        if node.name == "With":
+            return self._with(node)
+        names = set(self.values.names)
+        made = self._leaf(node)
+        if made is not None:
+            self.understood = True
+            return made
+        self.values.names = names  # those of a part that turned out not to be understood are not read for it
+        return self._left_to_spark(node)
+
+    def _with(self, node: Node) -> Part | None:
+        """BETWEEN and the like: what is understood of it, and what Spark says of the whole."""
+        body = inlined(node)
+        self._whole = False
+        known = None if body is None else self.part(body)
+        self._whole = True
+        whole = self._left_to_spark(node)
+        if known is None or whole is None:
+            return known or whole
+
+        def of(columns: Columns) -> Truth:
+            a, b = known(columns), whole(columns)
+            return Truth(a.may_hold & b.may_hold, a.may_fail & b.may_fail)
+
+        return of
+
+    def _of_two(self, name: str, left: Part | None, right: Part | None) -> Part | None:
+        if left is None and right is None:
             return None
-        names.add(among.name)
-        return lambda t: _compared(among, t, lambda values: np.isin(values, np.array(numbers, np.int64)))
-    if node.name not in _COMPARE:
+
+        def of(columns: Columns) -> Truth:
+            a, b = (columns.unknown() if side is None else side(columns) for side in (left, right))
+            if name == "And":
+                return Truth(a.may_hold & b.may_hold, a.may_fail | b.may_fail)
+            return Truth(a.may_hold | b.may_hold, a.may_fail & b.may_fail)
+
+        return of
+
+    def _leaf(self, node: Node) -> Part | None:
+        if node.name in _COMPARED:
+            return self._comparison(node)
+        if node.name in ("In", "InSet"):
+            return self._in(node)
+        if node.name in ("IsNull", "IsNotNull"):
+            inner = self.values.value(node.children[0])
+            return None if inner is None else _null_test(inner, node.name == "IsNull")
+        if node.name in ("StartsWith", "EndsWith", "Contains"):
+            return self._text_test(node)
+        if node.name == "Like":
+            return self._like(node)
+        value = self.values.value(node)
+        if value is None or value.kind != "boolean":
+            return None
+        return lambda columns: _truth(columns, v := value.of(columns.table), v.data)
+
+    def _comparison(self, node: Node) -> Part | None:
+        left, right = (self.values.value(kid) for kid in node.children)
+        if left is None or right is None or left.kind != right.kind:
+            return None
+        numbers, others = _COMPARED[node.name]
+        compare = others if left.kind in ("string", "binary", "decimal") else numbers
+        null_safe = node.name == "EqualNullSafe"
+
+        def of(columns: Columns) -> Truth:
+            a, b = left.of(columns.table), right.of(columns.table)
+            doubtful = either(_not_a_number(a), _not_a_number(b))
+            try:
+                found = compare(a.data, b.data)
+            except pa.ArrowInvalid:  # decimals that have no common type
+                return columns.unknown()
+            joined = Values(found, both(a.valid, b.valid), either(a.unsure, b.unsure, doubtful))
+            if not null_safe or joined.valid is None:
+                return _truth(columns, joined, found)
+            equal = _spread(columns, found) & joined.valid | ~_spread(columns, a.valid) & ~_spread(columns, b.valid)
+            return _truth(columns, joined._replace(valid=None), equal)
+
+        return of
+
+    def _in(self, node: Node) -> Part | None:
+        inner, among = self.values.value(node.children[0]), [self.values.value(kid) for kid in node.children[1:]]
+        if node.name == "InSet" or inner is None or inner.kind in ("double", "float"):
+            return None
+        if any(k.name != "Literal" for k in node.children[1:]) or any(v is None or v.kind != inner.kind for v in among):
+            return None
+        wanted = [v.of(pa.table({})).data for v in among if v is not None]
+        arrow = inner.kind in ("string", "binary", "decimal")
+
+        def of(columns: Columns) -> Truth:
+            value = inner.of(columns.table)
+            if arrow:
+                try:
+                    found = pc.is_in(value.data, value_set=pa.array([w.as_py() for w in wanted], value.data.type))
+                except (pa.ArrowInvalid, pa.ArrowTypeError):
+                    return columns.unknown()
+            else:
+                found = np.isin(value.data, np.array(wanted))
+            return _truth(columns, value, found)
+
+        return of
+
+    def _text_test(self, node: Node) -> Part | None:
+        inner, wanted = self.values.value(node.children[0]), literal(node.children[1])
+        if inner is None or inner.kind != "string" or not isinstance(wanted, str):
+            return None
+        test = {"StartsWith": pc.starts_with, "EndsWith": pc.ends_with, "Contains": pc.match_substring}[node.name]
+        return lambda columns: _truth(columns, v := inner.of(columns.table), test(v.data, wanted))
+
+    def _like(self, node: Node) -> Part | None:
+        """LIKE with a constant pattern of text and % alone."""
+        inner, pattern = self.values.value(node.children[0]), literal(node.children[1])
+        escape = str(self.values.condition.expression_of(node).escapeChar())
+        if inner is None or inner.kind != "string" or not isinstance(pattern, str) or "_" in pattern or escape in pattern:
+            return None
+        first, *pieces = pattern.split("%")
+        if not pieces:
+            return lambda columns: _truth(columns, v := inner.of(columns.table), pc.equal(v.data, first))
+        *inside, last = pieces
+        tests = [(pc.starts_with, first), (pc.ends_with, last), *((pc.match_substring, piece) for piece in inside)]
+        tests = [(test, text) for test, text in tests if text]
+
+        def of(columns: Columns) -> Truth:
+            value = inner.of(columns.table)
+            found = np.ones(columns.table.num_rows, dtype=np.bool_)
+            for test, text in tests:
+                found = found & _spread(columns, test(value.data, text))
+            doubtful = found if len(tests) > 1 else None  # the pieces may overlap, or lie in another order
+            return _truth(columns, value._replace(unsure=either(value.unsure, doubtful)), found)
+
+        return of
+
+    def _left_to_spark(self, node: Node) -> Part | None:
+        """A part that Spark evaluates for the different values of its columns; None where these cannot be told."""
+        if not self._whole:
+            return None
+        nodes = node.subtree()
+        names = {column_name(n, self.columns) for n in nodes if n.name == "AttributeReference"}
+        kinds = {kind_of(n.fields.get("dataType")) for n in nodes if n.name == "AttributeReference"}
+        if not names or None in names or len(names) > _COLUMNS_BY_VALUE or not kinds <= _BY_VALUE or any("UDF" in n.name for n in nodes):
+            return None
+        chosen = sorted(n for n in names if n is not None)
+        self.by_value = True
+        self.values.names.update(chosen)
+        return lambda columns: _by_value(columns, node, chosen)
+
+
+_COLUMNS_BY_VALUE = 3
+_BY_VALUE = {"integer", "decimal", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean"}
+"""The kinds of columns whose different values are told by Arrow just as Spark's functions tell them: 0.0 and -0.0 are one number with two texts."""
+
+
+def _by_value(columns: Columns, node: Node, names: Sequence[str]) -> Truth:
+    """The truth of a part that is asked of Spark once for all different values of its columns."""
+    if columns.by_value is None or not columns.table.num_rows:
+        return columns.unknown()
+    told = different_values(columns.table.select(list(names)), columns.most)
+    if told is None:
+        return columns.unknown()
+    values, which = told
+    true = columns.by_value(node, values)
+    if true is None:
+        return columns.unknown()
+    return Truth(true[which], ~true[which])
+
+
+def different_values(table: pa.Table, most: int) -> tuple[pa.Table, Numbers] | None:
+    """(the different rows of a table, for each row of the table its number among them); None where there are more than `most`."""
+    if table.num_rows > 2 * most and different_values(table.slice(0, 2 * most), most) is None:
+        return None  # told from the first rows, which is quick
+    codes, chosen = np.zeros(table.num_rows, dtype=np.int64), [np.zeros(1, dtype=np.int64)]
+    dictionaries = []
+    for column in table.columns:
+        indices, dictionary = _encoded(column)
+        dictionaries.append(dictionary)
+        codes, different = _encoded(pa.array(codes * len(dictionary) + indices))
+        before, last = np.divmod(np.asarray(different), len(dictionary))
+        chosen = [*(c[before] for c in chosen), last]
+    values = [d.take(pa.array(at)) for d, at in zip(dictionaries, chosen[1:], strict=True)]
+    return None if len(chosen[0]) > most else (pa.table(values, names=table.column_names), codes)
+
+
+def _encoded(column: pa.Array | pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
+    """(for each row the number of its value, the different values), where null is a value too."""
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.unify_dictionaries().combine_chunks()
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64), encoded.dictionary
+
+
+def _null_test(inner: Exact, null: bool) -> Part:
+    def of(columns: Columns) -> Truth:
+        value = inner.of(columns.table)
+        there = np.ones((), dtype=np.bool_) if value.valid is None else value.valid
+        return _truth(columns, Values(None, None, value.unsure), ~there if null else there)
+
+    return of
+
+
+def _truth(columns: Columns, value: Values, found: Any) -> Truth:
+    """The masks of a test that is `found` where `value` is not null, and may be anything where it is unsure."""
+    holds = _spread(columns, found)
+    fails = ~holds
+    if value.valid is not None:
+        holds, fails = holds & value.valid, fails & value.valid
+    if value.unsure is not None:
+        holds, fails = holds | value.unsure, fails | value.unsure
+    return Truth(holds, fails)
+
+
+def _spread(columns: Columns, found: Any) -> Mask:
+    """The outcome of a test as a mask of every row; a null, and no mask for validity, are taken for what they stand for: False and True."""
+    if found is None:
+        return np.ones(columns.table.num_rows, dtype=np.bool_)
+    if isinstance(found, pa.Scalar):
+        found = np.bool_(bool(found.as_py()))
+    elif not isinstance(found, np.ndarray | np.bool_):
+        found = np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    return np.broadcast_to(found, (columns.table.num_rows,))
+
+
+def _not_a_number(value: Values) -> Mask | None:
+    """The rows that hold NaN, which Spark takes for equal to itself and greater than all else."""
+    kind = getattr(value.data, "dtype", None)
+    if kind not in (np.float64, np.float32):
         return None
-    left, right, name = *node.children, node.name
-    operand, number = _operand(left, columns), _number(right)
-    if operand is None:
-        operand, number, name = _operand(right, columns), _number(left), MIRROR[node.name]
-    if operand is None or number is None:
-        return None
-    names.add(operand.name)
-    chosen, compare, bound = operand, _COMPARE[name], number
-    return lambda t: _compared(chosen, t, lambda values: compare(values, bound))
-
-
-def _compared(operand: _Operand, table: pa.Table, test: Callable[[npt.NDArray[np.int64]], Mask]) -> Mask:
-    """The mask of the values for which `test` is True; a comparison with null is not."""
-    values, valid = operand.values(table)
-    found = test(values)
-    return found if valid is None else np.logical_and(found, valid)
-
-
-def _operand(node: Node, columns: Mapping[int, str]) -> _Operand | None:
-    if node.name == "Remainder":
-        inner, divisor = _operand(node.children[0], columns), _number(node.children[1])
-        return _Operand(inner.name, divisor) if inner is not None and inner.divisor is None and divisor is not None and divisor > 0 else None
-    if node.name == "Cast" and _WIDTH.get(str(node.children[0].fields.get("dataType")), 9) <= _WIDTH.get(str(node.fields.get("dataType")), 0):
-        node = node.children[0]  # a cast to a wider integer changes no value
-    if node.name != "AttributeReference" or node.fields.get("dataType") not in INTEGERS:
-        return None
-    name = column_name(node, columns)
-    return None if name is None else _Operand(name)
-
-
-def _number(node: Node) -> int | None:
-    value = literal(node)
-    return value if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63 else None
+    found = np.asarray(np.isnan(value.data))
+    return found if found.any() else None

@@ -34,7 +34,7 @@ from rowlock.engines.spark.catalyst.analysis import (
 )
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_name
 from rowlock.engines.spark.catalyst.errors import public_errors
-from rowlock.engines.spark.catalyst.predicates import key_columns, skipping_predicate, tree_of
+from rowlock.engines.spark.catalyst.predicates import folded, key_columns, skipping_predicate
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
@@ -262,7 +262,7 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
 def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | None:
     """The predicate by which files are skipped: what ON demands of the target row alone, and the range of the source's keys."""
     parts: list[ir.Predicate] = []
-    own, names = skipping_predicate(tree_of(bridge, plan.on), tables.ids), tables.schema.names
+    own, names = skipping_predicate(folded(bridge, plan.on), tables.ids), tables.schema.names
     if own is not None:
         parts.append(own)
     table = plan.source.table

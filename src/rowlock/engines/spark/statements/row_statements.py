@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,7 +20,7 @@ from rowlock.engines.spark.addressed_rows import Addressed, Found
 from rowlock.engines.spark.catalyst.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
 from rowlock.engines.spark.catalyst.bridge import JavaObject
 from rowlock.engines.spark.catalyst.errors import public_errors
-from rowlock.engines.spark.catalyst.predicates import skipping_predicate, tree_of
+from rowlock.engines.spark.catalyst.predicates import Node, folded, skipping_predicate
 from rowlock.engines.spark.catalyst.row_masks import RowMask, row_mask
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, POSITION
@@ -34,7 +34,6 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.protocol import paths
 from rowlock.protocol import skipping as ir
-from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.deletion_vector import positions_except
 from rowlock.protocol.schema import PrimitiveType
 
@@ -121,8 +120,8 @@ def _statement(
     sets: tuple[str, ...] = (),
     **more: Any,
 ) -> Statement:
-    tree = tree_of(evaluator.bridge, resolved.condition)
-    reads, mask = skipping_predicate(tree, target.ids), row_mask(tree, target.ids)
+    plain = folded(evaluator.bridge, resolved.condition)
+    reads, mask = skipping_predicate(plain, target.ids), row_mask(plain, target.ids)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = [] if resolved.condition is None else [str(resolved.condition.sql())]
     return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, mask, **more), reads, parameters={"predicate": text}, sets=sets)
@@ -166,32 +165,27 @@ def run(
 
 
 def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
-    """(rows that may meet the condition, slices left for a scan), found by an equality or a mask without Spark, where they are few."""
-    if not slices:
-        return [], []
-    wanted = equality_in(plan.reads, snapshot)
-    if wanted is not None:
-        name, values = wanted
-        return driver_rows.read_matching(evaluator, slices, snapshot, lambda t: pc.is_in(t.column(name), value_set=values, skip_nulls=True), [name])
+    """(rows that may meet the condition, slices left for a scan); reads the columns of the condition on the driver, where the rows found are few.  No job."""
     mask = plan.mask
-    if mask is None or sum(s.file.size_bytes for s in slices) > limits().masked_bytes:
+    if mask is None or not slices:
         return [], list(slices)
-    return driver_rows.read_matching(evaluator, slices, snapshot, mask.of, mask.names, limits().masked_rows)
+    if not has_equality(plan.reads, snapshot) and sum(s.file.size_bytes for s in slices) > limits().masked_bytes:
+        return [], list(slices)
+
+    def by_value(node: Node, values: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+        return driver_rows.rows_that_meet(evaluator, values, plan.relation, mask.condition.expression_of(node), plan.session)
+
+    return driver_rows.read_matching(evaluator, slices, snapshot, lambda table: mask.of(table, by_value, limits().local_rows), mask.names, limits().masked_rows)
 
 
-def equality_in(predicate: ir.Predicate | None, snapshot: Snapshot) -> tuple[str, pa.Array] | None:
-    """A column and the values one of which it must equal for the predicate to hold; only for types whose equality is the same in Arrow and Spark."""
-    parts = predicate.parts if isinstance(predicate, ir.And) else (predicate,)
-    for part in parts:
-        if isinstance(part, ir.And):
-            if (inner := equality_in(part, snapshot)) is not None:
-                return inner
-        elif isinstance(part, ir.In) or (isinstance(part, ir.Compare) and part.op == "="):
-            values = part.values if isinstance(part, ir.In) else (part.value,)
-            field = snapshot.schema.find(part.column[0]) if len(part.column) == 1 else None
-            if field is not None and isinstance(field.type, PrimitiveType) and field.type.name in _POINT_TYPES:
-                return field.name, pa.array(values, to_arrow_type(field.type))
-    return None
+def has_equality(predicate: ir.Predicate | None, snapshot: Snapshot) -> bool:
+    """Whether the predicate holds only where a column equals one of some values, for types whose equality is the same in Arrow and Spark."""
+    if isinstance(predicate, ir.And):
+        return any(has_equality(part, snapshot) for part in predicate.parts)
+    if not (isinstance(predicate, ir.In) or (isinstance(predicate, ir.Compare) and predicate.op == "=")):
+        return False
+    field = snapshot.schema.find(predicate.column[0]) if len(predicate.column) == 1 else None
+    return field is not None and isinstance(field.type, PrimitiveType) and field.type.name in _POINT_TYPES
 
 
 def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
@@ -220,8 +214,6 @@ def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Sl
 
 def positions_by_bitmap(evaluator: Evaluator, frame: DataFrame) -> dict[str, BitMap64]:
     """The addresses of a frame's rows as a bitmap for each file, aggregated inside Spark."""
-    import numpy as np
-
     grouped = frame.groupBy(PATH, F.shiftright(POSITION, 15).alias("b")).agg(F.expr(f"bitmap_construct_agg({POSITION} & 32767)").alias("m"))
     out: dict[str, BitMap64] = {}
     for row in grouped.collect():
