@@ -26,6 +26,8 @@ COLUMN_ID = "delta.columnMapping.id"
 TYPE_CHANGES = "delta.typeChanges"
 """Key in a column's metadata that lists the types that the column had before type widening."""
 
+COLLATIONS = "__COLLATIONS"
+"""Key in a column's metadata that lists the collations of the text in it."""
 RESERVED_PREFIX = "__rowlock_"
 """Begins the names of the columns that Rowlock adds to rows and data files for its own use; no table's column may begin so."""
 
@@ -239,6 +241,19 @@ def _primitive_from(name: str, table: str | None) -> DataType:
 def unsupported_type(name: str, table: str | None = None, access: Literal["read", "write"] = "read") -> UnsupportedFeature:
     """The error for a column type that this version cannot read or write."""
     return UnsupportedFeature(f"columns of type {name} are not supported", feature=f"type {name}", access=access, table=table)
+
+
+def check_no_collation(fields: Iterable[StructField], table: str | None = None) -> None:
+    """Raises UnsupportedFeature for a new column of text with a collation, which needs a table feature that this version does not write."""
+    for f in fields:
+        if collation := next((inner.metadata[COLLATIONS] for _, inner in StructType((f,)).all_fields() if inner.metadata.get(COLLATIONS)), None):
+            said = ", ".join(sorted(map(str, collation.values()))) if isinstance(collation, Mapping) else str(collation)
+            raise UnsupportedFeature(
+                f"column {f.name!r} has the collation {said}, and this version of Rowlock makes no columns with one: leave it out and compare with COLLATE in queries",
+                feature="collations",
+                access="write",
+                table=table,
+            )
 
 
 def reserved_names(names: Iterable[str]) -> list[str]:

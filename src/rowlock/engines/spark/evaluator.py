@@ -17,8 +17,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Target
-from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, catalyst, nullable
-from rowlock.engines.spark.catalyst.predicates import attribute_ids
+from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, catalyst, is_collated, nullable
 from rowlock.engines.spark.read.row_ids import MaterializedIds, changing_frame, outputs_with_ids
 from rowlock.engines.spark.read.scan import ADDRESS, Scanner, check_names, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
@@ -97,7 +96,7 @@ class Evaluator:
             schema=own,
             columns={f.name: self.bridge.column(a) for f, a in zip(schema.fields, attributes, strict=True)},
             nulls={f.name: F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields},
-            ids=attribute_ids(attributes, [f.name for f in own.fields]),
+            ids={int(a.exprId().id()): f.name for a, f in zip(attributes, own.fields, strict=True) if not is_collated(f.dataType)},
             generated=generated_columns(snapshot.schema),
         )
 

@@ -62,6 +62,7 @@ def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_e
 
 def add_columns(state: SharedState, engine: AppendEngine, fields: Sequence[StructField]) -> Receipt:
     """Adds columns at the end, null in the rows that exist.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
+    schemas.check_no_collation(fields, state.store.root)
     if strict := next((f.name for f in fields if not f.nullable), None):
         raise SchemaMismatch(f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it", table=state.store.root)
 

@@ -43,6 +43,7 @@ def new_metadata(
 ) -> Metadata:
     """Checked metadata for a table that is created or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string)
+    schemas.check_no_collation(schema.fields, table)
     merged = {**NEW_TABLE_DEFAULTS, **configuration}
     schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
     validate_properties(merged)

@@ -21,7 +21,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 from pyspark.util import _load_from_socket
 
 from rowlock.exceptions import InvalidInput
@@ -256,6 +256,20 @@ def nullable_type(t: DataType, *, metadata: bool = False) -> DataType:
     if isinstance(t, MapType):
         return MapType(nullable_type(t.keyType, metadata=metadata), nullable_type(t.valueType, metadata=metadata), True)
     return t
+
+
+def is_collated(t: DataType) -> bool:
+    """Whether a type is text whose comparisons follow a collation, or holds such text: only Spark compares that.
+
+    Catalyst's JSON calls such a type `string`, like any other.
+    """
+    if isinstance(t, StructType):
+        return any(is_collated(f.dataType) for f in t.fields)
+    if isinstance(t, ArrayType):
+        return is_collated(t.elementType)
+    if isinstance(t, MapType):
+        return is_collated(t.keyType) or is_collated(t.valueType)
+    return isinstance(t, StringType) and t.collation != "UTF8_BINARY"
 
 
 def bare(t: DataType) -> DataType:

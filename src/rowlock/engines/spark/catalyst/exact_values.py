@@ -22,7 +22,6 @@ from rowlock.engines.spark.catalyst.predicates import Condition, Node, column_na
 Mask = npt.NDArray[np.bool_]
 INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _AS_NUMBERS = {"date": pa.int32(), "timestamp": pa.int64(), "timestamp_ntz": pa.int64()}
-_TEXT = ("string", "binary")
 _DAYS = (-719_162, 2_932_896)
 """The days of 0001-01-01 and 9999-12-31: calendars are compared between these alone."""
 
@@ -253,10 +252,13 @@ def _magnitude(data: Any) -> tuple[Any, Mask | None]:
 
 
 def _cast(node: Node, parts: list[Exact]) -> Exact | None:
-    """A cast that changes no value, or that is the same everywhere: whole numbers to wider ones, to text, to real numbers; decimals to wider ones."""
+    """A cast that changes no value, or that is the same everywhere: whole numbers to wider ones, to text, to real numbers; decimals to wider ones.
+
+    A cast of text to text changes its collation, which Catalyst's JSON does not say.
+    """
     inner, wanted = parts[0], node.fields.get("dataType")
     kind = kind_of(wanted)
-    if kind == inner.kind and kind in (*_TEXT, "boolean", "date", "timestamp", "timestamp_ntz", "double", "float"):
+    if kind == inner.kind and kind in ("binary", "boolean", "date", "timestamp", "timestamp_ntz", "double", "float"):
         return inner
     if kind == "integer" and inner.kind == "integer":
         bits = INTEGER_BITS[str(wanted)]

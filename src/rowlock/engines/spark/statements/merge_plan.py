@@ -165,7 +165,7 @@ def merge_statement(
         alone=alone,
         inserts=inserts,
         insert_side=bridge.seq([*source_resolver.attributes(), tables.source_row]),
-        keys=key_columns(condition, left, right),
+        keys=key_columns(condition, left, right, (tables.schema, source.schema)),
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
     sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
