@@ -43,6 +43,7 @@ UNDERSTOOD = (
 """Conditions whose mask is the very set of the rows that Spark finds (of rows with NaN more)."""
 
 PARTLY = (
+    "text = 'AB' collate utf8_lcase", "text collate utf8_lcase in ('AB', 'a')", "upper(text) collate unicode_ci = 'äb'", "text collate utf8_lcase like 'A%'", "text || '' <= 'B' collate utf8_lcase",
     "not (id <=> null)", "id in (1, null)",     "id % -7 = -1 and small <> 0", "id % 64 = 0 or text = '7'", "abs(small) = 7", "id / 7 = 1", "small + 1 = 8", "id + 1 < 0", "id * id > 49", "-id = 7",
     "id div 7 = 1", "pmod(id, 7) = 6", "id & 7 = 7", "cast(id as string) = '64'", "cast(id as int) = 64", "cast(id as double) > 6.5", "cast(small as decimal(12,2)) = 7.00",
     "upper(text) = 'AB'", "lower(text) = text", "length(text) > 1", "substring(text, 1, 2) = 'ab'", "substring(text, 0, 1) = 'a'", "substring(text, -2, 2) = 'ab'",

@@ -155,14 +155,9 @@ def _in(kids: list[Node], columns: Mapping[int, str]) -> ir.Predicate:
 def _column(node: Node, columns: Mapping[int, str]) -> tuple[str, ...] | None:
     if node.name == "AttributeReference":
         name = columns.get(int(node.fields["exprId"]["id"]))
-<<<<<<< HEAD
-        collated = isinstance(node.fields.get("dataType"), str) and node.fields["dataType"].startswith("string collate")
-        return None if name is None or collated else (name,)
+        return None if name is None else (name,)
     if node.name == "Cast" and node.fields.get("dataType") == node.children[0].fields.get("dataType") != "string":  # which is its name under any collation
         return _column(node.children[0], columns)
-=======
-        return None if name is None else (name,)
->>>>>>> c2e9904 (Text with a collation is compared by Spark alone: no file, row or pair is passed over by its bytes; new columns with one are refused by name)
     if node.name == "GetStructField" and node.fields.get("name"):
         outer = _column(node.children[0], columns)
         return None if outer is None else (*outer, node.fields["name"])
