@@ -116,6 +116,7 @@ def test_a_condition_of_a_reader_is_not_computed_on_dead_rows(spark, table_path,
         rowlock.read(spark, table_path).where("10 div (v - 1) > 3").collect()
 
 
+@pytest.mark.usual_limits("it counts files")
 def test_conditions_of_a_reader_still_choose_files_and_row_groups(spark, table_path):
     """Files without dead rows are asked for the rows in question; of the others, those in other partitions are not opened."""
     frame = spark.range(60).selectExpr("cast(id as int) id", "cast(id % 5 as int) v", "cast(id % 3 as int) p")

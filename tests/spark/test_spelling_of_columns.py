@@ -110,6 +110,7 @@ def test_a_session_that_heeds_case_reads_as_spark_does(spark: SparkSession, fold
 
 
 @pytest.mark.no_peers("what such a file holds the peers do not agree on")
+@pytest.mark.usual_limits("it writes over a file of the driver's, which has no checksum beside it")
 def test_two_columns_that_are_one_to_spark(spark: SparkSession, table_path: str) -> None:
     """I9: Spark refuses a file with columns that differ by case; so does `to_arrow`, by the file's name, instead of choosing one."""
     rowlock.write(spark.sql("select 1L id, 1L v"), table_path)

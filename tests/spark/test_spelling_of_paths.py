@@ -22,6 +22,7 @@ WAYS = {"driver": {}, "large": {"driver_rows": 0, "local_rows": 0}}
 @pytest.mark.parametrize("spelling", ["./{name}", "sub/..//{name}", "file:{root}/{name}", "{link}/{name}"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.short("driver-sub/..//{name}", "large-./{name}", "driver-file:{root}/{name}", "large-{link}/{name}", why="each spelling once, by each way in turn")
+@pytest.mark.usual_limits("it takes the one file of a table")
 def test_rows_are_changed_however_the_log_spells_their_file(spark: Any, tmp_path: Path, way: str, spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dead rows came back, for vectors were looked up by another spelling than Spark's; large statements failed with KeyError."""
     root, link = tmp_path / "table", tmp_path / "link"
@@ -44,6 +45,7 @@ def test_rows_are_changed_however_the_log_spells_their_file(spark: Any, tmp_path
     assert sorted(r.k for r in spark.read.format("delta").load(str(root)).collect()) == [1, 30]
 
 
+@pytest.mark.usual_limits("it takes the one file of a table")
 def test_a_commit_that_adds_one_file_under_two_spellings(spark: Any, tmp_path: Path) -> None:
     """I9: delta-spark counts the file's rows twice, deltalake does not: neither is guessed, and version, file and both spellings are named."""
     root = tmp_path / "table"

@@ -123,6 +123,7 @@ def test_examples_that_need_no_spark_import_none() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usual_limits("some count files")
 @pytest.mark.no_peers("examples leave tables of every kind, and some that are replaced")
 @pytest.mark.parametrize("example", examples_in(*ON_SPARK), ids=lambda e: e.name)
 def test_example_on_spark(example: doctest.DocTest, tmp_path: Path, spark: Any) -> None:

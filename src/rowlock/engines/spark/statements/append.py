@@ -15,7 +15,7 @@ from rowlock.engines.spark.catalyst.typing import delta_schema, delta_type
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote, table_schema
 from rowlock.engines.spark.statements import row_statements
-from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
+from rowlock.engines.spark.statements.constraint_checks import check_table, check_written, delete_files
 from rowlock.engines.spark.statements.generated_columns import with_generated_values
 from rowlock.engines.spark.statements.passage import Group
 from rowlock.engines.spark.statements.source_versions import versions_read
@@ -23,7 +23,7 @@ from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import ConstraintViolated
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import driver_block, file_block
+from rowlock.parquet.blocks import FileRows, driver_block, file_block
 from rowlock.protocol import schema_fit
 from rowlock.protocol.generated import Generated, generated_columns
 from rowlock.protocol.widening import same_shape
@@ -71,6 +71,7 @@ def append_statement(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame,
     blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated))
     read += versions_read(evaluator, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
+        delete_files(evaluator, [f for b in blocks if isinstance(b.payload, FileRows) for f in b.payload.files])
         raise ConstraintViolated(
             f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it",
             table=evaluator.store.root,
@@ -104,5 +105,5 @@ def append_blocks(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, *,
     for empty in [f for f in files if not f.num_records]:
         evaluator.store.delete(empty.path)
     files = [f for f in files if f.num_records]
-    check_files(evaluator, files, snapshot, generated=gives_generated)
+    check_written(evaluator, files, snapshot, generated=gives_generated)
     return [file_block("appended", 0, files)] if files else []

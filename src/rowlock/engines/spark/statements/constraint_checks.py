@@ -6,6 +6,7 @@ A row passes a check only where the condition is true; null is a violation, as i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.generation_rules import session_dependent
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
+from rowlock.exceptions import ConstraintViolated, StatementRefused, StorageError, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, logical
 from rowlock.parquet.not_null import check_not_null, check_rows
@@ -67,6 +68,25 @@ def check_files(
     child = evaluator.bound(analyzed(frame), found.relation.attributes)
     broken = evaluator.bridge.dataframe(_plan(evaluator, found, child), evaluator.spark, evaluator.session()).limit(1)
     _raise_for(to_arrow(broken), found, evaluator.store.root)
+
+
+def check_written(evaluator: Evaluator, files: Sequence[AddFile], snapshot: Snapshot, *, generated: bool = True) -> None:
+    """Checks files that a statement just wrote, like `check_files`; where a row breaks a constraint they are deleted, since no commit will name them.
+
+    Raises ConstraintViolated.
+    """
+    try:
+        check_files(evaluator, files, snapshot, generated=generated)
+    except ConstraintViolated:
+        delete_files(evaluator, files)
+        raise
+
+
+def delete_files(evaluator: Evaluator, files: Sequence[AddFile]) -> None:
+    """Deletes files that a refused statement wrote.  What cannot be deleted stays, for VACUUM."""
+    for file in files:
+        with suppress(StorageError):
+            evaluator.store.delete(file.path)
 
 
 def check_blocks(evaluator: Evaluator, blocks: Sequence[RowBlock], snapshot: Snapshot) -> None:

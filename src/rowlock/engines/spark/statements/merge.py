@@ -27,7 +27,7 @@ from rowlock.engines.spark.catalyst.analysis import Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, stored_origin, stored_source_rows
-from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
+from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.merge_plan import ACTION, Clause, MergePlan
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import MultipleMatches
@@ -248,7 +248,7 @@ class MergeRun:
     def _write_inserts(self, plan: JavaObject) -> RowBlock:
         frame = self.evaluator.bridge.dataframe(plan, self.evaluator.spark, self.plan.session).drop(ACTION)
         files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot) if f.num_records]
-        check_files(self.evaluator, files, self.snapshot)
+        check_written(self.evaluator, files, self.snapshot)
         return file_block("inserted", self.index, files, origin=self._insert_origin(stored_source_rows(files, self.evaluator.store)))
 
     def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
@@ -269,7 +269,7 @@ class MergeRun:
                 continue
             self.outcome.add_tombstones(origin.bitmaps())
             if clauses[action].kind == "update":
-                check_files(self.evaluator, files, self.snapshot)
+                check_written(self.evaluator, files, self.snapshot)
                 self.outcome.assigned.append(Assigned(clauses[action].sets, origin))
                 self.outcome.blocks.append(file_block("derived", self.index, files, origin=origin))
             else:

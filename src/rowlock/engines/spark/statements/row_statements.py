@@ -25,7 +25,7 @@ from rowlock.engines.spark.catalyst.row_masks import RowMask, row_mask
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.read.stored_origin import stored_origin
-from rowlock.engines.spark.statements.constraint_checks import check_files, check_table
+from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import StatementRefused
@@ -229,5 +229,5 @@ def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice],
     frame = evaluator.bridge.dataframe(evaluator.rewrite_outputs(snapshot, plan.resolved.outputs, child), evaluator.spark, plan.session)
     files = [f for _, f in write_native(frame, evaluator.store, snapshot)]
     files = [f for f in files if f.num_records]
-    check_files(evaluator, files, snapshot)
+    check_written(evaluator, files, snapshot)
     return file_block("derived", index, files, origin=stored_origin(files, evaluator.store))
