@@ -17,6 +17,7 @@ from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from rowlock.api.append import append
+    from rowlock.api.enable import enable, sql
     from rowlock.api.to_arrow import to_arrow
     from rowlock.engines.spark.session.session import spark
     from rowlock.limits import Limits, set_limits
@@ -38,10 +39,12 @@ __all__ = [
     "__version__",
     "append",
     "create_lock_table",
+    "enable",
     "read",
     "run",
     "set_limits",
     "spark",
+    "sql",
     "to_arrow",
     "write",
 ]
@@ -51,6 +54,7 @@ _LAZY = {
     **dict.fromkeys(("Granularity", "Isolation", "Lock", "OnConflict", "WriteMode"), "rowlock.transaction.state.options"),
     **dict.fromkeys(("Conflict", "Receipt"), "rowlock.transaction.state.receipt"),
     **dict.fromkeys(("Limits", "set_limits"), "rowlock.limits"),
+    **dict.fromkeys(("enable", "sql"), "rowlock.api.enable"),
     "append": "rowlock.api.append",
     "create_lock_table": "rowlock.storage.registers",
     "spark": "rowlock.engines.spark.session.session",

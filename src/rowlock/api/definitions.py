@@ -81,7 +81,7 @@ class Definitions:
             ['id', 'region', 'amount', 'note']
         """
         said = None if comment is None else arguments.text(comment, "comment")
-        field = _field(arguments.text(colName, "colName"), dataType, said, self._handle.path)
+        field = field_of(arguments.text(colName, "colName"), dataType, said, self._handle.path)
         self._receipts.last = alteration.add_columns(self._handle.state, self._handle.table.engine, [field])
 
     def renameColumn(self, existing: str, new: str) -> None:
@@ -150,11 +150,11 @@ class Definitions:
         arguments.text(name, "name")
         may_be_null = None if nullable is None else arguments.flag(nullable, "nullable")
         said = None if comment is None else arguments.text(comment, "comment")
-        type_ = None if dataType is None else _field(name, dataType, None, self._handle.path).type
+        type_ = None if dataType is None else field_of(name, dataType, None, self._handle.path).type
         self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, name, nullable=may_be_null, type_=type_, comment=said)
 
 
-def _field(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:
+def field_of(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:
     """A nullable field of the table's schema, of a type as the user writes it."""
     given = StructType([StructField(name, parse_type(data_type), True, {} if comment is None else {"comment": comment})])
     return schema.parse_schema(given.json(), table).fields[0]

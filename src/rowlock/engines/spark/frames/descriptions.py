@@ -20,7 +20,7 @@ from rowlock.protocol.paths import location
 
 _TEXT, _MAP = StringType(), MapType(StringType(), StringType())
 _JOB = StructType([StructField(n, _TEXT) for n in ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")])
-_HISTORY = StructType(
+HISTORY = StructType(
     [
         StructField("version", LongType()),
         StructField("timestamp", TimestampType()),
@@ -39,7 +39,7 @@ _HISTORY = StructType(
         StructField("engineInfo", _TEXT),
     ]
 )
-_DETAIL = StructType(
+DETAIL = StructType(
     [
         StructField("format", _TEXT),
         StructField("id", _TEXT),
@@ -58,8 +58,8 @@ _DETAIL = StructType(
         StructField("tableFeatures", ArrayType(_TEXT)),
     ]
 )
-_MERGE = StructType([StructField(n, LongType()) for n in ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")])
-_RESTORE = {
+MERGE = StructType([StructField(n, LongType()) for n in ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")])
+_RESTORE_METRICS = {
     "table_size_after_restore": "tableSizeAfterRestore",
     "num_of_files_after_restore": "numOfFilesAfterRestore",
     "num_removed_files": "numRemovedFiles",
@@ -67,6 +67,7 @@ _RESTORE = {
     "removed_files_size": "removedFilesSize",
     "restored_files_size": "restoredFilesSize",
 }
+RESTORE = StructType([StructField(n, LongType()) for n in _RESTORE_METRICS])
 
 
 def _time(ms: int | None) -> datetime.datetime | None:
@@ -81,7 +82,7 @@ def _strings(values: Any) -> dict[str, str | None] | None:
 
 def history_frame(spark: SparkSession, commits: Sequence[Commit], times: Mapping[int, int]) -> DataFrame:
     """One row for each commit, in the order given.  `times`: from version to the milliseconds since 1970 (UTC) by which time travel finds it."""
-    return spark.createDataFrame([_history_row(c, times.get(c.version)) for c in commits], _HISTORY)
+    return spark.createDataFrame([_history_row(c, times.get(c.version)) for c in commits], HISTORY)
 
 
 def _history_row(commit: Commit, time_ms: int | None) -> tuple[Any, ...]:
@@ -115,17 +116,16 @@ def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None = Non
         "delta", m.id, name or m.name, m.description, location(snapshot.table), _time(m.created_time_ms), _time(snapshot.timestamp_ms), list(m.partition_columns), clustering,
         len(snapshot.files), snapshot.files.total_size_bytes, dict(m.configuration), snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version, features,
     )  # fmt: skip
-    return spark.createDataFrame([row], _DETAIL)
+    return spark.createDataFrame([row], DETAIL)
 
 
 def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
     """The result of MERGE: the numbers of affected, updated, deleted and inserted rows."""
     updated, deleted, inserted = (metrics.get(f"numTargetRows{k}", 0) for k in ("Updated", "Deleted", "Inserted"))
     values = (updated + deleted + inserted, updated, deleted, inserted)
-    return local_frame(spark, pa.table({f.name: pa.array([v], pa.int64()) for f, v in zip(_MERGE.fields, values, strict=True)}), _MERGE)
+    return local_frame(spark, pa.table({f.name: pa.array([v], pa.int64()) for f, v in zip(MERGE.fields, values, strict=True)}), MERGE)
 
 
 def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
     """The result of RESTORE: files and bytes in the table now, removed, and restored."""
-    schema = StructType([StructField(n, LongType()) for n in _RESTORE])
-    return local_frame(spark, pa.table({n: pa.array([metrics[m]], pa.int64()) for n, m in _RESTORE.items()}), schema)
+    return local_frame(spark, pa.table({n: pa.array([metrics[m]], pa.int64()) for n, m in _RESTORE_METRICS.items()}), RESTORE)

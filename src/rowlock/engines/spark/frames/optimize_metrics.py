@@ -58,7 +58,7 @@ _METRICS = _struct(
         "deletionVectorStats": _numbers("numDeletionVectorsRemoved", "numDeletionVectorRowsRemoved"), "numTableColumns": _LONG, "numTableColumnsWithStats": _LONG,
     }
 )  # fmt: skip
-_ANSWER = _struct({"path": StringType(), "metrics": _METRICS})
+ANSWER = _struct({"path": StringType(), "metrics": _METRICS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Optimized:
 def optimize_frame(spark: SparkSession, done: Optimized) -> DataFrame:
     """One row: `path` and `metrics`."""
     values = {"path": location(done.snapshot.table), "metrics": _metrics(done, spark.sparkContext.defaultParallelism)}
-    return local_frame(spark, pa.Table.from_pylist([values], schema=arrow_schema(_ANSWER)), _ANSWER)
+    return local_frame(spark, pa.Table.from_pylist([values], schema=arrow_schema(ANSWER)), ANSWER)
 
 
 def _metrics(done: Optimized, parallelism: int) -> dict[str, Any]:

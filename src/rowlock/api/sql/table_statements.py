@@ -1,0 +1,130 @@
+"""CREATE TABLE, CREATE TABLE AS SELECT, REPLACE TABLE, DROP TABLE and saveAsTable, as calls of Rowlock's own API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.api import frames
+from rowlock.api.delta_table import DeltaTable
+from rowlock.api.placement import Place, place_of
+from rowlock.api.sql.target import Target, fitted, write_arguments
+from rowlock.engines.spark.catalyst.bridge import class_name
+from rowlock.engines.spark.catalyst.errors import NameNotFound, NameTaken
+from rowlock.engines.spark.catalyst.types import DataFrame
+from rowlock.engines.spark.sql.drop import drop_entry
+from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
+from rowlock.engines.spark.sql.table_spec import Spec, spec_of
+from rowlock.exceptions import InvalidInput, TableExists
+
+
+def create(target: Target, plan: Any) -> None:
+    """CREATE TABLE [IF NOT EXISTS] (columns) USING delta."""
+    spec = _spec(target, plan)
+    _build(target, spec, DeltaTable.createIfNotExists(target.spark) if plan.ignoreIfExists() else DeltaTable.create(target.spark))
+
+
+def replace(target: Target, plan: Any) -> None:
+    """REPLACE TABLE and CREATE OR REPLACE TABLE (columns) USING delta."""
+    spec = _spec(target, plan)
+    _build(target, spec, DeltaTable.createOrReplace(target.spark) if plan.orCreate() else DeltaTable.replace(target.spark))
+
+
+def _build(target: Target, spec: Spec, builder: Any) -> None:
+    path = path_of(target.parts)
+    builder = builder.tableName(dotted(target.parts)) if path is None else builder.location(path)
+    if spec.location is not None:
+        builder = builder.location(spec.location)
+    for c in spec.columns:
+        builder = builder.addColumn(c.name, c.type_, nullable=c.nullable, generatedAlwaysAs=c.generated, comment=c.comment)
+    if spec.partitions:
+        builder = builder.partitionedBy(spec.partitions)
+    if spec.clusters:
+        builder = builder.clusterBy(spec.clusters)
+    if spec.comment is not None:
+        builder = builder.comment(spec.comment)
+    for key, value in spec.properties.items():
+        builder = builder.property(key, value)
+    builder.execute()
+
+
+def _spec(target: Target, plan: Any) -> Spec:
+    """What the statement says of the table.  Raises UnsupportedFeature for what Rowlock has not."""
+    spec = spec_of(target.nodes, plan)
+    if spec.provider.lower() not in FORMATS:
+        target.refuse(f"USING {spec.provider or 'another format'} in place of a Delta table", "First DROP TABLE, or choose another name")
+    if spec.missing is not None:
+        target.refuse(f"with {spec.missing}", "Leave it out")
+    if spec.location is not None and not (spec.location.startswith("/") or ":" in spec.location):
+        raise InvalidInput(f"LOCATION {spec.location!r} is relative, and it is not certain to what: write the whole path")
+    return spec
+
+
+def create_as_select(target: Target, plan: Any) -> None:
+    """CREATE TABLE ... AS SELECT: version 0 with the rows in it, and then the name."""
+    spec = _spec(target, plan)
+    options = {k: v for k, v in target.nodes.mapping(plan.writeOptions()).items() if k.lower() not in {p.lower() for p in spec.properties}}
+    _create_with_rows(target, spec, target.nodes.frame(plan.query()), bool(plan.ignoreIfExists()), write_arguments(options, ".".join(target.parts)))
+
+
+def replace_as_select(target: Target, plan: Any) -> None:
+    """CREATE OR REPLACE TABLE ... AS SELECT where there is no table yet; where there is one it is refused."""
+    spec = _spec(target, plan)
+    place = _place(target, spec)
+    if place.listed or place.has_log:
+        target.refuse("of a table that is there", "Use INSERT OVERWRITE, or CREATE OR REPLACE TABLE (columns) and then INSERT INTO")
+    if not plan.orCreate():
+        raise NameNotFound(f"Table {'.'.join(target.parts)} cannot be found, so it cannot be replaced; use CREATE OR REPLACE TABLE [TABLE_OR_VIEW_NOT_FOUND]")
+    _create_with_rows(target, spec, target.nodes.frame(plan.query()), False, {})
+
+
+def _place(target: Target, spec: Spec) -> Place:
+    path = path_of(target.parts)
+    return place_of(target.spark, dotted(target.parts), spec.location) if path is None else place_of(target.spark, None, path)
+
+
+def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any]) -> None:
+    for what, said in (("CLUSTER BY", spec.clusters), ("a comment", spec.comment)):
+        if said:
+            target.refuse(f"with {what}", "Use CREATE TABLE (columns), and then INSERT INTO")
+    place = _place(target, spec)
+    if if_not_exists and (place.listed or (place.name is None and place.has_log)):
+        return
+    place.check("create")
+    if place.has_log:
+        raise TableExists("There is a table already: CREATE TABLE ... AS SELECT makes a new one; use INSERT INTO", table=place.handle.path)
+    options["properties"] = {**options.get("properties", {}), **spec.properties}
+    frames.write(rows, place.handle.path, mode="error", partition_by=spec.partitions, **options)
+    place.register()
+
+
+def save_as_table(target: Target, plan: Any) -> None:
+    """`df.write.saveAsTable(name)`: makes the table, appends to it or overwrites its rows."""
+    nodes, mode = target.nodes, str(plan.mode().name())
+    entry = plan.tableDesc()
+    provider = str(nodes.option(entry.provider()) or "")
+    if provider.lower() not in FORMATS:
+        target.refuse(f"with format {provider} on a Delta table", 'Use df.write.format("delta").saveAsTable(name)')
+    if entry.bucketSpec().isDefined():
+        target.refuse("with bucketBy", "Leave bucketBy out")
+    rows = nodes.frame(plan.query())
+    location = nodes.option(entry.storage().locationUri())
+    partitions = [str(c) for c in nodes.items(entry.partitionColumnNames())]
+    options = write_arguments(nodes.mapping(entry.storage().properties()), ".".join(target.parts))
+    if target.folder is None:
+        spec = Spec(provider=provider, location=None if location is None else str(nodes.bridge.hadoop_path(location).toString()), partitions=partitions)
+        _create_with_rows(target, spec, rows, mode == "Ignore", options)
+    elif mode == "ErrorIfExists":
+        raise NameTaken(
+            f"Table {'.'.join(target.parts)} already exists; use mode('append') or mode('overwrite') [TABLE_OR_VIEW_ALREADY_EXISTS]", table=target.path
+        )
+    elif mode != "Ignore":
+        rows = rows if options.get("merge_schema") else fitted(target, rows, rows.columns)
+        frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
+
+
+def drop(target: Target, plan: Any) -> None:
+    """DROP TABLE: the name, and the folder of a managed table with it."""
+    if path_of(target.parts) is not None:
+        target.refuse("of a path", "A table without a name has nothing to drop: delete its folder yourself")
+    assert class_name(plan) == "DropTable"
+    drop_entry(target.nodes, target.parts, purge=bool(plan.purge()))

@@ -1,0 +1,104 @@
+"""What the statements of SQL share: the table that a statement is on, options of writes, and rows that fit a table as Spark's INSERT fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock.api.delta_table import DeltaTable
+from rowlock.api.handle import Handle
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.sql.guard import refuse
+from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.sql.store_assignment import assigned
+from rowlock.exceptions import SchemaMismatch, UnsupportedFeature
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table that a statement is on.
+
+    statement  what it is called in errors
+    parts      the table's name
+    folder     where it is; None where there is none yet
+    alias      the name that its expressions may use for it: the one given, else the last part of the table's name
+    """
+
+    nodes: Nodes
+    statement: str
+    parts: tuple[str, ...]
+    folder: str | None
+    alias: str | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self.nodes.spark
+
+    @property
+    def path(self) -> str:
+        """The folder of a table that is there."""
+        assert self.folder is not None
+        return self.folder
+
+    def table(self) -> DeltaTable:
+        """The table that is there, under its alias."""
+        return DeltaTable(Handle(self.spark, self.path, name=self._listed_name())).alias(self.alias or self.parts[-1])
+
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns that the table is partitioned by."""
+        return tuple(Handle(self.spark, self.path).state.refresh().partition_columns)
+
+    def _listed_name(self) -> str | None:
+        return None if self.path == self.parts[-1] else ".".join(self.parts)
+
+    def refuse(self, what: str, instead: str) -> None:
+        """Raises UnsupportedFeature for a form of the statement that Rowlock has not."""
+        refuse(f"{self.statement} {what}".strip(), self.folder or ".".join(self.parts), "this version of Rowlock has no such form", instead)
+
+
+def fitted(target: Target, rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The rows under the table's columns `names`, by position, cast as the session's store assignment policy says.  Raises SchemaMismatch."""
+    if len(rows.columns) != len(names):
+        raise SchemaMismatch(
+            f"The INSERT gives {len(rows.columns)} columns ({', '.join(rows.columns)}), but {len(names)} are to be set: {', '.join(names)}", table=target.path
+        )
+    schema = target.table().toDF().schema
+    known = {f.name.lower(): f for f in schema.fields}
+    if missing := [n for n in names if n.lower() not in known]:
+        raise SchemaMismatch(f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)}", table=target.path)
+    if len({n.lower() for n in names}) < len(names):
+        raise SchemaMismatch(f"A column is set twice: {', '.join(names)}", table=target.path)
+    return assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts))
+
+
+_IGNORED = frozenset(("path", "__required_write_privileges__", "__partition_columns"))
+
+
+def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
+    """The arguments of `rowlock.write` that options of a DataFrameWriter stand for.  Raises UnsupportedFeature for an option that would have no effect."""
+    out: dict[str, Any] = {}
+    for name, value in options.items():
+        lower = name.lower()
+        if lower in _IGNORED:
+            continue
+        if lower == "mergeschema":
+            out["merge_schema"] = value.lower() == "true"
+        elif lower == "replacewhere":
+            out["replace_where"] = value
+        elif lower == "txnappid":
+            out["app_id"] = value
+        elif lower == "txnversion":
+            out["app_version"] = int(value)
+        elif lower.startswith(("delta.", "rowlock.")):
+            out.setdefault("properties", {})[name] = value
+        elif (lower, value.lower()) not in {("overwriteschema", "false"), ("partitionoverwritemode", "static"), ("datachange", "true")}:
+            raise UnsupportedFeature(
+                f"The option {name} of a write is refused: this version of Rowlock does nothing with it. It knows mergeSchema, replaceWhere, txnAppId, txnVersion "
+                "and table properties",
+                feature=f"option {name}",
+                access="write",
+                table=table,
+            )
+    return out

@@ -1,0 +1,150 @@
+"""What Java calls: one callable, which forwards to Python's answers and carries Python's errors through the JVM.
+
+An error is kept under an id, Java throws an exception with that id, and where that reaches Python again the original is raised.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from typing import Any, ClassVar, Protocol
+
+from pyspark.errors.exceptions import captured
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+
+from rowlock.engines.spark.sql.compiled import Classes
+
+_FAILED = "\x01rowlock failed "
+_KEPT_ERRORS = 64
+_DEEPEST_CAUSE = 20
+
+
+class Answers(Protocol):
+    """What Python answers; each session is a Python SparkSession, each plan a node of Spark's."""
+
+    def claim(self, spark: SparkSession, plan: Any, top: bool) -> Any:
+        """The columns (a JVM StructType) of what a statement returns if Rowlock carries it out; None leaves it to Spark.  Raises for what is refused."""
+
+    def claim_text(self, spark: SparkSession, text: str) -> Any:
+        """The same for a text that may be a statement which only Delta has."""
+
+    def run(self, spark: SparkSession, what: Any) -> DataFrame | None:
+        """Carries out a claimed statement: a plan, or a text."""
+
+    def check(self, spark: SparkSession, command: Any) -> None:
+        """Raises where a command that Spark is about to run may change a Delta table."""
+
+    def read(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
+        """The plan of a table's rows; `schema` is what the caller says that its columns are, as JSON."""
+
+    def travel(self, spark: SparkSession, node: Any) -> Any:
+        """The plan of an older version of a table; None where the node names no Delta table."""
+
+    def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
+        """Writes a DataFrame by format name."""
+
+
+class Callback:
+    """A java.util.function.BiFunction; called by any thread of the JVM."""
+
+    class Java:
+        """What py4j asks for."""
+
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+    def __init__(self, spark: SparkSession, answers: Answers) -> None:
+        self._answers, self._context = answers, spark.sparkContext
+        self._sessions: dict[str, SparkSession] = {str(spark._jsparkSession.sessionUUID()): spark}
+
+    def know(self, spark: SparkSession) -> None:
+        """Answers about this session with this Python object."""
+        self._sessions[str(spark._jsparkSession.sessionUUID())] = spark
+
+    def apply(self, what: str, arguments: Any) -> Any:
+        """One call of Java's.  Never raises: an error is kept, and its id returned."""
+        try:
+            return self._answer(str(what), [arguments[n] for n in range(len(arguments))])
+        except Exception as e:  # noqa: BLE001 - all that Python raises is raised to the user, by way of the JVM
+            return f"{_FAILED}{_keep(e)} {type(e).__name__}: {e}"
+
+    def _answer(self, what: str, given: list[Any]) -> Any:
+        answers = self._answers
+        if what == "save":
+            spark = self._session(given[2].sparkSession())
+            return answers.save(spark, str(given[0]), _texts(given[1]), DataFrame(given[2], spark))
+        spark = self._session(given[0])
+        if what == "claim":
+            return answers.claim(spark, given[1], bool(given[2]))
+        if what == "claim_text":
+            return answers.claim_text(spark, str(given[1]))
+        if what == "run":
+            frame = answers.run(spark, given[1])
+            return None if frame is None else frame._jdf
+        if what == "check":
+            return answers.check(spark, given[1])
+        if what == "read":
+            return answers.read(spark, {k.lower(): v for k, v in _texts(given[1]).items()}, None if given[2] is None else str(given[2]))
+        if what == "travel":
+            return answers.travel(spark, given[1])
+        raise AssertionError(what)
+
+    def _session(self, session: Any) -> SparkSession:
+        """The Python session of a JVM session; always the same one, for engines are kept by it."""
+        key = str(session.sessionUUID())
+        if key not in self._sessions:
+            self._sessions[key] = SparkSession(self._context, jsparkSession=session)
+        return self._sessions[key]
+
+
+def _texts(options: Any) -> dict[str, str]:
+    """A Java map of texts."""
+    return {str(k): str(v) for k, v in options.items()}
+
+
+_errors: OrderedDict[str, BaseException] = OrderedDict()
+_numbers, _lock = itertools.count(1), threading.Lock()
+
+
+def _keep(error: BaseException) -> str:
+    key = str(next(_numbers))
+    with _lock:
+        _errors[key] = error
+        if len(_errors) > _KEPT_ERRORS:  # of statements whose clients are not in this process
+            _errors.popitem(last=False)
+    return key
+
+
+def _kept(error: Any) -> BaseException | None:
+    """The error of Python that a JVM exception, or one that caused it, stands for."""
+    for _ in range(_DEEPEST_CAUSE):
+        if error is None:
+            return None
+        if str(error.getClass().getName()) == "rowlock.Refused":
+            with _lock:
+                return _errors.get(str(error.id()))
+        error = error.getCause()
+    return None
+
+
+def connect(spark: SparkSession, classes: Classes, answers: Answers, harmless: frozenset[str]) -> Callback:
+    """Gives Java its callable.  From now on pyspark raises Python's own error where the JVM's stands for one."""
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    callback = Callback(spark, answers)
+    jvm: Any = spark._jvm
+    names = jvm.java.util.HashSet()
+    for name in harmless:
+        names.add(name)
+    classes.field("harmless", names)
+    classes.field("python", callback)
+    before = captured.convert_exception
+    if not hasattr(before, "rowlock"):
+
+        def convert(error: Any) -> Any:
+            kept = _kept(error)
+            return before(error) if kept is None else kept
+
+        convert.rowlock = True  # type: ignore[attr-defined]
+        captured.convert_exception = convert  # type: ignore[assignment]
+    return callback

@@ -1,0 +1,112 @@
+"""Compiles Rowlock's Java source with the compiler that Spark carries (Janino), and loads the classes into Spark's JVM.  No JAR is shipped.
+
+The classes are kept as a JAR in the user's cache folder, by Spark's version and a hash of the source; where no folder can be
+written, in a temporary one.  Several processes may do this at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from rowlock import clock
+from rowlock.engines.spark.session.java import cache_folder
+from rowlock.exceptions import RowlockError, UnsupportedFeature
+
+SOURCE = Path(__file__).with_name("rowlock.java")
+_SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+
+
+class Classes:
+    """Rowlock's classes in the JVM of a session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._jvm: Any = spark._jvm
+        self._loader: Any = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+    def load(self) -> None:
+        """Loads the classes, where this JVM has not got them.  Raises UnsupportedFeature where Spark cannot compile or load them."""
+        if self._known("rowlock.Bridge"):
+            return
+        if not hasattr(self._loader, "addURL"):
+            raise UnsupportedFeature(
+                "This Spark takes no classes at run time, so rowlock.enable cannot work on it: use rowlock.sql(spark, text)",
+                feature="rowlock.enable",
+                access="write",
+            )
+        jar = compiled_jar(self._spark.version, self._compile)
+        self._loader.addURL(self._jvm.java.io.File(str(jar)).toURI().toURL())
+
+    def _known(self, name: str) -> bool:
+        try:
+            self._loader.loadClass(name)
+        except Exception:  # noqa: BLE001 - ClassNotFoundException, under whichever name pyspark gives it
+            return False
+        return True
+
+    def has(self, name: str) -> bool:
+        """Whether Spark's JVM has a class of this full name."""
+        return self._known(name)
+
+    def _compile(self) -> bytes:
+        """The JAR of the compiled source."""
+        try:
+            compiler = self._jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(self._loader)
+            compiler.setSourceVersion(8)
+            compiler.setTargetVersion(8)
+            compiler.cook(SOURCE.name, self._jvm.java.io.StringReader(SOURCE.read_text(encoding="utf-8")))
+            codes = compiler.getBytecodes()
+            classes = {str(name): bytes(codes.get(name)) for name in list(codes.keySet())}
+        except Exception as e:
+            raise UnsupportedFeature(
+                f"Spark {self._spark.version} could not compile Rowlock's Java source, so rowlock.enable cannot work on it: use rowlock.sql(spark, text). {e}",
+                feature="rowlock.enable",
+                access="write",
+            ) from e
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as jar:
+            for name, code in classes.items():
+                jar.writestr(f"{name.replace('.', '/')}.class", code)
+            jar.writestr(_SERVICES, "rowlock.DefaultSource\nrowlock.Delta\n")
+        return out.getvalue()
+
+    def field(self, name: str, value: Any) -> None:
+        """Sets a static field of the bridge."""
+        self._loader.loadClass("rowlock.Bridge").getField(name).set(None, value)
+
+    def new(self, name: str) -> Any:
+        """A new instance of one of Rowlock's classes."""
+        gateway: Any = self._spark.sparkContext._gateway
+        kinds, values = gateway.new_array(self._jvm.java.lang.Class, 0), gateway.new_array(self._jvm.java.lang.Object, 0)
+        return self._loader.loadClass(f"rowlock.{name}").getDeclaredConstructor(kinds).newInstance(values)
+
+
+def compiled_jar(spark_version: str, compile_: Any) -> Path:
+    """The JAR for this version of Spark and this source: from the cache, else what `compile_` gives, which is kept there."""
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    name = f"sql-{spark_version}-{digest}.jar"
+    try:
+        folder = cache_folder()
+    except RowlockError:  # nothing can be written but temporary files
+        folder = Path(tempfile.mkdtemp(prefix="rowlock-"))
+    jar = folder / name
+    if jar.exists() and zipfile.is_zipfile(jar):
+        return jar
+    content = compile_()
+    fresh = folder / f".{name}.{clock.new_id()}"
+    try:
+        fresh.write_bytes(content)
+    except OSError:  # full, or not ours after all
+        jar = Path(tempfile.mkdtemp(prefix="rowlock-")) / name
+        jar.write_bytes(content)
+        return jar
+    fresh.replace(jar)  # atomic: other processes see no JAR or a complete one
+    return jar

@@ -1,0 +1,256 @@
+"""The whitelist: refuses every command of Spark that may change or delete a Delta table without Rowlock (I9).
+
+It sees a command when all of its names are resolved, and looks at each table, path and folder that the command holds.  What
+passes names no Delta table and writes no folder on, in or above one.  Direct calls of a file system do not come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
+from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, statement_name
+from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
+from rowlock.engines.spark.sql.overlap import table_at
+from rowlock.exceptions import UnsupportedFeature
+
+_OURS = ("rowlock.DefaultSource", "rowlock.Delta", "rowlock.Relation")
+_PATH_FIELDS = frozenset(("path", "location", "outputPath", "newLocation"))
+_DEEPEST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A table or a folder that a command names.  `text` is how it is called; `delta` whether it is a Delta table by its entry or its relation."""
+
+    text: str
+    folder: str | None = None
+    delta: bool = False
+
+
+def refuse(statement: str, table: str | None, why: str, instead: str) -> NoReturn:
+    """Raises UnsupportedFeature for a statement that Rowlock does not let pass."""
+    raise UnsupportedFeature(f"{statement} is refused: {why}. {instead}", feature=statement, access="write", table=table)
+
+
+class Guard:
+    """Judges the commands of one session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark, self.nodes = spark, Nodes(spark)
+        self._catalog: Any = spark._jsparkSession.sessionState().catalog()
+
+    def check(self, command: JavaObject) -> None:
+        """Raises UnsupportedFeature for a command that may change a Delta table, or that nobody has looked at."""
+        name = str(command.getClass().getName())
+        if name in HARMLESS:
+            return
+        statement = statement_name(name)
+        if name not in CHECKED:
+            refuse(statement, None, f"Rowlock does not know what the command {name} does to tables", "Run it on a session without Rowlock")
+        short = class_name(command)
+        if short == "SaveIntoDataSourceCommand" and str(command.dataSource().getClass().getName()) in _OURS:
+            return  # Rowlock itself writes this one
+        if short in ("DropDatabaseCommand", "DropNamespace"):
+            self._check_database(command, statement)
+            return
+        keeps = short == "InsertIntoHadoopFsRelationCommand" and str(command.mode().name()) == "Append"
+        for found in self._found(command):
+            if found.delta:
+                refuse(statement, found.folder or found.text, f"{found.text} is a Delta table, which this statement would change without Rowlock", _INSTEAD)
+            if found.folder is not None:
+                self._check_folder(found.folder, statement, below=not keeps)
+
+    def _check_folder(self, folder: str, statement: str, *, below: bool) -> None:
+        table = table_at(self.spark, folder, below=below)
+        if table is not None:
+            refuse(statement, table, f"it would write or delete files in {folder}, where the Delta table {table} is", _INSTEAD)
+
+    def _check_database(self, command: JavaObject, statement: str) -> None:
+        """Raises where a schema has Delta tables, or its folder has, which is deleted with it."""
+        if class_name(command) == "DropDatabaseCommand":
+            database = str(command.databaseName())
+        else:
+            child = command.child()
+            if class_name(child) != "ResolvedNamespace" or str(child.catalog().name()) != "spark_catalog":
+                return  # another catalog's schema
+            database = str(self.nodes.items(child.namespace())[-1])
+        if not self._catalog.databaseExists(database):
+            return
+        for identifier in self.nodes.items(self._catalog.listTables(database)):
+            for found in self._named(identifier):
+                if found.delta:
+                    refuse(statement, found.folder, f"{found.text} in it is a Delta table", f"First DROP TABLE {found.text}")
+        self._check_folder(str(self._catalog.getDatabaseMetadata(database).locationUri().toString()), statement, below=True)
+
+    # ---- what a command names --------------------------------------------------------------
+
+    def _found(self, command: JavaObject) -> Iterator[Found]:
+        """Each table and folder that is a field of a command, however deep; its queries are not looked into."""
+        for n in range(command.productArity()):
+            yield from self._in(command.productElement(n), str(command.productElementName(n)), 0)
+        if class_name(command) == "WriteToStream":
+            yield from self._sink(command.sink())
+        if class_name(command) == "CreateTableLikeCommand" or class_name(command).startswith("Create"):
+            yield from self._default_folder(command)
+
+    def _in(self, value: Any, name: str, depth: int) -> Iterator[Found]:
+        if isinstance(value, str):
+            if name in _PATH_FIELDS and value:
+                yield Found(value, value)
+            return
+        if depth > _DEEPEST or not hasattr(value, "getClass"):
+            return
+        kind, inside = class_name(value), depth + 1
+        if kind == "TableIdentifier":
+            yield from self._named(value)
+        elif kind == "CatalogTable":
+            yield from self._entry(value)
+        elif kind == "CatalogStorageFormat":
+            yield from self._in(value.locationUri(), "location", inside)
+        elif kind in ("Path", "URI", "CachingPath"):
+            yield Found(str(value.toString()), str(value.toString()))
+        elif kind in ("UnresolvedTableSpec", "TableSpec"):
+            yield from self._in(value.location(), "location", inside)
+            if _is_delta(self.nodes.option(value.provider())):
+                yield Found("a table of format delta", delta=True)
+        elif kind in _LEAVES:
+            yield from self._leaf(value, kind, inside)
+        elif self.nodes.bridge.is_a(value, "scala.Option"):
+            if value.isDefined():
+                yield from self._in(value.get(), name, inside)
+        elif self.nodes.bridge.is_a(value, "scala.collection.Map"):
+            for key, held in self.nodes.mapping(value).items():
+                yield from self._in(held, key.lower(), inside)
+        elif self.nodes.bridge.is_a(value, "scala.collection.Seq"):
+            for held in self.nodes.items(value):
+                yield from self._in(held, name, inside)
+        elif kind == "Tuple2":  # a partition and its location
+            yield from self._in(value._2(), "location", inside)
+
+    def _leaf(self, node: JavaObject, kind: str, depth: int) -> Iterator[Found]:
+        """What a resolved table, relation or name stands for."""
+        if kind == "SubqueryAlias":
+            yield from self._in(node.child(), "", depth)
+        elif kind == "HiveTableRelation":
+            yield from self._entry(node.tableMeta())
+        elif kind == "LogicalRelation":
+            relation = node.relation()
+            if str(relation.getClass().getName()) in _OURS:
+                yield Found(str(relation.options().toString()), delta=True)
+            if self.nodes.bridge.is_a(relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation"):
+                for place in self.nodes.items(relation.location().rootPaths()):
+                    yield from self._in(place, "", depth)
+            yield from self._in(node.catalogTable(), "", depth)
+        elif kind in ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier"):
+            parts = self.nodes.parts(node)
+            if (folder := self.nodes.folder(parts)) is not None:
+                yield Found(".".join(parts or ()), folder, delta=True)
+        else:
+            yield from self._of_catalog(node, kind, depth)
+
+    def _of_catalog(self, node: JavaObject, kind: str, depth: int) -> Iterator[Found]:
+        """A table or a name that is resolved in a catalog: in the session's by its entry, in another by what it says of itself."""
+        if kind == "DataSourceV2Relation":
+            option = node.options().get("path")
+            if option is not None:
+                yield Found(str(option), str(option))
+            catalog, identifier, table = self.nodes.option(node.catalog()), self.nodes.option(node.identifier()), node.table()
+        else:
+            catalog, identifier, table = node.catalog(), node.identifier(), node.table() if kind == "ResolvedTable" else None
+        if table is not None:
+            if class_name(table) == "V1Table":
+                yield from self._entry(table.v1Table())
+            elif _is_delta(table.properties().get("provider")):
+                yield Found(str(table.name()), delta=True)
+        if catalog is not None and identifier is not None and str(catalog.name()) == "spark_catalog":
+            parts = [*identifier.namespace(), identifier.name()]
+            if len(parts) == 2:
+                if parts[0].lower() in FORMATS:
+                    yield Found(parts[1], parts[1], delta=True)
+                yield from self._by_name(str(parts[1]), str(parts[0]))
+
+    def _named(self, identifier: JavaObject) -> Iterator[Found]:
+        """The table that a TableIdentifier names; one such as delta.`/path` names a folder."""
+        database = self.nodes.option(identifier.database())
+        table = str(identifier.table())
+        if database is not None and str(database).lower() in FORMATS:
+            yield Found(table, table, delta=True)
+            return
+        if database is None and self._catalog.isTempView(identifier):
+            return
+        yield from self._by_name(table, None if database is None else str(database))
+
+    def _by_name(self, table: str, database: str | None) -> Iterator[Found]:
+        try:
+            identifier = (
+                self.spark._jsparkSession.sessionState()
+                .sqlParser()
+                .parseTableIdentifier(".".join("`" + p.replace("`", "``") + "`" for p in (*([database] if database else []), table)))
+            )
+            if self._catalog.tableExists(identifier):
+                yield from self._entry(self._catalog.getTableMetadata(identifier))
+        except PySparkException:  # an unknown schema: Spark says so itself
+            return
+
+    def _entry(self, entry: JavaObject) -> Iterator[Found]:
+        """A table's entry, in the catalog or about to be."""
+        text = str(entry.identifier().unquotedString())
+        delta = _is_delta(self.nodes.option(entry.provider()))
+        place = self.nodes.option(entry.storage().locationUri())
+        folder = None if place is None else str(place.toString())
+        yield Found(text, folder, delta=delta)
+        if not delta and str(entry.tableType().name()) != "VIEW":
+            identifier = entry.identifier()
+            if self._catalog.tableExists(identifier):
+                there = self._catalog.getTableMetadata(identifier)
+                yield Found(text, self._text_of(there.storage().locationUri()), delta=_is_delta(self.nodes.option(there.provider())))
+
+    def _text_of(self, held: JavaObject) -> str | None:
+        found = self.nodes.option(held)
+        return None if found is None else str(found.toString())
+
+    def _default_folder(self, command: JavaObject) -> Iterator[Found]:
+        """The folder that the catalog gives a table which is made without a location."""
+        for name in ("table", "targetTable", "tableDesc"):
+            if hasattr(command, name) and name in [str(command.productElementName(n)) for n in range(command.productArity())]:
+                held = getattr(command, name)()
+                identifier = held.identifier() if class_name(held) == "CatalogTable" else held
+                place = str(self._catalog.defaultTablePath(identifier).toString())
+                yield Found(place, place)
+
+    def _sink(self, sink: JavaObject) -> Iterator[Found]:
+        """The folder of a stream that writes files."""
+        text = str(sink.toString())
+        if class_name(sink) == "FileStreamSink" and text.startswith("FileSink["):
+            place = text.removeprefix("FileSink[").removesuffix("]")
+            yield Found(place, place)
+        elif str(sink.getClass().getName()) in _OURS:
+            yield Found(text, delta=True)
+
+
+def _is_delta(provider: object) -> bool:
+    """Whether a table's provider is that of Delta tables."""
+    return provider is not None and str(provider).lower() in FORMATS
+
+
+_LEAVES = frozenset(
+    (
+        "SubqueryAlias",
+        "HiveTableRelation",
+        "LogicalRelation",
+        "UnresolvedRelation",
+        "UnresolvedTable",
+        "UnresolvedTableOrView",
+        "UnresolvedIdentifier",
+        "DataSourceV2Relation",
+        "ResolvedTable",
+        "ResolvedIdentifier",
+    )
+)
+_INSTEAD = "Use the statements that docs/sql.md lists, the methods of rowlock.DeltaTable, or rowlock.write"

@@ -1,0 +1,93 @@
+"""Reads nodes of Spark's plans from Python: name parts, options, expressions as Columns, queries as DataFrames; and which names are Delta tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from rowlock.engines.spark.catalog.names import Name
+from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
+from rowlock.engines.spark.catalyst.errors import BadName, NameNotFound
+
+FORMATS = ("delta", "rowlock")
+"""Format names, and the first parts of names such as delta.`/path`, that stand for a Delta table."""
+_NAMED = ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedIdentifier", "UnresolvedNamespace")
+
+
+class Nodes:
+    """The plan nodes of one session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark, self.bridge = spark, catalyst(spark)
+
+    def items(self, seq: JavaObject) -> list[Any]:
+        """A Scala Seq as a list."""
+        return self.bridge.list(seq)
+
+    def option(self, held: JavaObject) -> Any:
+        """What a Scala Option holds; None where it is empty."""
+        return held.get() if held.isDefined() else None
+
+    def mapping(self, held: JavaObject) -> dict[str, Any]:
+        """A Scala Map with texts as keys."""
+        found = self.bridge.converters.asJava(held)
+        return {str(k): found[k] for k in found}
+
+    def column(self, expression: JavaObject) -> Column:
+        """An expression, resolved or not, as a Column."""
+        return self.bridge.column(expression)
+
+    def optional_column(self, held: JavaObject) -> Column | None:
+        """The expression that an Option holds, as a Column."""
+        found = self.option(held)
+        return None if found is None else self.column(found)
+
+    def frame(self, plan: JavaObject) -> DataFrame:
+        """A query's plan as a DataFrame of the session; Spark's analyzer resolves it now."""
+        return self.bridge.dataframe(plan, self.spark)
+
+    def jvm_type(self, columns: StructType) -> JavaObject:
+        """A type of pyspark's as the JVM's."""
+        return self.bridge.data_type.fromJson(columns.json())
+
+    # ---- names -----------------------------------------------------------------------------
+
+    def parts(self, node: JavaObject) -> list[str] | None:
+        """The parts of the name that a node stands for, below aliases; None where it is no name."""
+        node, _ = self.without_alias(node)
+        kind = class_name(node)
+        if kind not in _NAMED:
+            return None
+        return [str(p) for p in self.items(node.nameParts() if kind == "UnresolvedIdentifier" else node.multipartIdentifier())]
+
+    def without_alias(self, node: JavaObject) -> tuple[JavaObject, str | None]:
+        """The node below aliases, and the outermost alias."""
+        alias = None
+        while class_name(node) == "SubqueryAlias":
+            alias, node = alias or str(node.identifier().name()), node.child()
+        return node, alias
+
+    def folder(self, parts: Sequence[str] | None) -> str | None:
+        """The folder of the Delta table with this name as a statement finds it (a temporary view hides a table); None where it is something else."""
+        if parts is None:
+            return None
+        if (path := path_of(parts)) is not None:
+            return path
+        try:
+            return Name(self.spark, dotted(parts)).folder()
+        except (NameNotFound, BadName, PySparkException):
+            return None
+
+
+def path_of(parts: Sequence[str]) -> str | None:
+    """The path in a name such as delta.`/path`."""
+    return parts[1] if len(parts) == 2 and parts[0].lower() in FORMATS else None
+
+
+def dotted(parts: Sequence[str]) -> str:
+    """Name parts as one text of SQL."""
+    return ".".join("`" + p.replace("`", "``") + "`" for p in parts)

@@ -1,0 +1,56 @@
+"""Whether a folder that a command writes or deletes is that of a Delta table, lies in one, or holds one.  Reads folders, never a log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.protocol.names import LOG_DIRECTORY
+from rowlock.protocol.paths import decode
+
+
+def table_at(spark: SparkSession, place: str, *, below: bool) -> str | None:
+    """The Delta table whose folder is `place` or lies above it, and with `below` one that lies in it; None where there is none.
+
+    `below` walks through all folders in `place`: for commands that delete what is there.  Links are followed for `place` itself.
+    """
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    given = catalyst(spark).hadoop_path(place)
+    files = given.getFileSystem(hadoop)
+    full = given.makeQualified(files.getUri(), files.getWorkingDirectory())
+    uri = full.toUri()
+    if str(uri.getScheme()) == "file":
+        return _local(decode(str(uri.getRawPath())), below=below)
+    return _remote(spark, files, full, below=below)
+
+
+def _local(place: str, *, below: bool) -> str | None:
+    real = Path(os.path.realpath(place))
+    for folder in (real, *real.parents):
+        if (folder / LOG_DIRECTORY).is_dir():
+            return str(folder)
+    if below:
+        for folder_below, names, _ in os.walk(real):
+            if LOG_DIRECTORY in names:
+                return folder_below
+    return None
+
+
+def _remote(spark: SparkSession, files: Any, place: Any, *, below: bool) -> str | None:
+    path = catalyst(spark).hadoop_path
+    folder = place
+    while folder is not None:
+        if files.exists(path(folder, LOG_DIRECTORY)):
+            return str(folder.toString())
+        folder = folder.getParent()
+    waiting = [place] if below and files.exists(place) else []
+    while waiting:
+        inside = [s.getPath() for s in files.listStatus(waiting.pop()) if s.isDirectory()]
+        if found := next((p for p in inside if str(p.getName()) == LOG_DIRECTORY), None):
+            return str(found.getParent().toString())
+        waiting += inside
+    return None

@@ -1,0 +1,249 @@
+"""Delta's own statements, which Spark's grammar does not have: recognises and parses their text.
+
+OPTIMIZE, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA and GENERATE become values; REORG, clones, DROP FEATURE and
+what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/)
+      |(?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+      |(?P<quoted>`(?:[^`]|``)*`)
+      |(?P<number>-?\d+(?:\.\d+)?(?![A-Za-z_0-9]))
+      |(?P<word>[A-Za-z_0-9]+)
+      |(?P<mark>.)""",
+    re.DOTALL | re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStatement:
+    """A parsed statement.
+
+    kind     OPTIMIZE, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT or GENERATE
+    table    the parts of the table's name; one path is delta.`/path`
+    values   what else it says, by name
+    """
+
+    kind: str
+    table: tuple[str, ...]
+    values: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class _Reader:
+    """Reads tokens from left to right."""
+
+    def __init__(self, statement: str) -> None:
+        self.source = statement
+        found = [_Token(str(m.lastgroup), m.group(), m.start(), m.end()) for m in _TOKEN.finditer(statement)]
+        self.tokens = [t for t in found if t.kind != "space"]
+        while self.tokens and self.tokens[-1].text == ";":
+            self.tokens.pop()
+        self.at = 0
+
+    def ahead(self, *words: str) -> bool:
+        """Whether these words come next."""
+        here = self.tokens[self.at : self.at + len(words)]
+        return len(here) == len(words) and all(t.kind in ("word", "mark") and t.text.upper() == w for t, w in zip(here, words, strict=True))
+
+    def take(self, *words: str) -> bool:
+        """Passes over these words, if they come next."""
+        if self.ahead(*words):
+            self.at += len(words)
+            return True
+        return False
+
+    def need(self, *words: str) -> None:
+        """Passes over these words.  Raises InvalidInput where they do not come next."""
+        if not self.take(*words):
+            raise self.wrong(" ".join(words))
+
+    def wrong(self, expected: str) -> InvalidInput:
+        """The error of a text that is none of the statements."""
+        found = self.tokens[self.at].text if self.at < len(self.tokens) else "the end"
+        return InvalidInput(f"{expected} was expected at {found!r} in the statement: {self.source.strip()}")
+
+    def next(self, kind: str, expected: str) -> str:
+        """The text of the next token, of this kind."""
+        if self.at < len(self.tokens) and self.tokens[self.at].kind == kind:
+            self.at += 1
+            return self.tokens[self.at - 1].text
+        raise self.wrong(expected)
+
+    def number(self) -> str:
+        return self.next("number" if self.at < len(self.tokens) and self.tokens[self.at].kind == "number" else "word", "a number")
+
+    def string(self) -> str:
+        """A string's value."""
+        return unquoted(self.next("text", "a string in quotes"))
+
+    def name(self) -> tuple[str, ...]:
+        """The parts of a name, or of a path in quotes as those of delta.`/path`."""
+        if self.at < len(self.tokens) and self.tokens[self.at].kind == "text":
+            return ("delta", self.string())
+        parts = [self._part()]
+        while self.take("."):
+            parts.append(self._part())
+        return tuple(parts)
+
+    def _part(self) -> str:
+        token = self.tokens[self.at] if self.at < len(self.tokens) else None
+        if token is None or token.kind not in ("word", "quoted"):
+            raise self.wrong("a table's name")
+        self.at += 1
+        return token.text[1:-1].replace("``", "`") if token.kind == "quoted" else token.text
+
+    def until(self, *stops: str) -> str:
+        """The source up to one of these words outside of parentheses, or to the end."""
+        start, depth = self.at, 0
+        while self.at < len(self.tokens):
+            token = self.tokens[self.at]
+            if depth == 0 and token.kind == "word" and token.text.upper() in stops:
+                break
+            depth += (token.text == "(") - (token.text == ")") if token.kind == "mark" else 0
+            self.at += 1
+        if start == self.at:
+            raise self.wrong("a condition")
+        return self.source[self.tokens[start].start : self.tokens[self.at - 1].end]
+
+    def end(self) -> None:
+        """Raises InvalidInput where something is left."""
+        if self.at < len(self.tokens):
+            raise self.wrong("the end of the statement")
+
+
+def unquoted(text: str) -> str:
+    """The value of a string of SQL in quotes."""
+    inside, quote = text[1:-1], text[0]
+    escapes = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+    return _ESCAPE.sub(lambda m: escapes.get(m[1], m[1]), inside.replace(quote * 2, quote))
+
+
+def parse(statement: str) -> OwnStatement | None:
+    """The statement in a text; None where it is one of Spark's.  Raises InvalidInput for a wrong one, UnsupportedFeature for one that Rowlock has not."""
+    reader = _Reader(statement)
+    if reader.take("OPTIMIZE"):
+        return _optimize(reader)
+    if reader.take("VACUUM"):
+        return _vacuum(reader)
+    if reader.take("RESTORE"):
+        return _restore(reader)
+    if reader.ahead("DESC", "HISTORY") or reader.ahead("DESCRIBE", "HISTORY"):
+        return _described(reader, "HISTORY")
+    if reader.ahead("DESC", "DETAIL") or reader.ahead("DESCRIBE", "DETAIL"):
+        return _described(reader, "DETAIL")
+    if reader.take("CONVERT", "TO", "DELTA"):
+        return _convert(reader)
+    if reader.take("GENERATE"):
+        mode = reader.next("word", "symlink_format_manifest")
+        reader.need("FOR", "TABLE")
+        return _finished(reader, OwnStatement("GENERATE", reader.name(), {"mode": mode.lower()}))
+    _refuse_what_is_missing(reader)
+    return None
+
+
+def _finished(reader: _Reader, statement: OwnStatement) -> OwnStatement:
+    reader.end()
+    return statement
+
+
+def _optimize(reader: _Reader) -> OwnStatement:
+    table = reader.name()
+    values: dict[str, object] = {}
+    if reader.take("FULL"):
+        raise _missing("OPTIMIZE FULL", "OPTIMIZE orders what does not lie in the clustering columns' order yet")
+    if reader.take("WHERE"):
+        values["where"] = reader.until("ZORDER")
+    if reader.take("ZORDER", "BY"):
+        inside = reader.take("(")
+        columns = [reader.name()]
+        while reader.take(","):
+            columns.append(reader.name())
+        if inside:
+            reader.need(")")
+        values["z_order"] = [".".join("`" + p.replace("`", "``") + "`" for p in c) for c in columns]
+    return _finished(reader, OwnStatement("OPTIMIZE", table, values))
+
+
+def _vacuum(reader: _Reader) -> OwnStatement:
+    table = reader.name()
+    values: dict[str, object] = {}
+    for words in (("USING", "INVENTORY"), ("LITE",), ("DRY", "RUN")):
+        if reader.ahead(*words):
+            raise _missing(f"VACUUM {' '.join(words)}", "use VACUUM table [RETAIN n HOURS]")
+    reader.take("FULL")
+    if reader.take("RETAIN"):
+        values["hours"] = float(reader.number())
+        reader.need("HOURS")
+    if reader.ahead("DRY", "RUN"):
+        raise _missing("VACUUM DRY RUN", "use VACUUM table [RETAIN n HOURS]")
+    return _finished(reader, OwnStatement("VACUUM", table, values))
+
+
+def _restore(reader: _Reader) -> OwnStatement:
+    reader.take("TABLE")
+    table = reader.name()
+    reader.take("TO")
+    if reader.take("TIMESTAMP", "AS", "OF"):
+        return _finished(reader, OwnStatement("RESTORE", table, {"timestamp": reader.string()}))
+    if not reader.take("VERSION", "AS", "OF"):
+        raise reader.wrong("VERSION AS OF or TIMESTAMP AS OF")
+    return _finished(reader, OwnStatement("RESTORE", table, {"version": int(reader.number())}))
+
+
+def _described(reader: _Reader, kind: str) -> OwnStatement:
+    reader.at += 2
+    reader.take("TABLE")
+    table = reader.name()
+    values: dict[str, object] = {}
+    if kind == "HISTORY" and reader.take("LIMIT"):
+        values["limit"] = int(reader.number())
+    return _finished(reader, OwnStatement(kind, table, values))
+
+
+def _convert(reader: _Reader) -> OwnStatement:
+    table = reader.name()
+    values: dict[str, object] = {}
+    if reader.take("NO", "STATISTICS"):
+        raise _missing("CONVERT TO DELTA NO STATISTICS", "leave NO STATISTICS out")
+    if reader.take("PARTITIONED", "BY"):
+        reader.need("(")
+        start, depth = reader.at, 1
+        while depth and reader.at < len(reader.tokens):
+            depth += {"(": 1, ")": -1}.get(reader.tokens[reader.at].text, 0)
+            reader.at += 1
+        if depth or reader.at - 1 == start:
+            raise reader.wrong("columns and )")
+        values["partitions"] = reader.source[reader.tokens[start].start : reader.tokens[reader.at - 2].end]
+    return _finished(reader, OwnStatement("CONVERT", table, values))
+
+
+def _refuse_what_is_missing(reader: _Reader) -> None:
+    """Raises UnsupportedFeature for the statements of Delta that Rowlock has not."""
+    words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
+    if words[:1] == ["REORG"]:
+        raise _missing("REORG TABLE", "use OPTIMIZE")
+    for n, word in enumerate(words[1:], 1):
+        if words[0] in ("CREATE", "REPLACE") and word == "CLONE" and words[n - 1] in ("SHALLOW", "DEEP"):
+            raise _missing(f"{words[n - 1]} CLONE", "use CREATE TABLE ... AS SELECT")
+        if words[0] == "ALTER" and word == "FEATURE" and words[n - 1] == "DROP":
+            raise _missing("ALTER TABLE DROP FEATURE", "use DeltaTable.dropFeatureSupport")
+
+
+def _missing(statement: str, instead: str) -> UnsupportedFeature:
+    return UnsupportedFeature(f"This version of Rowlock has no {statement}: {instead}", feature=statement, access="write")

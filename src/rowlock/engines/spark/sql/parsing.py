@@ -1,0 +1,102 @@
+"""Parses SQL with Spark's parser from Python, and replaces names in its plans, where no class of Rowlock's is in the JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
+from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.exceptions import UnsupportedFeature
+
+_NAMES = ("UnresolvedRelation", "RelationTimeTravel")
+
+
+class _Replace:
+    """A scala.PartialFunction: from a node that names a relation to the plan in its place."""
+
+    class Java:
+        """What py4j asks for."""
+
+        implements: ClassVar[list[str]] = ["scala.PartialFunction"]
+
+    def __init__(self, plan_of: Callable[[JavaObject], JavaObject | None]) -> None:
+        self._plan_of = plan_of
+        self.error: Exception | None = None
+
+    def isDefinedAt(self, node: JavaObject) -> bool:
+        """Scala's name: whether the node is a name."""
+        return class_name(node) in _NAMES
+
+    def applyOrElse(self, node: JavaObject, otherwise: JavaObject) -> JavaObject:
+        """Scala's name: the plan in place of a name, else the node."""
+        return self.apply(node)
+
+    def apply(self, node: JavaObject) -> JavaObject:
+        """Scala's name: the plan in place of a name, else the node."""
+        if self.error is not None or not self.isDefinedAt(node):
+            return node
+        try:
+            plan = self._plan_of(node)
+        except Exception as e:  # noqa: BLE001 - raised by `Replaced`, when Java is through with the plan
+            self.error = e
+            return node
+        return node if plan is None else plan
+
+
+class Replaced(Nodes):
+    """The nodes of a session whose queries get Rowlock's plans in place of Delta tables."""
+
+    def __init__(self, spark: SparkSession, plan_of: Callable[[JavaObject], JavaObject | None]) -> None:
+        super().__init__(spark)
+        self._plan_of = plan_of
+
+    def frame(self, plan: JavaObject) -> DataFrame:
+        """See `Nodes`."""
+        ensure_callback_server_started(self.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        replace = _Replace(self._plan_of)
+        replaced = plan.transformUpWithSubqueries(replace)
+        if replace.error is not None:
+            raise replace.error
+        return super().frame(replaced)
+
+
+def parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> JavaObject:
+    """The parsed plan of a text, with the CTEs of its statement at their places.  Raises Spark's ParseException."""
+    parser: Any = nodes.spark._jsparkSession.sessionState().sqlParser()
+    analysis: Any = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis
+    if args is None:
+        return analysis.CTESubstitution.apply(parser.parsePlan(text))
+    if tuple(map(int, nodes.spark.version.split(".")[:2])) < (4, 1):
+        raise UnsupportedFeature("Before Spark 4.1 rowlock.sql takes no args: write the values into the text", feature="args of rowlock.sql", access="write")
+    contexts: Any = nodes.bridge.jvm.org.apache.spark.sql.catalyst.parser
+    if isinstance(args, Mapping):
+        values = nodes.bridge.jvm.java.util.HashMap()
+        for name, literal in zip(args, _literals(nodes, list(args.values())), strict=True):
+            values.put(str(name), literal)
+        context = contexts.NamedParameterContext(nodes.bridge.jvm.PythonUtils.toScalaMap(values))
+    else:
+        context = contexts.PositionalParameterContext(nodes.bridge.seq(_literals(nodes, args)))
+    return analysis.CTESubstitution.apply(parser.parsePlanWithParameters(text, context))
+
+
+def _literals(nodes: Nodes, values: Sequence[Any]) -> list[JavaObject]:
+    """Python values as resolved literals."""
+    if not values:
+        return []
+    frame = nodes.spark.range(1).select(*[F.lit(v).alias(f"v{n}") for n, v in enumerate(values)])
+    return [e.child() for e in nodes.items(frame._jdf.queryExecution().analyzed().projectList())]
+
+
+def is_command(nodes: Nodes, plan: JavaObject) -> bool:
+    """Whether a plan is a statement and no query."""
+    return nodes.bridge.is_a(plan, "org.apache.spark.sql.catalyst.plans.logical.Command") or class_name(plan) in ("InsertIntoStatement", "InsertIntoDir")
+
+
+def has_commands(nodes: Nodes, plan: JavaObject) -> bool:
+    """Whether statements lie within a plan."""
+    return any(is_command(nodes, c) or has_commands(nodes, c) for c in nodes.items(plan.children()))

@@ -1,0 +1,90 @@
+"""Relations of Spark's plans that are Delta tables: older versions, paths, and the plans that stand in their place."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from rowlock.engines.spark.catalyst.bridge import JavaObject
+from rowlock.engines.spark.read.scan import local_frame
+from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.exceptions import InvalidInput, SchemaMismatch
+
+
+@dataclass(frozen=True, slots=True)
+class Travelled:
+    """A table at a version or a time; `name` is the last part of its name."""
+
+    path: str
+    name: str
+    version: int | None
+    timestamp: datetime.datetime | None
+
+
+def travelled(nodes: Nodes, node: JavaObject) -> Travelled | None:
+    """What a RelationTimeTravel names; None where it is no Delta table.  Raises InvalidInput for a version that is no number or a time that is none."""
+    parts = nodes.parts(node.relation())
+    if parts is None:
+        return None
+    folder = nodes.folder(_within_view(nodes, parts))
+    if folder is None:
+        return None
+    version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
+    if version is not None and not str(version).isdecimal():
+        raise InvalidInput(f"VERSION AS OF {version!r}: a version is a number", table=folder)
+    return Travelled(folder, parts[-1], None if version is None else int(version), None if moment is None else _moment(nodes, moment, folder))
+
+
+def _within_view(nodes: Nodes, parts: list[str]) -> list[str]:
+    """The name as a view's text means it: in the schema that was the current one when the view was made."""
+    context: Any = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis.AnalysisContext.get()
+    schema = [str(p) for p in nodes.items(context.catalogAndNamespace())]
+    return [*schema, *parts] if schema and len(parts) == 1 else parts
+
+
+def _moment(nodes: Nodes, expression: JavaObject, table: str) -> datetime.datetime:
+    """The time that an expression stands for."""
+    if nodes.bridge.subquery.hasSubquery(expression):
+        raise InvalidInput("TIMESTAMP AS OF takes no subquery: write the time itself", table=table)
+    one = local_frame(nodes.spark, pa.table({"one": ["1"]}), StructType([StructField("one", StringType())]))
+    row = one.select(F.unix_micros(nodes.column(expression).try_cast("timestamp_ltz")).alias("at")).first()
+    if row is None or row["at"] is None:
+        raise InvalidInput(f"TIMESTAMP AS OF {expression.sql()}: this is no time", table=table)
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=row["at"])
+
+
+def analyzed(frame: DataFrame) -> JavaObject:
+    """The resolved plan of a DataFrame."""
+    return frame._jdf.queryExecution().analyzed()
+
+
+def plan_of(frame: DataFrame, name: str) -> JavaObject:
+    """The plan of a DataFrame under a table's name."""
+    return analyzed(frame.alias(name))
+
+
+def check_given_schema(given: str | None, frame: DataFrame, table: str) -> None:
+    """Raises SchemaMismatch where a caller says that a table has other columns than it has; the catalog's entries say none."""
+    if given is None:
+        return
+    said = StructType.fromJson(orjson.loads(given))
+    if said.fields and [(f.name.lower(), f.dataType) for f in said.fields] != [(f.name.lower(), f.dataType) for f in frame.schema.fields]:
+        raise SchemaMismatch(f"The table's columns are {frame.schema.simpleString()}, not {said.simpleString()}: leave schema() out", table=table)
+
+
+def local_path(path: str) -> str:
+    """A path as Rowlock takes it: `file:` URIs of Hadoop, which are not encoded, as local paths."""
+    return "/" + path[5:].lstrip("/") if path.startswith("file:") else path
+
+
+def partition_columns(options: dict[str, str]) -> list[str]:
+    """The columns of `partitionBy`, which Spark hands over among the options."""
+    held = options.get("__partition_columns")
+    return [str(c) for c in orjson.loads(held)] if held else []

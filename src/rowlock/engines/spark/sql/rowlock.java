@@ -1,0 +1,288 @@
+// Where Spark asks Rowlock.  Spark's own Janino compiles this file at run time, against the Spark that is installed (see compiled.py).
+//
+// The classes recognise what may concern a Delta table and forward it to one Python callable; every decision is Python's.  They hold no state but that
+// callable.  Janino knows no lambdas and infers no generics, so the types are raw and the rules are classes.
+package rowlock;
+
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import java.util.function.BiFunction;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.parser.ParameterContext;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
+import org.apache.spark.sql.catalyst.plans.logical.Statistics;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.command.LeafRunnableCommand;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.sources.RelationProvider;
+import org.apache.spark.sql.sources.SchemaRelationProvider;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** The way to Python: one callable, called with the name of what is asked and its arguments. */
+public class Bridge {
+    public static BiFunction python;
+    /** Full names of the commands that change no table and no file; Python is not asked about them a second time. */
+    public static Set harmless;
+    /** Begins the answer that stands for an error of Python: then its id, a space and its text. */
+    public static final String FAILED = "\u0001rowlock failed ";
+
+    public static Object call(String what, Object[] args) {
+        Object answer = python.apply(what, Arrays.asList(args));
+        if (!(answer instanceof String) || !((String) answer).startsWith(FAILED)) return answer;
+        String rest = ((String) answer).substring(FAILED.length());
+        int at = rest.indexOf(' ');
+        throw new Refused(rest.substring(0, at), rest.substring(at + 1));
+    }
+
+    /** Whether a session is one that Rowlock made for itself: what runs there is Rowlock's own work. */
+    public static boolean isOwn(SparkSession session) {
+        return "true".equals(session.sessionState().conf().getConfString("spark.rowlock.internal", "false"));
+    }
+}
+
+/** An error of Python on its way through the JVM; Python raises the original again by its id. */
+public class Refused extends RuntimeException {
+    public final String id;
+    public Refused(String id, String text) { super(text); this.id = id; }
+    public String id() { return id; }
+}
+
+/** A Delta table as a relation of Spark's first data source interface.  It is never scanned: `Reading` puts Rowlock's own plan in its place. */
+public class Relation extends BaseRelation {
+    public final SQLContext context;
+    public final Map options;
+    private final String given;
+    private StructType columns;
+
+    public Relation(SQLContext context, Map options, StructType given) {
+        this.context = context;
+        this.options = options;
+        this.given = given == null ? null : given.json();
+    }
+
+    public LogicalPlan plan() {
+        return (LogicalPlan) Bridge.call("read", new Object[] { context.sparkSession(), CollectionConverters.asJava(options), given });
+    }
+
+    public SQLContext sqlContext() { return context; }
+    public StructType schema() {
+        if (columns == null) columns = plan().schema();
+        return columns;
+    }
+}
+
+/** format("rowlock").  It takes no INSERT: statements are caught before Spark would hand their rows to a relation. */
+public class DefaultSource implements RelationProvider, SchemaRelationProvider, CreatableRelationProvider, DataSourceRegister {
+    public String shortName() { return "rowlock"; }
+    public boolean supportsDataType(DataType type) { return true; }
+    public BaseRelation createRelation(SQLContext context, Map options) { return new Relation(context, options, null); }
+    public BaseRelation createRelation(SQLContext context, Map options, StructType schema) { return new Relation(context, options, schema); }
+    public BaseRelation createRelation(SQLContext context, SaveMode mode, Map options, Dataset rows) {
+        Map said = options instanceof CaseInsensitiveMap ? ((CaseInsensitiveMap) options).originalMap() : options;
+        Bridge.call("save", new Object[] { mode.name(), CollectionConverters.asJava(said), rows });
+        return new Relation(context, options, null);
+    }
+}
+
+/** format("delta"), and the tables in the catalog whose provider has this name. */
+public class Delta extends DefaultSource {
+    public String shortName() { return "delta"; }
+}
+
+/** A rule of one session, and what makes it for a session. */
+public abstract class SessionRule extends Rule {
+    public SparkSession session;
+}
+
+/** Before anything is resolved: a statement on a Delta table becomes a `Statement`, or is refused; an old version of a table becomes its plan. */
+public class Statements extends SessionRule {
+    public TreeNode apply(TreeNode plan) {
+        if (Bridge.isOwn(session)) return plan;
+        LogicalPlan top = (LogicalPlan) plan;
+        if (top.analyzed()) return plan;
+        if (top instanceof Statement) return plan;
+        if (isCommand(top)) {
+            Object schema = Bridge.call("claim", new Object[] { session, top, Boolean.TRUE });
+            if (schema != null) return new Statement(session, top, (StructType) schema);
+        } else {
+            below(top);
+        }
+        return top.transformUpWithSubqueries(new Travel(session));
+    }
+
+    /** INSERT is no command before it is resolved. */
+    static boolean isCommand(Object node) { return node instanceof Command || node instanceof ParsedStatement; }
+
+    /** Commands that lie within a plan, as several INSERTs of one query do. */
+    private void below(LogicalPlan node) {
+        if (node.analyzed()) return;
+        java.util.Iterator children = CollectionConverters.asJava(node.children()).iterator();
+        while (children.hasNext()) {
+            LogicalPlan child = (LogicalPlan) children.next();
+            if (isCommand(child) && !(child instanceof Statement)) Bridge.call("claim", new Object[] { session, child, Boolean.FALSE });
+            below(child);
+        }
+    }
+}
+
+/** VERSION AS OF and TIMESTAMP AS OF. */
+public class Travel extends scala.runtime.AbstractPartialFunction {
+    private final SparkSession session;
+    public Travel(SparkSession session) { this.session = session; }
+    public boolean isDefinedAt(Object node) { return node instanceof RelationTimeTravel; }
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+        if (!isDefinedAt(node)) return otherwise.apply(node);
+        Object plan = Bridge.call("travel", new Object[] { session, node });
+        return plan == null ? node : plan;
+    }
+}
+
+/** While names are resolved: the relation of a Delta table becomes Rowlock's plan, asked anew each time, so that no plan is older than its query. */
+public class Reading extends SessionRule {
+    public TreeNode apply(TreeNode plan) { return ((LogicalPlan) plan).transformUpWithSubqueries(new Read()); }
+}
+
+public class Read extends scala.runtime.AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) { return node instanceof LogicalRelation && ((LogicalRelation) node).relation() instanceof Relation; }
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+        return isDefinedAt(node) ? ((Relation) ((LogicalRelation) node).relation()).plan() : otherwise.apply(node);
+    }
+}
+
+/** After everything is resolved: each command that is not known to be harmless is shown to Python, which lets it pass or refuses it. */
+public class Guard extends scala.runtime.AbstractFunction1 {
+    private final SparkSession session;
+    public Guard(SparkSession session) { this.session = session; }
+    public Object apply(Object plan) {
+        if (!Bridge.isOwn(session)) look((LogicalPlan) plan);
+        return scala.runtime.BoxedUnit.UNIT;
+    }
+
+    private void look(LogicalPlan node) {
+        if (node.analyzed()) return;
+        String name = node.getClass().getName();
+        boolean writes = Statements.isCommand(node) || name.indexOf(".WriteToStream") >= 0;
+        if (writes && !(node instanceof Statement) && !Bridge.harmless.contains(name)) Bridge.call("check", new Object[] { session, node });
+        java.util.Iterator children = CollectionConverters.asJava(node.children()).iterator();
+        while (children.hasNext()) look((LogicalPlan) children.next());
+    }
+}
+
+/** What SparkSessionExtensions takes: makers of the rules, by the session. */
+public class MakeStatements implements scala.Function1 {
+    public Object apply(Object session) {
+        SessionRule rule = new Statements();
+        rule.session = (SparkSession) session;
+        return rule;
+    }
+}
+public class MakeReading implements scala.Function1 {
+    public Object apply(Object session) {
+        SessionRule rule = new Reading();
+        rule.session = (SparkSession) session;
+        return rule;
+    }
+}
+public class MakeGuard implements scala.Function1 {
+    public Object apply(Object session) { return new Guard((SparkSession) session); }
+}
+public class MakeParser implements scala.Function2 {
+    public Object apply(Object session, Object next) { return new Parser((SparkSession) session, (ParserInterface) next); }
+}
+
+/** Spark's parser, with the statements before it that only Delta has.  Everything else, parameters too, goes to Spark's own. */
+public class Parser implements ParserInterface {
+    public final SparkSession session;
+    public final ParserInterface next;
+    static final java.util.regex.Pattern OWN = java.util.regex.Pattern.compile(
+        "(?is)(\\s|/\\*.*?\\*/|--[^\\n]*\\n)*(OPTIMIZE|VACUUM|RESTORE|DESC(RIBE)?\\s+(HISTORY|DETAIL)|CONVERT|GENERATE|REORG|CREATE|REPLACE|ALTER)\\b.*");
+
+    public Parser(SparkSession session, ParserInterface next) {
+        this.session = session;
+        this.next = next;
+    }
+
+    private LogicalPlan own(String text) {
+        if (!OWN.matcher(text).matches() || Bridge.isOwn(session)) return null;
+        Object schema = Bridge.call("claim_text", new Object[] { session, text });
+        return schema == null ? null : new Statement(session, text, (StructType) schema);
+    }
+
+    public LogicalPlan parsePlan(String text) throws ParseException {
+        LogicalPlan ours = own(text);
+        return ours != null ? ours : next.parsePlan(text);
+    }
+    public LogicalPlan parsePlanWithParameters(String text, ParameterContext values) throws ParseException {
+        LogicalPlan ours = own(text);
+        return ours != null ? ours : next.parsePlanWithParameters(text, values);
+    }
+    public Expression parseExpression(String text) throws ParseException { return next.parseExpression(text); }
+    public TableIdentifier parseTableIdentifier(String text) throws ParseException { return next.parseTableIdentifier(text); }
+    public FunctionIdentifier parseFunctionIdentifier(String text) throws ParseException { return next.parseFunctionIdentifier(text); }
+    public Seq parseMultipartIdentifier(String text) throws ParseException { return next.parseMultipartIdentifier(text); }
+    public LogicalPlan parseQuery(String text) throws ParseException { return next.parseQuery(text); }
+    public StructType parseRoutineParam(String text) throws ParseException { return next.parseRoutineParam(text); }
+    public StructType parseTableSchema(String text) throws ParseException { return next.parseTableSchema(text); }
+    public DataType parseDataType(String text) throws ParseException { return next.parseDataType(text); }
+}
+
+/** A statement that Python runs, once, when Spark runs the command; EXPLAIN shows it and runs nothing. */
+public class Statement extends LogicalPlan implements LeafRunnableCommand {
+    public final SparkSession session;
+    /** The plan that the statement was parsed into, or its text. */
+    public final Object what;
+    public final StructType schema;
+    private final Seq output;
+    private Seq patterns;
+
+    public Statement(SparkSession session, Object what, StructType schema) {
+        this.session = session;
+        this.what = what;
+        this.schema = schema;
+        this.output = org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(schema);
+        Command.$init$(this);
+    }
+
+    public Seq run(org.apache.spark.sql.SparkSession running) {
+        Object frame = Bridge.call("run", new Object[] { session, what });
+        return frame == null ? children() : CollectionConverters.asScala(((Dataset) frame).collectAsList()).toSeq();
+    }
+
+    public String nodeName() { return "Rowlock"; }
+    public String simpleString(int most) { return "Rowlock " + (what instanceof String ? what : what.getClass().getSimpleName()); }
+    public Seq output() { return output; }
+    public Seq children() { return (Seq) scala.collection.immutable.Nil$.MODULE$; }
+    public TreeNode withNewChildrenInternal(scala.collection.immutable.IndexedSeq children) { return this; }
+    public int productArity() { return 3; }  // that of the constructor: Spark copies nodes by it
+    public Object productElement(int n) { return n == 0 ? session : n == 1 ? what : schema; }
+    public boolean canEqual(Object other) { return other instanceof Statement; }
+    public boolean equals(Object other) { return this == other; }
+    public int hashCode() { return System.identityHashCode(this); }
+    // What Scala's compiler would write for the trait Command.
+    public Seq nodePatterns() { return patterns; }
+    public void org$apache$spark$sql$catalyst$plans$logical$Command$_setter_$nodePatterns_$eq(Seq given) { patterns = given; }
+    public Statistics stats() { return Command.stats$(this); }
+    public AttributeSet producedAttributes() { return Command.producedAttributes$(this); }
+}

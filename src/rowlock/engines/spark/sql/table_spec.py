@@ -1,0 +1,95 @@
+"""What CREATE TABLE says of a table: columns, partitions, place and properties, read from Spark's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.types import DataType, _parse_datatype_json_string
+
+from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
+from rowlock.engines.spark.sql.nodes import Nodes
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumn:
+    """A column of a table that is made.  `generated` is the expression of GENERATED ALWAYS AS."""
+
+    name: str
+    type_: DataType
+    nullable: bool = True
+    comment: str | None = None
+    generated: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A table that is to be made.  `missing` names the first thing that was said of it and that Rowlock has not."""
+
+    provider: str
+    location: str | None = None
+    comment: str | None = None
+    columns: Sequence[NewColumn] = ()
+    partitions: Sequence[str] = ()
+    clusters: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    missing: str | None = None
+
+
+def provider_of(nodes: Nodes, plan: JavaObject) -> str:
+    """The format that a CREATE or REPLACE names, else the session's own."""
+    said = plan.tableSpec()
+    if said.serde().isDefined():
+        return "hive"
+    return str(nodes.option(said.provider()) or nodes.spark.conf.get("spark.sql.sources.default", "parquet"))
+
+
+def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
+    """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says."""
+    said = plan.tableSpec()
+    missing: list[str] = []
+    columns = [] if class_name(plan).endswith("AsSelect") else [_column(nodes, c, missing) for c in nodes.items(plan.columns())]
+    partitions: list[str] = []
+    clusters: list[str] = []
+    for transform in nodes.items(plan.partitioning()):
+        names = [".".join(str(p) for p in reference.fieldNames()) for reference in transform.references()]
+        if class_name(transform) == "IdentityTransform":
+            partitions += names
+        elif class_name(transform) == "ClusterByTransform":
+            clusters += names
+        else:
+            missing.append(f"PARTITIONED BY {transform.describe()}")
+    for what, present in (
+        ("ROW FORMAT or STORED AS", said.serde().isDefined()),
+        ("DEFAULT COLLATION", hasattr(said, "collation") and _has(said, "collation") and said.collation().isDefined()),
+        ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", _has(said, "constraints") and said.constraints().size() > 0),
+        ("OPTIONS", _has(said, "optionExpression") and said.optionExpression().options().size() > 0),
+        ("EXTERNAL, but no LOCATION", bool(said.external()) and not said.location().isDefined()),
+    ):
+        if present:
+            missing.append(what)
+    return Spec(
+        provider=provider_of(nodes, plan),
+        location=nodes.option(said.location()),
+        comment=nodes.option(said.comment()),
+        columns=columns,
+        partitions=partitions,
+        clusters=clusters,
+        properties={k: str(v) for k, v in nodes.mapping(said.properties()).items()},
+        missing=missing[0] if missing else None,
+    )
+
+
+def _column(nodes: Nodes, c: Any, missing: list[str]) -> NewColumn:
+    if c.defaultValue().isDefined():
+        missing.append(f"a DEFAULT for column {c.name()}")
+    if _has(c, "identityColumnSpec") and c.identityColumnSpec().isDefined():
+        missing.append(f"an identity column, {c.name()}")
+    type_ = _parse_datatype_json_string(str(c.dataType().json()))
+    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()))
+
+
+def _has(node: JavaObject, method: str) -> bool:
+    """Whether a JVM object has a method: what CREATE TABLE can say differs between versions of Spark."""
+    return any(str(m.getName()) == method for m in node.getClass().getMethods())

@@ -1,0 +1,142 @@
+"""The statements of SQL on a session with Rowlock enabled: what each makes of a table, what it answers, and the errors that reach the user (I3, I9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.sql_session import run_steps
+
+pytestmark = pytest.mark.spark
+
+ROWS = "SELECT * FROM t ORDER BY id"
+
+STEPS: list[tuple[str, Any, Any]] = [
+    # (name, step, rows or the name of an error)
+    ("create", "CREATE TABLE t (id BIGINT, a STRING COMMENT 'text', d DOUBLE) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", []),
+    ("insert", "INSERT INTO t VALUES (1, 'a', 1.5), (2, 'b', 2)", []),
+    ("insert some", "INSERT INTO t (id, a) SELECT 3, 'c'", []),
+    ("insert by name", "INSERT INTO t BY NAME SELECT 'x' AS a, 4 AS id, 2.5 AS d", []),
+    ("inserted", ROWS, [[1, "a", 1.5], [2, "b", 2.0], [3, "c", None], [4, "x", 2.5]]),
+    ("too few columns", "INSERT INTO t VALUES (5, 'e')", "SchemaMismatch"),
+    ("no such column to set", "INSERT INTO t (id, z) VALUES (5, 'e')", "SchemaMismatch"),
+    ("a value that does not fit", "INSERT INTO t VALUES ('five', 'e', 1)", "NumberFormatException"),
+    ("a type that is not stored", "INSERT INTO t VALUES (array(5), 'e', 1)", "AnalysisException"),
+    ("update", ["UPDATE t AS x SET a = upper(x.a), d = DEFAULT WHERE x.id >= :from", {"from": 3}], [[2]]),
+    ("update by the table's name", ["UPDATE t SET t.a = concat(t.a, '!') WHERE t.id = ?", [3]], [[1]]),
+    ("delete", "DELETE FROM t WHERE id = 4", [[1]]),
+    (
+        "merge",
+        "WITH s AS (SELECT 1 AS id UNION ALL SELECT 9), u AS (SELECT * FROM s WHERE id IN (SELECT id FROM t) OR id = 9) "
+        "MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET a = 'merged' WHEN NOT MATCHED THEN INSERT (id) VALUES (u.id) "
+        "WHEN NOT MATCHED BY SOURCE AND t.id = 2 THEN DELETE WHEN NOT MATCHED BY SOURCE THEN UPDATE SET d = 0",
+        [[4, 2, 1, 1]],
+    ),
+    ("merged", ROWS, [[1, "merged", 1.5], [3, "C!", 0.0], [9, None, None]]),
+    (
+        "merge evolves",
+        "MERGE WITH SCHEMA EVOLUTION INTO t USING (SELECT 9L AS id, 'n' AS more) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *",
+        [[1, 1, 0, 0]],
+    ),
+    ("evolved", "SELECT id, more FROM t WHERE more IS NOT NULL", [[9, "n"]]),
+    ("explain", "EXPLAIN DELETE FROM t", None),
+    ("explain ran nothing", "SELECT count(*) FROM t", [[3]]),
+    ("a version", "SELECT count(*) FROM t VERSION AS OF 1", [[2]]),
+    ("a version of a path", "SELECT count(*) FROM delta.`{root}/spark-warehouse/t` VERSION AS OF 0", [[0]]),
+    ("no such version", "SELECT * FROM t VERSION AS OF 99", "VersionNotFound"),
+    ("a view", "CREATE VIEW w AS SELECT id FROM t VERSION AS OF 1", []),
+    ("read by a view", "SELECT * FROM w ORDER BY id", [[1], [2]]),
+    ("a subquery", "SELECT id FROM t WHERE id = (SELECT max(id) FROM t) AND EXISTS (SELECT 1 FROM w)", [[9]]),
+    ("a self join", "SELECT count(*) FROM t x JOIN t y ON x.id < y.id", [[3]]),
+    ("a temporary view hides a table", "CREATE TEMP VIEW t AS SELECT 1 AS id", []),
+    ("what is hidden is not changed", "DELETE FROM t WHERE id = 1", "AnalysisException"),
+    ("by its whole name it is", "UPDATE default.t SET d = 5 WHERE id = 1", [[1]]),
+    ("the temporary view goes", "DROP VIEW t", []),
+    ("partitions", "CREATE TABLE p USING delta PARTITIONED BY (a) AS SELECT id, a FROM t", []),
+    ("a table that is there", "CREATE TABLE p USING delta AS SELECT 1 AS id", "TableExists"),
+    ("if there is none", "CREATE TABLE IF NOT EXISTS p USING delta AS SELECT 1 AS id", []),
+    ("a static partition", "INSERT INTO p PARTITION (a = 'new') VALUES (7)", []),
+    ("a replaced partition", "INSERT OVERWRITE p PARTITION (a = 'new') VALUES (8)", []),
+    ("replace where", "INSERT INTO p REPLACE WHERE a = 'merged' SELECT 11L, 'merged'", []),
+    ("partitioned", "SELECT id, a FROM p ORDER BY id", [[3, "C!"], [8, "new"], [9, None], [11, "merged"]]),
+    ("overwrite from itself", "INSERT OVERWRITE p SELECT * FROM p WHERE id > 8", []),
+    ("overwritten", "SELECT id FROM p ORDER BY id", [[9], [11]]),
+    ("optimize", "py:spark.sql(\"OPTIMIZE p WHERE a = 'merged'\").select('metrics.numFilesAdded').collect()", [[0]]),
+    ("z-order", "py:spark.sql('OPTIMIZE p ZORDER BY (id)').select('metrics.numFilesAdded').collect()", [[2]]),
+    ("vacuum", "VACUUM p RETAIN 200 HOURS", [["file:{root}/spark-warehouse/p"]]),
+    ("restore", "py:spark.sql('RESTORE TABLE p TO VERSION AS OF 0').count()", 1),
+    ("restored", "SELECT count(*) FROM p", [[3]]),
+    ("history", "py:[r.operation for r in spark.sql('DESCRIBE HISTORY p LIMIT 2').collect()]", ["RESTORE", "OPTIMIZE"]),
+    ("detail", "py:spark.sql('DESCRIBE DETAIL p').select('partitionColumns').collect()", [[["a"]]]),
+    ("properties", "ALTER TABLE p SET TBLPROPERTIES ('rowlock.onConflict' = 'fail')", []),
+    ("a property goes", "ALTER TABLE p UNSET TBLPROPERTIES ('rowlock.onConflict')", []),
+    ("it is gone", "ALTER TABLE p UNSET TBLPROPERTIES ('rowlock.onConflict')", "InvalidInput"),
+    ("columns", "ALTER TABLE p ADD COLUMNS (n INT COMMENT 'number', o DATE)", []),
+    ("added", "SELECT id, n, o FROM p WHERE id = 3", [[3, None, None]]),
+    ("a constraint", "ALTER TABLE p ADD CONSTRAINT positive CHECK (id > 0)", []),
+    ("it holds", "INSERT INTO p (id) VALUES (-1)", "ConstraintViolated"),
+    ("it goes", "ALTER TABLE p DROP CONSTRAINT positive", []),
+    ("not null", "ALTER TABLE p ALTER COLUMN id SET NOT NULL", []),
+    ("null", "INSERT INTO p (n) VALUES (1)", "ConstraintViolated"),
+    ("columns that are not mapped", "ALTER TABLE p RENAME COLUMN n TO m", "StatementRefused"),
+    ("replace", "CREATE OR REPLACE TABLE p (k INT) USING delta", []),
+    ("replaced", "SELECT * FROM p", []),
+    ("outside", "CREATE TABLE o (id BIGINT) USING rowlock LOCATION '{root}/outside'", []),
+    ("by path", "INSERT INTO delta.`{root}/outside` VALUES (1)", []),
+    ("read by name", "SELECT * FROM o", [[1]]),
+    ("truncate", "TRUNCATE TABLE o", []),
+    ("truncated", "SELECT count(*) FROM o", [[0]]),
+    ("convert", "py:spark.range(3).write.parquet('{root}/files') or spark.sql('CONVERT TO DELTA parquet.`{root}/files`').collect()", []),
+    ("converted", "SELECT count(*) FROM delta.`{root}/files`", [[3]]),
+    ("save", "py:spark.range(3).write.format('delta').save('{root}/saved')", None),
+    ("save more", "py:spark.range(3, 4).write.format('rowlock').mode('append').option('txnAppId', 'a').option('txnVersion', 1).save('{root}/saved')", None),
+    ("save twice", "py:spark.range(3, 4).write.format('rowlock').mode('append').option('txnAppId', 'a').option('txnVersion', 1).save('{root}/saved')", None),
+    ("load", "py:spark.read.format('delta').load('{root}/saved').count()", 4),
+    ("load a version", "py:spark.read.format('rowlock').option('versionAsOf', 0).load('{root}/saved').count()", 3),
+    ("save as table", "py:spark.range(3).write.format('delta').saveAsTable('st')", None),
+    ("append to it", "py:spark.range(1).write.format('delta').mode('append').saveAsTable('st')", None),
+    ("insert into it", "py:spark.range(1).write.insertInto('st')", None),
+    ("write to it", "py:spark.range(1).writeTo('st').append()", None),
+    ("overwrite a part", "py:spark.range(5, 6).writeTo('st').overwrite(F.col('id') == 2)", "ConstraintViolated"),
+    ("overwrite it", "py:spark.range(2).write.format('delta').mode('overwrite').saveAsTable('st')", None),
+    ("merge into it", "py:spark.range(5).mergeInto('st', F.expr('st.id = id')).whenNotMatched().insertAll().merge()", None),
+    ("table", "py:spark.table('st').count()", None),
+    ("another session", "py:spark.newSession().sql('DELETE FROM st WHERE id = 1').collect()", [[1]]),
+    ("an unknown table", "UPDATE nosuch SET a = 1", "AnalysisException"),
+    ("an unknown column", "SELECT nocol FROM t", "AnalysisException"),
+    ("no SQL", "UPDAT t", "ParseException"),
+    ("drop", "DROP TABLE p", []),
+    ("dropped", "SELECT * FROM p", "AnalysisException"),
+    ("made again", "CREATE TABLE p (other STRING) USING delta", []),
+    ("is another", "SELECT * FROM p", []),
+]
+NAMES = [name for name, _, _ in STEPS]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, Any], Any]]:
+    root = tmp_path_factory.mktemp("statements")
+
+    def placed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [placed(v) for v in value]
+        return value.replace("{root}", str(root)) if isinstance(value, str) else value
+
+    outcomes = run_steps(Path(root), [placed(step) for _, step, _ in STEPS], [])
+    return {name: (outcome, placed(expected)) for (name, _, expected), outcome in zip(STEPS, outcomes, strict=True)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_statement(told: dict[str, tuple[dict[str, Any], Any]], name: str) -> None:
+    outcome, expected = told[name]
+    if isinstance(expected, str):
+        assert expected in outcome.get("error", []), outcome
+    else:
+        assert "rows" in outcome, outcome
+        assert expected is None or outcome["rows"] == expected
+
+
+def test_every_step_has_a_name_of_its_own() -> None:
+    assert len(set(NAMES)) == len(NAMES)

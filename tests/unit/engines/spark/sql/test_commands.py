@@ -1,0 +1,110 @@
+"""I9: every command of the installed Spark has been looked at.  The class files of its JARs are read; a new Spark's new command fails here."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, NOT_ANSWERED, REFUSED, statement_name
+
+COMMAND = "org/apache/spark/sql/catalyst/plans/logical/Command"
+NO_COMMANDS = {
+    "org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement",
+    "org.apache.spark.sql.catalyst.streaming.WriteToStream",
+    "org.apache.spark.sql.catalyst.streaming.WriteToStreamStatement",
+}
+"""Not commands of Spark's, but they write."""
+ABSTRACT = 0x0600
+_NESTED = re.compile(r"\$.+")  # of anonymous and inner classes; a Scala object has a bare $ at its end
+
+
+def parents_of(code: bytes) -> tuple[str, list[str], int]:
+    """(name, superclass and interfaces, access flags) of a class file."""
+    (count,) = struct.unpack_from(">H", code, 8)
+    constants: list[bytes | int | None] = [None] * count
+    at, n = 10, 1
+    while n < count:
+        tag = code[at]
+        if tag == 1:
+            (size,) = struct.unpack_from(">H", code, at + 1)
+            constants[n] = code[at + 3 : at + 3 + size]
+            at += 3 + size
+        elif tag in (7, 8, 16, 19, 20):
+            (constants[n],) = struct.unpack_from(">H", code, at + 1)
+            at += 3
+        elif tag in (5, 6):
+            at, n = at + 9, n + 1
+        else:
+            at += 4 if tag == 15 else 5
+        n += 1
+    flags, own, above, interfaces = struct.unpack_from(">HHHH", code, at)
+
+    def named(index: int) -> str:
+        entry = constants[index]
+        assert isinstance(entry, int)
+        name = constants[entry]
+        assert isinstance(name, bytes)
+        return name.decode()
+
+    others = [named(struct.unpack_from(">H", code, at + 8 + 2 * k)[0]) for k in range(interfaces)]
+    return named(own), [*([named(above)] if above else []), *others], flags
+
+
+def commands() -> Iterator[str]:
+    """The full name of every command class in Spark's JARs that can be instantiated."""
+    parents: dict[str, list[str]] = {}
+    concrete: set[str] = set()
+    for jar in (Path(pyspark.__file__).parent / "jars").glob("spark-*.jar"):
+        with zipfile.ZipFile(jar) as archive:
+            for entry in archive.namelist():
+                if entry.startswith("org/apache/spark/sql/") and entry.endswith(".class") and not _NESTED.search(entry.removesuffix(".class")):
+                    name, above, flags = parents_of(archive.read(entry))
+                    parents[name] = above
+                    if not flags & ABSTRACT:
+                        concrete.add(name)
+    known = {COMMAND: True}
+
+    def is_command(name: str) -> bool:
+        if name not in known:
+            known[name] = False
+            known[name] = any(is_command(p) for p in parents.get(name, ()))
+        return known[name]
+
+    yield from (name.replace("/", ".") for name in concrete if is_command(name))
+
+
+@pytest.fixture(scope="module")
+def found() -> set[str]:
+    return set(commands())
+
+
+def test_every_command_of_spark_has_been_looked_at(found: set[str]) -> None:
+    assert len(found) > 150
+    assert found - HARMLESS - CHECKED - REFUSED == set()
+
+
+def test_the_lists_name_only_what_there_is(found: set[str]) -> None:
+    assert (HARMLESS | CHECKED | REFUSED) - found - NO_COMMANDS == set()
+
+
+def test_no_command_is_in_two_lists() -> None:
+    assert not (HARMLESS & CHECKED) | (HARMLESS & REFUSED) | (CHECKED & REFUSED)
+    assert NOT_ANSWERED <= HARMLESS
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("org.apache.spark.sql.execution.command.AlterTableDropPartitionCommand", "ALTER TABLE DROP PARTITION"),
+        ("org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable", "MERGE"),
+        ("org.apache.spark.sql.execution.command.ClearCacheCommand$", "CLEAR CACHE"),
+    ],
+)
+def test_commands_have_names_that_people_know(command: str, said: str) -> None:
+    assert statement_name(command) == said

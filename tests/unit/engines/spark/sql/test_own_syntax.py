@@ -1,0 +1,66 @@
+"""Delta's own statements are recognised in any spelling, and what Rowlock has not is refused by name (I9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.engines.spark.sql.own_syntax import OwnStatement, parse
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("OPTIMIZE sales", OwnStatement("OPTIMIZE", ("sales",))),
+        (
+            "optimize db.`a``b` where p = 'x ZORDER BY' zorder by (a, `b.c`);",
+            OwnStatement("OPTIMIZE", ("db", "a`b"), {"where": "p = 'x ZORDER BY'", "z_order": ["`a`", "`b.c`"]}),
+        ),
+        ("-- why\nOPTIMIZE t ZORDER BY a.b, c", OwnStatement("OPTIMIZE", ("t",), {"z_order": ["`a`.`b`", "`c`"]})),
+        ("/* x */ VACUUM delta.`/a b` RETAIN 200 HOURS", OwnStatement("VACUUM", ("delta", "/a b"), {"hours": 200.0})),
+        ("VACUUM '/it''s'", OwnStatement("VACUUM", ("delta", "/it's"))),
+        ("desc history t limit 3", OwnStatement("HISTORY", ("t",), {"limit": 3})),
+        ("DESCRIBE DETAIL delta.`/t`", OwnStatement("DETAIL", ("delta", "/t"))),
+        ("RESTORE TABLE t TO VERSION AS OF 7", OwnStatement("RESTORE", ("t",), {"version": 7})),
+        ("RESTORE t TIMESTAMP AS OF '2026-01-31'", OwnStatement("RESTORE", ("t",), {"timestamp": "2026-01-31"})),
+        (
+            "CONVERT TO DELTA parquet.`/f` PARTITIONED BY (a int, b decimal(3,1))",
+            OwnStatement("CONVERT", ("parquet", "/f"), {"partitions": "a int, b decimal(3,1)"}),
+        ),
+        ("GENERATE symlink_format_manifest FOR TABLE t", OwnStatement("GENERATE", ("t",), {"mode": "symlink_format_manifest"})),
+        ("CREATE TABLE t (clone int)", None),
+        ("SELECT 1", None),
+        ("DESCRIBE t", None),
+        ("", None),
+    ],
+)
+def test_parsed(text: str, statement: OwnStatement | None) -> None:
+    assert parse(text) == statement
+
+
+@pytest.mark.parametrize(
+    ("text", "feature"),
+    [
+        ("OPTIMIZE t FULL", "OPTIMIZE FULL"),
+        ("VACUUM t DRY RUN", "VACUUM DRY RUN"),
+        ("VACUUM t RETAIN 1 HOURS DRY RUN", "VACUUM DRY RUN"),
+        ("VACUUM t LITE", "VACUUM LITE"),
+        ("VACUUM t USING INVENTORY x", "VACUUM USING INVENTORY"),
+        ("REORG TABLE t APPLY (PURGE)", "REORG TABLE"),
+        ("CREATE OR REPLACE TABLE a SHALLOW CLONE b", "SHALLOW CLONE"),
+        ("ALTER TABLE t DROP FEATURE x", "ALTER TABLE DROP FEATURE"),
+        ("CONVERT TO DELTA t NO STATISTICS", "CONVERT TO DELTA NO STATISTICS"),
+    ],
+)
+def test_refused_by_name(text: str, feature: str) -> None:
+    with pytest.raises(UnsupportedFeature) as error:
+        parse(text)
+    assert error.value.feature == feature
+
+
+@pytest.mark.parametrize(
+    "text", ["OPTIMIZE", "OPTIMIZE t WHERE", "OPTIMIZE t u", "VACUUM t RETAIN 3", "RESTORE t", "RESTORE t TO VERSION AS OF x", "DESC HISTORY", "GENERATE x"]
+)
+def test_wrong_texts_are_named(text: str) -> None:
+    with pytest.raises((InvalidInput, ValueError)):
+        parse(text)
