@@ -10,7 +10,7 @@ from rowlock.api.sql.target import write_arguments
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import Nodes
-from rowlock.engines.spark.sql.relations import analyzed, check_given_schema, local_path, partition_columns, plan_of, travelled
+from rowlock.engines.spark.sql.relations import analyzed, check_given_schema, local_path, named, partition_columns, plan_of
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
 _MODES = {"Append": "append", "Overwrite": "overwrite", "ErrorIfExists": "error", "Ignore": "ignore"}
@@ -65,10 +65,10 @@ class SparkAnswers:
         check_given_schema(schema, frame, path)
         return analyzed(frame)
 
-    def travel(self, spark: SparkSession, node: Any) -> Any:
+    def relation(self, spark: SparkSession, node: Any) -> Any:
         """See `Answers`."""
         nodes = Nodes(spark)
-        found = travelled(nodes, node)
+        found = named(nodes, node)
         if found is None:
             return None
         return plan_of(frames.read(spark, found.path, found.version, found.timestamp), found.name)

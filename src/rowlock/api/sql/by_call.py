@@ -13,7 +13,7 @@ from rowlock.engines.spark.sql.commands import HARMLESS, statement_name
 from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.hooks import is_enabled
 from rowlock.engines.spark.sql.parsing import Replaced, has_commands, is_command, parsed
-from rowlock.engines.spark.sql.relations import plan_of, travelled
+from rowlock.engines.spark.sql.relations import named, plan_of
 
 
 def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> DataFrame:
@@ -43,9 +43,5 @@ def _answered(spark: SparkSession, frame: DataFrame | None) -> DataFrame:
 
 def _plan(nodes: Replaced, node: Any) -> Any:
     """The plan that stands for a name in a query; None where it is no Delta table."""
-    if class_name(node) == "RelationTimeTravel":
-        found = travelled(nodes, node)
-        return None if found is None else plan_of(frames.read(nodes.spark, found.path, found.version, found.timestamp), found.name)
-    parts = nodes.parts(node)
-    folder = nodes.folder(parts)
-    return None if folder is None or parts is None else plan_of(frames.read(nodes.spark, folder), parts[-1])
+    found = named(nodes, node)
+    return None if found is None else plan_of(frames.read(nodes.spark, found.path, found.version, found.timestamp), found.name)

@@ -101,7 +101,7 @@ def insert(target: Target, plan: Any) -> None:
         column, same = partition_literal(table, name, value, target.path)
         rows = rows.withColumn(name, column)
         where = same if where is None else where & same
-    frames.write(rows, target.path, mode="overwrite" if plan.overwrite() else "append", replace_where=where)
+    frames.write(rows, target.path, mode="overwrite" if plan.overwrite() else "append", replace_where=where if plan.overwrite() else None)
 
 
 def append(target: Target, plan: Any) -> None:

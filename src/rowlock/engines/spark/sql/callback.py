@@ -39,8 +39,8 @@ class Answers(Protocol):
     def read(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
         """The plan of a table's rows; `schema` is what the caller says that its columns are, as JSON."""
 
-    def travel(self, spark: SparkSession, node: Any) -> Any:
-        """The plan of an older version of a table; None where the node names no Delta table."""
+    def relation(self, spark: SparkSession, node: Any) -> Any:
+        """The plan of an older version of a table, or of one named by its path; None where the node names no Delta table."""
 
     def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
         """Writes a DataFrame by format name."""
@@ -86,8 +86,8 @@ class Callback:
             return answers.check(spark, given[1])
         if what == "read":
             return answers.read(spark, {k.lower(): v for k, v in _texts(given[1]).items()}, None if given[2] is None else str(given[2]))
-        if what == "travel":
-            return answers.travel(spark, given[1])
+        if what == "relation":
+            return answers.relation(spark, given[1])
         raise AssertionError(what)
 
     def _session(self, session: Any) -> SparkSession:

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from rowlock import clock
+from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.session.java import cache_folder
 from rowlock.exceptions import RowlockError, UnsupportedFeature
 
@@ -28,7 +29,7 @@ class Classes:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._jvm: Any = spark._jvm
+        self._jvm = catalyst(spark).jvm
         self._loader: Any = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
 
     def load(self) -> None:

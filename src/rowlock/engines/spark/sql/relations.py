@@ -12,34 +12,41 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from rowlock.engines.spark.catalyst.bridge import JavaObject
+from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.read.scan import local_frame
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 
 
 @dataclass(frozen=True, slots=True)
-class Travelled:
-    """A table at a version or a time; `name` is the last part of its name."""
+class Named:
+    """A table that a query names, at a version or a time, or as it is now; `name` is the last part of its name."""
 
     path: str
     name: str
-    version: int | None
-    timestamp: datetime.datetime | None
+    version: int | None = None
+    timestamp: datetime.datetime | None = None
 
 
-def travelled(nodes: Nodes, node: JavaObject) -> Travelled | None:
-    """What a RelationTimeTravel names; None where it is no Delta table.  Raises InvalidInput for a version that is no number or a time that is none."""
-    parts = nodes.parts(node.relation())
+def named(nodes: Nodes, node: JavaObject) -> Named | None:
+    """What an UnresolvedRelation or a RelationTimeTravel names; None where it is no Delta table.
+
+    Raises InvalidInput for a version that is no number, or a time that is none.
+    """
+    travels = class_name(node) == "RelationTimeTravel"
+    relation = node.relation() if travels else node
+    parts = nodes.parts(relation)
     if parts is None:
         return None
     folder = nodes.folder(_within_view(nodes, parts))
     if folder is None:
         return None
+    if not travels:
+        return Named(folder, parts[-1])
     version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
     if version is not None and not str(version).isdecimal():
         raise InvalidInput(f"VERSION AS OF {version!r}: a version is a number", table=folder)
-    return Travelled(folder, parts[-1], None if version is None else int(version), None if moment is None else _moment(nodes, moment, folder))
+    return Named(folder, parts[-1], None if version is None else int(version), None if moment is None else _moment(nodes, moment, folder))
 
 
 def _within_view(nodes: Nodes, parts: list[str]) -> list[str]:

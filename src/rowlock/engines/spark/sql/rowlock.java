@@ -14,6 +14,7 @@ import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.parser.ParameterContext;
@@ -116,7 +117,7 @@ public abstract class SessionRule extends Rule {
     public SparkSession session;
 }
 
-/** Before anything is resolved: a statement on a Delta table becomes a `Statement`, or is refused; an old version of a table becomes its plan. */
+/** Before anything is resolved: a statement on a Delta table becomes a `Statement`, or is refused; an old version of a table, or one named by its path, becomes its plan. */
 public class Statements extends SessionRule {
     public TreeNode apply(TreeNode plan) {
         if (Bridge.isOwn(session)) return plan;
@@ -147,14 +148,19 @@ public class Statements extends SessionRule {
     }
 }
 
-/** VERSION AS OF and TIMESTAMP AS OF. */
+/** VERSION AS OF and TIMESTAMP AS OF, and names such as delta.`/path`. */
 public class Travel extends scala.runtime.AbstractPartialFunction {
     private final SparkSession session;
     public Travel(SparkSession session) { this.session = session; }
-    public boolean isDefinedAt(Object node) { return node instanceof RelationTimeTravel; }
+    public boolean isDefinedAt(Object node) {
+        if (node instanceof RelationTimeTravel) return true;
+        if (!(node instanceof UnresolvedRelation)) return false;
+        Seq parts = ((UnresolvedRelation) node).multipartIdentifier();
+        return parts.size() == 2 && ("delta".equalsIgnoreCase((String) parts.apply(0)) || "rowlock".equalsIgnoreCase((String) parts.apply(0)));
+    }
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
         if (!isDefinedAt(node)) return otherwise.apply(node);
-        Object plan = Bridge.call("travel", new Object[] { session, node });
+        Object plan = Bridge.call("relation", new Object[] { session, node });
         return plan == null ? node : plan;
     }
 }
