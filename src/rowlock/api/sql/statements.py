@@ -34,6 +34,7 @@ _BY_TABLE: dict[str, tuple[Run, StructType]] = {
     "OverwriteByExpression": (row_statements.overwrite, _NOTHING),
     "TruncateTable": (row_statements.truncate, _NOTHING),
     "DropTable": (table_statements.drop, _NOTHING),
+    "RefreshTable": (table_statements.refresh, _NOTHING),
     "SetTableProperties": (alterations.set_properties, _NOTHING),
     "UnsetTableProperties": (alterations.unset_properties, _NOTHING),
     "AddColumns": (alterations.add_columns, _NOTHING),
@@ -61,7 +62,7 @@ _INSTEAD = "docs/sql.md lists the statements that Rowlock has; rowlock.DeltaTabl
 def target_of(nodes: Nodes, plan: Any) -> Target | None:
     """The Delta table that a command is on, or is about to make; None for a command on something else.  Raises UnsupportedFeature."""
     kind, name = class_name(plan), str(plan.getClass().getName())
-    if name in HARMLESS and name not in NOT_ANSWERED:
+    if name in HARMLESS and name not in NOT_ANSWERED and kind not in HANDLED:
         return None
     for node in _targets(nodes, plan, kind):
         parts = nodes.parts(node) if not isinstance(node, list) else node

@@ -122,6 +122,10 @@ def save_as_table(target: Target, plan: Any) -> None:
         frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
 
 
+def refresh(target: Target, plan: Any) -> None:
+    """REFRESH TABLE: nothing is to be done, for every query asks the log; Spark's own finds no catalog entry in Rowlock's plan and fails."""
+
+
 def drop(target: Target, plan: Any) -> None:
     """DROP TABLE: the name, and the folder of a managed table with it."""
     if path_of(target.parts) is not None:
