@@ -57,8 +57,7 @@ def sql(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] 
         UnsupportedFeature: Rowlock has no such statement, or it is one on something else than a Delta table: `spark.sql` runs it.
         StatementRefused: Delta does not allow an expression in the statement.
         InvalidInput: The statement cannot be carried out.
-        AnalysisException: Spark's: a name cannot be resolved.
-        ParseException: Spark's: the text is no SQL.
+        AnalysisException: Spark's: a name cannot be resolved, or the text is no SQL (a ParseException).
 
     Examples:
         >>> rowlock.sql(spark, f"UPDATE delta.`{path}` SET amount = 0 WHERE region = :r", {"r": "us"}).show()

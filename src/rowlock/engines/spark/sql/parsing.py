@@ -67,7 +67,7 @@ class Replaced(Nodes):
 
 def parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> JavaObject:
     """The parsed plan of a text, with the CTEs of its statement at their places.  Raises Spark's ParseException."""
-    parser: Any = nodes.spark._jsparkSession.sessionState().sqlParser()
+    parser: Any = nodes.bridge.jvm.org.apache.spark.sql.execution.SparkSqlParser()  # Spark's own: delta-spark's drops parameters
     analysis: Any = nodes.bridge.jvm.org.apache.spark.sql.catalyst.analysis
     if args is None:
         return analysis.CTESubstitution.apply(parser.parsePlan(text))
