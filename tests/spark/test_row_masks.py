@@ -202,6 +202,23 @@ def test_the_different_values_of_columns() -> None:
     assert told is not None and told[0].num_rows == 202 and told[0].take(pa.array(told[1])).equals(many)
 
 
+@pytest.mark.usual_limits("it is about files beyond the smallest")
+def test_conditions_that_read_no_column_or_text_that_is_none(spark: SparkSession, table_path: str) -> None:
+    """Found by attack: `1 = 1` read no column, so no row, and changed none of a file of more than 20,000 rows; a slice of text that is no UTF-8 failed."""
+    columns = ("id", "0L as v", "if(id = 7, cast(X'E697' as string), concat('ab', id)) as s")
+    rowlock.write(spark.range(30_000).selectExpr(*columns).coalesce(1), table_path)
+    table = DeltaTable.forPath(spark, table_path)
+    for condition in ("1 = 1", "current_date() > date'2020-01-01'", "1 = 1 and named_struct('a', id).a >= 0", "true"):
+        table.update(condition, {"v": "v + 1"})
+    table.update("substring(s, 1, 4) = 'ab11'", {"v": "v + 100"})
+    table.update("id = 5 and s like '%b5'", {"v": "v + 1000"})
+    assert table.toDF().selectExpr("sum(v)").first()[0] == 4 * 30_000 + 100 * 1111 + 1000
+    table.delete("id < 10 and current_date() > date'2020-01-01'")
+    assert table.toDF().count() == 29_990
+    table.delete("1 = 1")
+    assert table.toDF().count() == 0
+
+
 @pytest.mark.usual_limits("it counts jobs")
 @pytest.mark.parametrize(
     "condition",

@@ -158,7 +158,8 @@ AFTER = [
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What came of each statement; `before` and `after` are what lay in the tables' folders."""
-    root = tmp_path_factory.mktemp("guard")
+    root = tmp_path_factory.mktemp("guard") / "a b%20c"  # a folder whose URI is not its path
+    root.mkdir()
     texts = [*MADE, *BY_NAME, *BY_SPARK, *PASSING, *AFTER]
     watched = [f"{root}/spark-warehouse/m", f"{root}/out/deep/e"]
     outcomes = run_steps(Path(root), [t.replace("{root}", str(root)) for t in texts], watched)

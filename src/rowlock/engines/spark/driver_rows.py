@@ -67,23 +67,40 @@ def read_matching(
     found: list[Found] = []
     rest: list[Slice] = []
     for piece in slices:
-        columns = evaluator.rows.read_columns(piece.file, names, snapshot)
-        if columns is None:
+        try:
+            here = _matching(evaluator, piece, snapshot, mask_of, names, room)
+        except pa.ArrowException:  # such as text of more than 2 GB in one column
+            here = None
+        if here is None:
             rest.append(piece)
             continue
-        found_here = mask_of(columns)
-        mask = found_here if isinstance(found_here, np.ndarray) else np.asarray(pc.fill_null(found_here, False).to_numpy(), dtype=np.bool_)
-        positions = np.flatnonzero(mask).astype(np.int64)
-        positions = positions[in_slice(piece, positions)]
-        room -= len(positions)
-        if room < 0:
+        if here[0] > room:
             return [], list(slices)
-        table = evaluator.rows.read_at(piece.file, positions, snapshot.schema.names, snapshot)
-        if table is None:
-            rest.append(piece)
-        else:
-            found.append((piece, table, positions))
+        room -= here[0]
+        if here[1] is not None:
+            found.append(here[1])
     return found, rest
+
+
+def _matching(
+    evaluator: Evaluator, piece: Slice, snapshot: Snapshot, mask_of: Callable[[pa.Table], Any], names: Sequence[str], room: int
+) -> tuple[int, Found | None] | None:
+    """(the number of rows of a slice for which `mask_of` gives True, these rows); the rows are not read where there is none or more than `room`.
+
+    None where Spark must read the file.
+    """
+    columns = evaluator.rows.read_columns(piece.file, names, snapshot)
+    if columns is None:
+        return None
+    mask = mask_of(columns)
+    if not isinstance(mask, np.ndarray):
+        mask = np.asarray(pc.fill_null(mask, False).to_numpy(), dtype=np.bool_)
+    positions = np.flatnonzero(mask).astype(np.int64)
+    positions = positions[in_slice(piece, positions)]
+    if not 0 < len(positions) <= room:
+        return len(positions), None
+    table = evaluator.rows.read_at(piece.file, positions, snapshot.schema.names, snapshot)
+    return None if table is None else (len(positions), (piece, table, positions))
 
 
 def add_columns(evaluator: Evaluator, rows: Addressed, missing: Sequence[str], slices: Sequence[Slice], snapshot: Snapshot) -> Addressed | None:

@@ -67,11 +67,15 @@ class Compiler:
         if node.name == "Literal":
             return self._literal(node)
         make = _FUNCTIONS.get(node.name)
-        if make is None:
+        if make is None or (node.name == "Cast" and node.fields.get("dataType") == "string" and not self._is_plain_text(node)):
             return None
         parts = [self.value(kid) for kid in node.children]
         known = [p for p in parts if p is not None]
         return make(node, known) if len(known) == len(parts) else None
+
+    def _is_plain_text(self, node: Node) -> bool:
+        """Whether an expression gives text without a collation, of which Catalyst's JSON says nothing."""
+        return str(self.condition.expression_of(node).dataType().catalogString()) == "string"
 
     def _column(self, node: Node) -> Exact | None:
         name, kind = column_name(node, self.columns), kind_of(node.fields.get("dataType"))
@@ -311,7 +315,10 @@ def _not_ascii(data: Any) -> Mask | None:
 
 def _of_text(compute: Callable[[Any], Any], result: str = "string") -> Make:
     def computed(data: Any) -> tuple[Any, Mask | None]:
-        return compute(data), _not_ascii(data)
+        doubtful = _not_ascii(data)
+        if doubtful is not None and isinstance(data, pa.Array):  # some functions raise for text that is no UTF-8
+            data = pc.if_else(pa.array(doubtful), "", data)
+        return compute(data), doubtful
 
     return _of_one(("string",), computed, result, 32)
 

@@ -211,7 +211,7 @@ def key_columns(
     )
     tree, _ = _tree(orjson.loads(condition.toJSON()), 0)
     out: list[tuple[int, int]] = []
-    for node in _conjuncts(tree):
+    for node in conjuncts(tree):
         if node.name != "EqualTo":
             continue
         sides = [_key(kid) for kid in node.children]
@@ -222,8 +222,9 @@ def key_columns(
     return tuple(out)
 
 
-def _conjuncts(node: Node) -> list[Node]:
-    return [c for kid in node.children for c in _conjuncts(kid)] if node.name == "And" else [node]
+def conjuncts(node: Node) -> list[Node]:
+    """The parts of a conjunction; the node itself where it is none."""
+    return [c for kid in node.children for c in conjuncts(kid)] if node.name == "And" else [node]
 
 
 def _key(node: Node) -> tuple[int, str] | None:

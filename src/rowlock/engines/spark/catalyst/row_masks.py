@@ -3,7 +3,8 @@
 Every part of the condition gives two masks: the rows for which it may be true, and those for which it may be false (a row in
 neither makes it null).  A part that is not understood may be both for every row, unless its columns have few different values:
 then Spark evaluates it once for each of these.  So a mask may keep too many rows, never too few (I3), and Spark evaluates the
-whole condition over the rows that it keeps.
+whole condition over the rows that it keeps.  An error that one side of an AND would raise for a row stays unseen where the other side is known to
+fail for it, as it does in a file that is skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowlock.engines.spark.catalyst.exact_values import Compiler, Exact, Mask, Values, both, either, kind_of
-from rowlock.engines.spark.catalyst.predicates import Condition, Node, column_name, inlined, literal
+from rowlock.engines.spark.catalyst.predicates import Condition, Node, column_name, conjuncts, inlined, literal
 
 Numbers = npt.NDArray[np.int64]
 ByValue = Callable[[Node, pa.Table], "Mask | None"]
@@ -83,12 +84,27 @@ class RowMask:
 
 
 def row_mask(condition: Condition | None, columns: Mapping[int, str]) -> RowMask | None:
-    """The mask of a resolved condition; None where it could exclude no row."""
+    """The mask of a resolved condition; None where it could exclude no row, or reads no column."""
+    return None if condition is None else _mask_of(condition, condition.tree, columns)
+
+
+def point_mask(condition: Condition | None, columns: Mapping[int, str]) -> RowMask | None:
+    """The mask of the first comparison of a condition's conjunction that says which values something must equal; None where there is none."""
     if condition is None:
         return None
+    for node in conjuncts(condition.tree):
+        sides = node.children[1:] if node.name == "In" else node.children
+        if node.name in ("EqualTo", "In") and any(n.name == "Literal" for n in sides):
+            mask = _mask_of(condition, node, columns)
+            if mask is not None and mask.understood:
+                return mask
+    return None
+
+
+def _mask_of(condition: Condition, node: Node, columns: Mapping[int, str]) -> RowMask | None:
     compiler = _Predicates(condition, columns)
-    part = compiler.part(condition.tree)
-    if part is None:
+    part = compiler.part(node)
+    if part is None or not compiler.values.names:  # a table of no columns would have no rows
         return None
     return RowMask(condition, tuple(sorted(compiler.values.names)), part, compiler.understood, compiler.by_value)
 
@@ -301,9 +317,10 @@ def different_values(table: pa.Table, most: int) -> tuple[pa.Table, Numbers] | N
 
 def _encoded(column: pa.Array | pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
     """(for each row the number of its value, the different values), where null is a value too."""
-    encoded = pc.dictionary_encode(column, null_encoding="encode")
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.unify_dictionaries().combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    together = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column  # several dictionaries with nulls cannot become one
+    encoded = pc.dictionary_encode(together, null_encoding="encode")
     return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64), encoded.dictionary
 
 

@@ -86,7 +86,7 @@ class Guard:
             for found in self._named(identifier):
                 if found.delta:
                     refuse(statement, found.folder, f"{found.text} in it is a Delta table", f"First DROP TABLE {found.text}")
-        self._check_folder(str(self._catalog.getDatabaseMetadata(database).locationUri().toString()), statement, below=True)
+        self._check_folder(self._place(self._catalog.getDatabaseMetadata(database).locationUri()), statement, below=True)
 
     # ---- what a command names --------------------------------------------------------------
 
@@ -114,7 +114,8 @@ class Guard:
         elif kind == "CatalogStorageFormat":
             yield from self._in(value.locationUri(), "location", inside)
         elif kind in ("Path", "URI", "CachingPath"):
-            yield Found(str(value.toString()), str(value.toString()))
+            place = self._place(value)
+            yield Found(place, place)
         elif kind in ("UnresolvedTableSpec", "TableSpec"):
             yield from self._in(value.location(), "location", inside)
             if _is_delta(self.nodes.option(value.provider())):
@@ -203,7 +204,7 @@ class Guard:
         text = str(entry.identifier().unquotedString())
         delta = _is_delta(self.nodes.option(entry.provider()))
         place = self.nodes.option(entry.storage().locationUri())
-        folder = None if place is None else str(place.toString())
+        folder = None if place is None else self._place(place)
         yield Found(text, folder, delta=delta)
         if not delta and str(entry.tableType().name()) != "VIEW":
             identifier = entry.identifier()
@@ -211,9 +212,13 @@ class Guard:
                 there = self._catalog.getTableMetadata(identifier)
                 yield Found(text, self._text_of(there.storage().locationUri()), delta=_is_delta(self.nodes.option(there.provider())))
 
+    def _place(self, place: JavaObject) -> str:
+        """A path or a URI as the text of a path: a URI's own text escapes blanks and percent signs, and would name another folder."""
+        return str(self.nodes.bridge.hadoop_path(place).toString()) if class_name(place) == "URI" else str(place.toString())
+
     def _text_of(self, held: JavaObject) -> str | None:
         found = self.nodes.option(held)
-        return None if found is None else str(found.toString())
+        return None if found is None else self._place(found)
 
     def _default_folder(self, command: JavaObject) -> Iterator[Found]:
         """The folder that the catalog gives a table which is made without a location."""
@@ -221,7 +226,7 @@ class Guard:
             if hasattr(command, name) and name in [str(command.productElementName(n)) for n in range(command.productArity())]:
                 held = getattr(command, name)()
                 identifier = held.identifier() if class_name(held) == "CatalogTable" else held
-                place = str(self._catalog.defaultTablePath(identifier).toString())
+                place = self._place(self._catalog.defaultTablePath(identifier))
                 yield Found(place, place)
 
     def _sink(self, sink: JavaObject) -> Iterator[Found]:

@@ -21,7 +21,7 @@ from rowlock.engines.spark.catalyst.analysis import Expression, Relation, Resolv
 from rowlock.engines.spark.catalyst.bridge import JavaObject
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import Node, folded, skipping_predicate
-from rowlock.engines.spark.catalyst.row_masks import RowMask, row_mask
+from rowlock.engines.spark.catalyst.row_masks import RowMask, point_mask, row_mask
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.read.stored_origin import stored_origin
@@ -35,12 +35,8 @@ from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.protocol import paths
 from rowlock.protocol import skipping as ir
 from rowlock.protocol.deletion_vector import positions_except
-from rowlock.protocol.schema import PrimitiveType
 
 __all__ = ["RowPlan", "delete_statement", "run", "update_statement"]
-
-
-_POINT_TYPES = {"long", "integer", "short", "byte", "string", "date"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +46,7 @@ class RowPlan:
     everything  there is no condition that a row could fail
     reads       the predicate by which files are skipped
     mask        an estimate of the condition in numpy, which keeps too many rows at most
+    point       the same for a comparison in it that names the values of a column, which is used for large files, too
     narrow      outputs only the columns that an UPDATE sets or that are computed from these, and the address
     unchanged   the other columns
     """
@@ -61,6 +58,7 @@ class RowPlan:
     everything: bool
     reads: ir.Predicate | None = None
     mask: RowMask | None = None
+    point: RowMask | None = None
     narrow: Resolved | None = None
     unchanged: tuple[str, ...] = ()
 
@@ -121,10 +119,11 @@ def _statement(
     **more: Any,
 ) -> Statement:
     plain = folded(evaluator.bridge, resolved.condition)
-    reads, mask = skipping_predicate(plain, target.ids), row_mask(plain, target.ids)
+    reads = skipping_predicate(plain, target.ids)
+    more |= {"mask": row_mask(plain, target.ids), "point": point_mask(plain, target.ids)}
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = [] if resolved.condition is None else [str(resolved.condition.sql())]
-    return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, mask, **more), reads, parameters={"predicate": text}, sets=sets)
+    return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, **more), reads, parameters={"predicate": text}, sets=sets)
 
 
 def run(
@@ -166,26 +165,20 @@ def run(
 
 def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
     """(rows that may meet the condition, slices left for a scan); reads the columns of the condition on the driver, where the rows found are few.  No job."""
-    mask = plan.mask
+    small = sum(s.file.size_bytes for s in slices) <= limits().masked_bytes
+    mask = plan.mask if small else plan.point
     if mask is None or not slices:
         return [], list(slices)
-    if not has_equality(plan.reads, snapshot) and sum(s.file.size_bytes for s in slices) > limits().masked_bytes:
-        return [], list(slices)
+    left = limits().driver_rows
 
     def by_value(node: Node, values: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+        nonlocal left
+        left -= values.num_rows
+        if left < 0:
+            return None
         return driver_rows.rows_that_meet(evaluator, values, plan.relation, mask.condition.expression_of(node), plan.session)
 
     return driver_rows.read_matching(evaluator, slices, snapshot, lambda table: mask.of(table, by_value, limits().local_rows), mask.names, limits().masked_rows)
-
-
-def has_equality(predicate: ir.Predicate | None, snapshot: Snapshot) -> bool:
-    """Whether the predicate holds only where a column equals one of some values, for types whose equality is the same in Arrow and Spark."""
-    if isinstance(predicate, ir.And):
-        return any(has_equality(part, snapshot) for part in predicate.parts)
-    if not (isinstance(predicate, ir.In) or (isinstance(predicate, ir.Compare) and predicate.op == "=")):
-        return False
-    field = snapshot.schema.find(predicate.column[0]) if len(predicate.column) == 1 else None
-    return field is not None and isinstance(field.type, PrimitiveType) and field.type.name in _POINT_TYPES
 
 
 def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
