@@ -22,10 +22,11 @@ from __future__ import annotations
 import logging
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from rowlock import clock
 from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.log import replay
@@ -45,15 +46,24 @@ _MINUTE_MS = 60_000
 _PAGE = 1000
 """Files of the log that are looked at first: what one request for a listing tells of."""
 _DELETERS = 16
+_MOST_SECONDS = 5.0
+_SECONDS_PER_COMMIT = 0.05
+"""How long one run deletes, in all or for each commit between two checkpoints: the commit that it follows waits for it."""
+_LOOK_AGAIN_S = 0.5
+"""After so long a run looks whether the log is still the one that it chose files of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The part of a log that may go: `files` are those before version `stop`, `boundary` is the checkpoint that stays as the oldest."""
+    """The part of a log that may go: `files` are those before version `stop`, `boundary` is the checkpoint that stays as the oldest.
+
+    `all_at_once`: the table's checkpoint protection asks for all of it in one run.
+    """
 
     files: tuple[LogFile, ...]
     stop: int
     boundary: tuple[LogFile, ...]
+    all_at_once: bool = False
 
 
 def clean_up(store: ObjectStore, snapshot: Snapshot) -> int:
@@ -71,9 +81,9 @@ def clean_up(store: ObjectStore, snapshot: Snapshot) -> int:
     if expired is None:
         return 0
     _check_whole(store, expired.boundary)
-    _delete_files(store, expired.files)
-    deleted = len(expired.files)
-    if any(f.is_checkpoint for f in expired.files):
+    seconds = max(_MOST_SECONDS, snapshot.properties.checkpoint_interval * _SECONDS_PER_COMMIT)
+    deleted = _delete_files(store, expired, math.inf if expired.all_at_once else seconds)
+    if deleted == len(expired.files) and any(f.is_checkpoint for f in expired.files):
         deleted += _delete_sidecars(store, _midnight_ms(now_ms) - _DAY_MS)
     logger.info("log cleanup of %s deleted %d files, before version %d", store.root, deleted, expired.stop)
     return deleted
@@ -117,13 +127,14 @@ def _choose(store: ObjectStore, properties: TableProperties, files: Sequence[Log
     possible = sorted(v for v in checkpoints if v in expired)
     possible = possible[: _stated_before(store, properties, possible, horizon)]
     protected = properties.protected_before
-    if possible and files[0].version < protected:
+    all_at_once = bool(possible) and files[0].version < protected
+    if all_at_once:
         possible = [v for v in possible if v >= protected][:1]
     if not possible or files[0].version >= possible[-1]:
         return None
-    stop, boundary = _bounded(past, possible, math.inf if protected else max(limits().cleaned_files, 2 * properties.checkpoint_interval))
+    stop, boundary = _bounded(past, possible, math.inf if all_at_once else max(limits().cleaned_files, 2 * properties.checkpoint_interval))
     doomed = [f for f in files if f.version < stop or (f.kind == "compacted" and f.version == stop == boundary)]
-    return Expired(tuple(doomed), stop, checkpoints[boundary])
+    return Expired(tuple(doomed), stop, checkpoints[boundary], all_at_once)
 
 
 def _stated_before(store: ObjectStore, properties: TableProperties, versions: Sequence[int], horizon: int) -> int:
@@ -160,12 +171,26 @@ def _check_whole(store: ObjectStore, checkpoint: Sequence[LogFile]) -> None:
         raise CorruptLog("a sidecar of a checkpoint is missing from the log", table=store.root, file=missing[0])
 
 
-def _delete_files(store: ObjectStore, files: Iterable[LogFile]) -> None:
-    aside = [f for f in files if f.kind in ("checksum", "compacted")]
-    chain = sorted((f for f in files if f.kind not in ("checksum", "compacted")), key=_place)
+def _delete_files(store: ObjectStore, expired: Expired, most_seconds: float) -> int:
+    """Deletes the expired files in order, and returns how many; stops after so many seconds, or where the log is that of another table by now."""
+    aside = [f for f in expired.files if f.kind in ("checksum", "compacted")]
+    chain = sorted((f for f in expired.files if f.kind not in ("checksum", "compacted")), key=_place)
+    stays = names.commit_key(expired.boundary[0].version)
+    tag, began, looked = store.tag(stays), clock.monotonic_s(), clock.monotonic_s()
     side_by_side(lambda f: store.delete(f.key), aside, _DELETERS)
+    deleted = len(aside)
     for _, same in groupby(chain, key=_place):
-        side_by_side(lambda f: store.delete(f.key), list(same), _DELETERS)
+        now = clock.monotonic_s()
+        if now - began > most_seconds:
+            break
+        if now - looked > _LOOK_AGAIN_S:  # while this process slept, the table may have been dropped and made anew
+            if store.tag(stays) != tag:
+                break
+            looked = clock.monotonic_s()
+        gone = list(same)
+        side_by_side(lambda f: store.delete(f.key), gone, _DELETERS)
+        deleted += len(gone)
+    return deleted
 
 
 def _place(file: LogFile) -> tuple[int, bool]:

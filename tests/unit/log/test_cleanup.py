@@ -193,6 +193,38 @@ def test_a_run_deletes_a_bounded_number_of_commits_and_the_next_goes_on(time: Mo
     assert seen == [6, 12, 18, 24, 30, 33], "at most 8 commits, up to a checkpoint"
 
 
+def test_a_run_that_sleeps_leaves_a_table_made_anew_alone(time: Movable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is replaced by that of another table while a cleanup is under way: what the run chose is not deleted from the new log."""
+    store, other = Mortal(), Mortal()
+    table(time, store, 40)
+    table(time, other, 9)
+    passed = iter(range(10_000))
+    monkeypatch.setattr(time, "monotonic_s", lambda: float(next(passed)))  # so every deletion looks again
+    delete = store.delete
+
+    def replaced(key: str) -> None:
+        delete(key)
+        if len(store.deleted) == 3:
+            for name in ("_objects", "_keys"):
+                vars(store)[name] = vars(other)[name]
+
+    monkeypatch.setattr(store, "delete", replaced)
+    monkeypatch.setattr("rowlock.log.cleanup._MOST_SECONDS", 1e9)
+    clean(store)
+    assert versions(store) == list(range(9)), "the new table has all of its versions"
+
+
+def test_a_run_ends_after_its_time_and_the_next_goes_on(time: Movable, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Mortal()
+    table(time, store, 40)
+    passed = iter(range(10_000))
+    monkeypatch.setattr(time, "monotonic_s", lambda: float(next(passed)))
+    assert 0 < clean(store) < 12, "a second passes between two looks, and a run has five"
+    while clean(store):
+        assert earliest(store) <= 33
+    assert earliest(store) == 33
+
+
 def test_checkpoints_far_apart_do_not_stop_it(time: Movable) -> None:
     """Where one checkpoint lies behind more commits than a run deletes, the runs go on nevertheless, and only dead versions lie between."""
     store = MemoryStore()

@@ -162,6 +162,13 @@ def test_a_version_that_clean_up_made_free_is_not_won() -> None:
         assert "Run the statement again" in str(e.value)
 
 
+def test_a_put_whose_first_answer_was_lost_is_not_told_that_nothing_landed() -> None:
+    """I2: the first put may have landed, been built on and been cleaned away while its writer slept: to run the statement again would double its rows."""
+    store = aged(log_of(range(8, 10), checkpoint=8))
+    with pytest.raises(CommitUnknown):
+        landed(TableLog(store), 5, lambda: commit(OURS), OURS, Unknown(StorageError("the answer was lost")))
+
+
 def test_a_commit_on_a_checkpoint_whose_own_commit_is_gone_is_won() -> None:
     assert settle(aged(log_of(range(0), checkpoint=4)), 5)
 

@@ -61,7 +61,7 @@ def landed(log: TableLog, version: int, make: Callable[[], bytes], txn_id: str, 
     """
     if not isinstance(outcome, Committed) and not _is_own_commit(log, version, make, txn_id):
         return False
-    _check_chain(log, version, head, txn_id)
+    _check_chain(log, version, head, txn_id, sure=isinstance(outcome, Committed))
     return True
 
 
@@ -115,8 +115,11 @@ def unknown(txn_id: str, table: str, version: int | None, cause: Exception | Non
     return error
 
 
-def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str) -> None:
-    """Raises unless the commit at `version`, which has won, continues the log that readers see."""
+def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str, *, sure: bool) -> None:
+    """Raises unless the commit at `version`, which has won, continues the log that readers see.
+
+    Without `sure` the first put of the commit may have landed before the log was cleaned up, so nobody can say that it did not.
+    """
     try:
         before = log.store.tag(names.commit_key(version - 1)) if version > 0 else None
         if before is not None and (head is None or head.last_commit_tag in (before, None) or _is_in_log(log, head)):
@@ -130,7 +133,7 @@ def _check_chain(log: TableLog, version: int, head: Snapshot | None, txn_id: str
     if covered >= version and ours is None:  # deleted by a cleanup: before others saw it, or after
         raise unknown(txn_id, log.table, version)
     if covered >= version and ours is not None and (after is None or after.modified_ms < ours.modified_ms):
-        raise _cleaned_up(log, max(covered, *commits), version)
+        raise _cleaned_up(log, max(covered, *commits), version) if sure else unknown(txn_id, log.table, version)
     if before is None and (0 <= covered < version - 1 or covered < 0 < version):
         raise CorruptLog(
             f"version {version - 1} disappeared while version {version} was put after it: the table was created again meanwhile. Delete the file, which belongs to the table that was there before",
