@@ -106,6 +106,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "limit row_id_cache_bytes": ("default", "0"),
     "limit vector_cache_bytes": ("default", "0"),
     "limit commit_cache_bytes": ("default", "0"),
+    "limit path_cache_bytes": ("default", "0"),
     "limit inline_vector_bytes": ("default",),  # with the axis of vectors
     "checkpoints": ("each 10", "each 2"),
     "generated code": ("off", "off", "on"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from rowlock.limits import NAMES, limited
 
 HEAD = "limit "
-NOT_TURNED_DOWN = frozenset({"backfill_files", "group_files", "open_tables", "masked_bytes", "stream_kept_bytes"})
+NOT_TURNED_DOWN = frozenset({"backfill_files", "cleaned_files", "group_files", "open_tables", "masked_bytes", "stream_kept_bytes"})
 """Limits that have no axis: of work beside the statements here, or twins of one that has."""
 
 
