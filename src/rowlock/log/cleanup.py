@@ -30,7 +30,7 @@ from rowlock import clock
 from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.log import replay
-from rowlock.log.checkpoint_reader import sidecars_of
+from rowlock.log.checkpoint_reader import read_checkpoint, sidecars_of
 from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import in_commit, names
@@ -163,12 +163,17 @@ def _bounded(commits: Sequence[int], possible: Sequence[int], most: float) -> tu
 
 
 def _check_whole(store: ObjectStore, checkpoint: Sequence[LogFile]) -> None:
-    """Raises CorruptLog unless the checkpoint that is to become the oldest can be opened, and its sidecars exist."""
+    """Raises CorruptLog unless the checkpoint that is to become the oldest can be read; of a large one the footers are, and that its sidecars exist."""
     sidecars = sorted(sidecars_of(store, checkpoint))
     sizes = side_by_side(store.head, sidecars, _DELETERS)
     missing = [key for key, size in zip(sidecars, sizes, strict=True) if size is None]
     if missing:
         raise CorruptLog("a sidecar of a checkpoint is missing from the log", table=store.root, file=missing[0])
+    if sum(f.size_bytes for f in checkpoint) + sum(size or 0 for size in sizes) > limits().replay_batch_bytes:
+        return
+    state = read_checkpoint(store, checkpoint)
+    if state.protocol is None or state.metadata is None:
+        raise CorruptLog("the checkpoint has no protocol or no metaData", table=store.root, file=checkpoint[0].key)
 
 
 def _delete_files(store: ObjectStore, expired: Expired, most_seconds: float) -> int:
@@ -200,8 +205,8 @@ def _place(file: LogFile) -> tuple[int, bool]:
 def _delete_sidecars(store: ObjectStore, before_ms: int) -> int:
     """Deletes the sidecar files written before a time that no checkpoint names; younger ones may belong to a checkpoint that is being written."""
     old = [m.key for m in store.list(names.SIDECAR_DIRECTORY) if m.modified_ms < before_ms]
-    if not old:
-        return 0
+    if not old or any(".checkpoint." in m.key and names.parse(m.key) is None for m in store.list(names.LOG_DIRECTORY)):
+        return 0  # a checkpoint of another writer, under a name that is not known here, may name any of them
     checkpoints = [f for f in list_log(store) if f.kind in ("checkpoint", "v2_checkpoint") and f.size_bytes > 0]
     named = set().union(*side_by_side(lambda f: sidecars_of(store, [f]), checkpoints, _DELETERS))
     orphans = [key for key in old if key not in named]

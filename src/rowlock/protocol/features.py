@@ -85,9 +85,8 @@ def _field_key(prefix: str) -> ActiveTest:
 
 def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
     """Whether a column has the name of one of the change data feed's own columns, while the feed is on."""
-    return _property_on("delta.enableChangeDataFeed")(metadata, schema) and any(
-        n.lower() in ("_change_type", "_commit_version", "_commit_timestamp") for n in schema.names
-    )
+    on = any(is_true(metadata.configuration, name) for name in ("delta.enableChangeDataFeed", "delta.enableChangeDataCapture"))  # the second is its former name
+    return on and any(n.lower() in ("_change_type", "_commit_version", "_commit_timestamp") for n in schema.names)
 
 
 _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {

@@ -325,13 +325,30 @@ def test_sidecars_go_when_no_checkpoint_names_them(time: Movable, as_json: bool)
     assert earliest(store) == 6 and len(made.rows(6)) == 6
 
 
-@pytest.mark.parametrize("damage", ["no sidecar", "cut off"])
+def test_sidecars_stay_beside_a_checkpoint_of_an_unknown_name(time: Movable) -> None:
+    store = MemoryStore()
+    table(time, store, 13)
+    end_ms, time.at_ms = time.at_ms, START_MS
+    store.put(names.sidecar_key("a.parquet"), b"")
+    time.at_ms = end_ms
+    store.put(f"{names.LOG_DIRECTORY}/{6:020}.checkpoint.of-another-form.json", b"")
+    assert clean(store) > 0 and earliest(store) == 6
+    assert store.exists(names.sidecar_key("a.parquet"))
+
+
+@pytest.mark.parametrize("damage", ["no sidecar", "cut off", "its pages", "no rows"])
 def test_a_checkpoint_that_cannot_be_read_is_no_boundary(time: Movable, damage: str) -> None:
     """I9: nothing is deleted that it would be needed for, and the damage is named."""
     store = MemoryStore()
     table(time, store, 13)
     if damage == "cut off":
         store.put(names.checkpoint_key(6), store.get(names.checkpoint_key(6))[:-9])
+    elif damage == "its pages":
+        whole = store.get(names.checkpoint_key(6))
+        store.put(names.checkpoint_key(6), whole[:4] + bytes(len(whole) // 2) + whole[4 + len(whole) // 2 :])
+    elif damage == "no rows":
+        pq.write_table(pq.read_table(io.BytesIO(store.get(names.checkpoint_key(6)))).slice(0, 0), out := io.BytesIO())
+        store.put(names.checkpoint_key(6), out.getvalue())
     else:
         checkpoint_with_sidecars(store, 6, ["c.parquet"], as_json=True)
         store.delete(names.sidecar_key("c.parquet"))
