@@ -138,7 +138,7 @@ def _choose(store: ObjectStore, properties: TableProperties, files: Sequence[Log
 
 
 def _stated_before(store: ObjectStore, properties: TableProperties, versions: Sequence[int], horizon: int) -> int:
-    """How many of these versions, from the first on, are past the horizon by their in-commit timestamps too."""
+    """The length of the leading run of versions whose in-commit timestamps are expired as well."""
     first = in_commit.first_version(properties.configuration)
     if first is None:
         return len(versions)

@@ -1,4 +1,4 @@
-"""The one mapping of statements to Rowlock's calls: which statements on a Delta table Rowlock carries out, which pass, and which are refused by name.
+"""Maps each SQL statement on a Delta table to the function that carries it out; any other statement on one is refused by name.
 
 A statement on a Delta table that is in no list here is refused (I9).
 """

@@ -1,4 +1,4 @@
-"""Commits whose actions follow from the head alone: RESTORE, ALTER, properties, features, replacement, row ids for old rows (I1, I2, I3).
+"""Commits that stage no rows and are computed anew from the newest snapshot before every put: RESTORE, ALTER, properties, features, replacement, row ids for old rows (I1, I2, I3).
 
 Nothing is staged row by row, so nothing is rebased: where others committed first the actions are made anew from the new head.
 What takes long, such as asking every row for a new constraint, is done before the commit lane is entered; inside it only what came
@@ -29,7 +29,7 @@ from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.waiting.lease_line import LeaseLine
 
 _BY_ROW = tuple(r for r in rules.RULES if r is not rules.removed_by_both)
-"""Rules under which a commit that only moves rows is no conflict."""
+"""The rules without that for files which both removed, so that a compaction is no conflict; asked under `granularity=row`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class Proposal(Committing, Protocol):
 
     @property
     def lost_puts(self) -> int:
-        """How many lost puts entitle it to a turn."""
+        """Lost puts so far that count towards a turn."""
 
     def write(self) -> None:
         """Writes the data files that the commit will name."""
@@ -99,7 +99,7 @@ class Proposal(Committing, Protocol):
 
 
 class Single:
-    """The steps of a proposal that commits one transaction, whose data files are written already."""
+    """The usual steps of a proposal of one transaction that has nothing left to write."""
 
     is_carried = False
     attempts: int
