@@ -105,6 +105,17 @@ def _by_text(value: Any, name: str, optional: bool) -> Mapping[str, Any]:
     return value
 
 
+def sql_values(value: Any, name: str) -> Mapping[str, Any] | list[Any] | None:
+    """The values of a statement's parameters: a mapping by name, a list by position, or None.  Raises WrongType."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return dict(_by_text(value, name, False))
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    raise WrongType(f"{name} needs to be a dict or a list but got '{type(value)}'")
+
+
 def one_of(value: Any, name: str, allowed: Sequence[str], table: str | None = None) -> str:
     """The value, if it is one of those that are allowed.  Raises InvalidInput, which names them."""
     if not isinstance(value, str) or value not in allowed:

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rowlock import arguments
+from rowlock.api import expressions
 from rowlock.api.sql import answers
 from rowlock.api.sql.by_call import run_text
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
@@ -35,6 +37,7 @@ def enable(spark: SparkSession) -> SparkSession:
         >>> rowlock.enable(spark)  # doctest: +SKIP
         >>> spark.sql("UPDATE sales SET amount = 0 WHERE region = 'us'").show()  # doctest: +SKIP
     """
+    expressions.session(spark, "spark")
     with _enabling:
         session.enable(spark, answers.SparkAnswers())
     return spark
@@ -75,4 +78,4 @@ def sql(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] 
         +---+
         <BLANKLINE>
     """
-    return run_text(spark, text, args)
+    return run_text(expressions.session(spark, "spark"), arguments.text(text, "text"), arguments.sql_values(args, "args"))

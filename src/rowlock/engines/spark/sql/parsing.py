@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.sql.nodes import Nodes
-from rowlock.exceptions import UnsupportedFeature
+from rowlock.exceptions import UnsupportedFeature, WrongType
 
 _NAMES = ("UnresolvedRelation", "RelationTimeTravel")
 
@@ -84,11 +85,19 @@ def parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | No
     return analysis.CTESubstitution.apply(parser.parsePlanWithParameters(text, context))
 
 
+def _literal(value: Any) -> Column:
+    """A value of Python as Spark's literal.  Raises WrongType."""
+    try:
+        return F.lit(value)
+    except (AttributeError, TypeError, Py4JError) as e:  # what pyspark raises for an object that is none of Spark's values
+        raise WrongType(f"args holds a value of type '{type(value)}', which Spark knows no literal of") from e
+
+
 def _literals(nodes: Nodes, values: Sequence[Any]) -> list[JavaObject]:
     """Python values as resolved literals."""
     if not values:
         return []
-    frame = nodes.spark.range(1).select(*[F.lit(v).alias(f"v{n}") for n, v in enumerate(values)])
+    frame = nodes.spark.range(1).select(*[_literal(v).alias(f"v{n}") for n, v in enumerate(values)])
     return [e.child() for e in nodes.items(frame._jdf.queryExecution().analyzed().projectList())]
 
 
