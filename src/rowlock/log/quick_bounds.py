@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from rowlock.protocol.bounds import ABOVE_ALL_STRINGS, INTEGERS, REPLACEMENT_CHARACTER, TRUNCATION_MARKS, comparable
-from rowlock.protocol.schema import ColumnPath, DataType, PrimitiveType, StructType
+from rowlock.protocol.bounds import ABOVE_ALL_STRINGS, REPLACEMENT_CHARACTER, TRUNCATION_MARKS, comparable
+from rowlock.protocol.schema import INTEGER_BITS, ColumnPath, DataType, PrimitiveType, StructType
 from rowlock.protocol.skipping import And, Compare, In, Predicate, StartsWith
 
 Range = tuple[ColumnPath, DataType, Any, Any]
@@ -33,10 +33,10 @@ def ranges_of(predicate: Predicate, schema: StructType) -> Iterator[Range]:
     if not isinstance(predicate, (Compare, In)) or (isinstance(predicate, Compare) and predicate.op in ("!=", "<=>")):
         return
     field, path = schema.resolve(predicate.column), schema.physical_path(predicate.column)
-    if field is None or path is None or not isinstance(field.type, PrimitiveType) or field.type.name not in {*INTEGERS, "date", "string"}:
+    if field is None or path is None or not isinstance(field.type, PrimitiveType) or field.type.name not in {*INTEGER_BITS, "date", "string"}:
         return
     wanted = [comparable(v, field.type) for v in ((predicate.value,) if isinstance(predicate, Compare) else predicate.values) if v is not None]
-    if not wanted or any(v is None or (field.type.name in INTEGERS and not isinstance(v, int)) for v in wanted):
+    if not wanted or any(v is None or (field.type.name in INTEGER_BITS and not isinstance(v, int)) for v in wanted):
         return
     low, high = min(wanted), max(wanted)
     op = predicate.op if isinstance(predicate, Compare) else "="
@@ -79,7 +79,7 @@ class QuickBounds:
     def _parse(self, path: ColumnPath, type_: DataType) -> tuple[pl.Series, pl.Series]:
         """The minima and the maxima of a column, one per file; null if a file has none."""
         name = type_.name if isinstance(type_, PrimitiveType) else ""
-        inner: Any = pl.Int64 if name in INTEGERS else pl.String
+        inner: Any = pl.Int64 if name in INTEGER_BITS else pl.String
         for part in reversed(path):
             inner = pl.Struct({part: inner})
         decoded = self._frame.select(pl.col("stats").str.json_decode(pl.Struct({"minValues": inner, "maxValues": inner})).struct.unnest())

@@ -18,14 +18,13 @@ import numpy as np
 
 from rowlock.exceptions import CorruptLog
 from rowlock.protocol import partition_values as partition_text
-from rowlock.protocol.schema import TYPE_CHANGES, ColumnPath, DataType, DecimalType, PrimitiveType, StructType
+from rowlock.protocol.schema import INTEGER_BITS, TYPE_CHANGES, ColumnPath, DataType, DecimalType, PrimitiveType, StructType
 
 _ZONE = re.compile(r"(?:Z|([+-]\d{2}:?\d{2})(:?\d{2})?)$")
 _TRUNCATED_OFFSET = dt.timedelta(minutes=1)
 _WHOLE_MINUTE_OFFSETS_SINCE = 1973
 """From this year on every time zone's offset is whole minutes; before it, a writer may have dropped the offset's seconds."""
 _MILLISECOND = dt.timedelta(milliseconds=1)
-INTEGERS = frozenset({"long", "integer", "short", "byte"})
 _FLOATS = frozenset({"float", "double"})
 _EXACT_EVERYWHERE = 1 << 22
 """Whole numbers up to this one are exact in every numeric type."""
@@ -71,7 +70,7 @@ def comparable(value: Any, type_: DataType) -> Any:
     if isinstance(type_, DecimalType):
         return _for_decimal(value, type_)
     name = type_.name if isinstance(type_, PrimitiveType) else ""
-    if name in INTEGERS or name in _FLOATS:
+    if name in INTEGER_BITS or name in _FLOATS:
         return _for_number(value, is_float=name in _FLOATS)
     if name == "boolean":
         return value if isinstance(value, bool) else None
@@ -127,7 +126,7 @@ def bounds_of(column: ColumnPath, partition_values: Mapping[str, Any], stats: Ma
     if path is None:
         return None
     known = _of_stats(path, found.type, stats)
-    if TYPE_CHANGES in found.metadata and not (isinstance(found.type, PrimitiveType) and found.type.name in INTEGERS):
+    if TYPE_CHANGES in found.metadata and not (isinstance(found.type, PrimitiveType) and found.type.name in INTEGER_BITS):
         return replace(known, low=None, high=None)  # the file may have been written with a narrower type: the float 1.1 is not the double 1.1
     return known
 
@@ -178,7 +177,7 @@ def _bound_from_json(value: Any, type_: DataType, *, is_high: bool) -> Any:
     if isinstance(type_, DecimalType):
         return _widened_decimal(value, type_, is_high=is_high)
     name = type_.name if isinstance(type_, PrimitiveType) else ""
-    if name in INTEGERS:
+    if name in INTEGER_BITS:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
     if name in _FLOATS:
         bound = _as_float32(value) if name == "float" else value

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from rowlock.exceptions import CorruptLog, InvalidInput
-from rowlock.protocol.schema import DataType, DecimalType, PrimitiveType, type_name
+from rowlock.protocol.schema import INTEGER_BITS, DataType, DecimalType, PrimitiveType, type_name
 
 _TIMESTAMP = re.compile(
     r"^([+-]?\d{4,6})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|([+-])(\d{2}):?(\d{2})(?::?(\d{2}))?)?$"
@@ -25,7 +25,6 @@ _TIMESTAMP = re.compile(
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _DAY_MICROS = 86_400_000_000
-_INTEGER_BITS = {"long": 63, "integer": 31, "short": 15, "byte": 7}
 
 
 def parse(value: str | None, type_: DataType, timezone: str = "UTC") -> Any:
@@ -56,9 +55,9 @@ def _not_a_value(value: str, type_: DataType) -> CorruptLog:
 def _parse_primitive(value: str, name: str, timezone: str) -> Any:
     if name == "string":
         return value
-    if name in _INTEGER_BITS:
+    if name in INTEGER_BITS:
         number = int(value)
-        if not -(1 << _INTEGER_BITS[name]) <= number < 1 << _INTEGER_BITS[name]:
+        if not -(1 << (INTEGER_BITS[name] - 1)) <= number < 1 << (INTEGER_BITS[name] - 1):
             raise ValueError("out of range")
         return number
     if name in ("float", "double"):
@@ -145,7 +144,7 @@ def not_utf8(value: bytes, type_: DataType) -> InvalidInput:
 
 
 def _serialize_primitive(value: Any, name: str) -> str:
-    if name in _INTEGER_BITS:
+    if name in INTEGER_BITS:
         return str(int(value))
     if name in ("float", "double"):
         return _float_text(float(value), single=name == "float")

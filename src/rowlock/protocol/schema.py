@@ -31,6 +31,9 @@ COLLATIONS = "__COLLATIONS"
 RESERVED_PREFIX = "__rowlock_"
 """Begins the names of the columns that Rowlock adds to rows and data files for its own use; no table's column may begin so."""
 
+INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+"""The types of whole numbers, by the log's names, and their widths."""
+
 _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^.`]*?))\s*(\.|$)")
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")

@@ -7,8 +7,9 @@ all pass the same contract tests.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -137,3 +138,10 @@ class ObjectStore(Protocol):
     def exists(self, key: str = "") -> bool:
         """Whether the key is an object or a folder; by default the table's folder itself."""
         ...
+
+
+def discard(store: ObjectStore, keys: Iterable[str]) -> None:
+    """Deletes files that no commit will name.  What cannot be deleted stays, for VACUUM."""
+    for key in keys:
+        with contextlib.suppress(StorageError, OSError):
+            store.delete(key)

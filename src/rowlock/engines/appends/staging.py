@@ -6,7 +6,6 @@ deleted again: no commit names them.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -17,7 +16,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.not_null import check_rows
 from rowlock.parquet.writing import PartitionValues, split_by_partition, write_file
 from rowlock.protocol.actions import AddFile
-from rowlock.storage.store import ObjectStore, StorageError
+from rowlock.storage.store import ObjectStore, discard
 from rowlock.threads import side_by_side
 
 _WRITERS = 8
@@ -50,9 +49,7 @@ def stage_rows(store: ObjectStore, snapshot: Snapshot, tables: Iterable[pa.Table
                 writer.add(rows)
         writer.finish()
     except BaseException:
-        for file in writer.files:
-            with contextlib.suppress(StorageError, OSError):
-                store.delete(file.path)
+        discard(store, (f.path for f in writer.files))
         raise
     return writer.files
 

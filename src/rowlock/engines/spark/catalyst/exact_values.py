@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowlock.engines.spark.catalyst.predicates import Condition, Node, column_name, literal
+from rowlock.protocol.schema import INTEGER_BITS
 
 Mask = npt.NDArray[np.bool_]
-INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _AS_NUMBERS = {"date": pa.int32(), "timestamp": pa.int64(), "timestamp_ntz": pa.int64()}
 _DAYS = (-719_162, 2_932_896)
 """The days of 0001-01-01 and 9999-12-31: calendars are compared between these alone."""
@@ -125,8 +125,6 @@ def _constant(kind: str, data: Any) -> Exact:
 
 def _column_values(name: str, kind: str, table: pa.Table) -> Values:
     column = table.column(name).combine_chunks()
-    if isinstance(column, pa.ChunkedArray):  # no chunk at all
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_) if column.null_count else None
     if kind in ("string", "binary", "decimal"):
         return Values(column, valid)
@@ -163,24 +161,25 @@ def _beyond(data: Any, bits: int) -> Mask | None:
     return None if bits == 64 else _if_any(np.asarray((data < -(1 << (bits - 1))) | (data >= 1 << (bits - 1))))
 
 
-def _arithmetic(whole: Callable[[Any, Any, int], tuple[Any, Mask | None]], real: Callable[[Any, Any], tuple[Any, Mask | None]] | None) -> Make:
-    """A function of two numbers of one kind; each way returns (values, the rows whose value is not certain)."""
+OfTwo = Callable[[Any, Any, int], tuple[Any, "Mask | None"]]
+"""Computes a function of two numbers for a result of so many bits: (values, the rows whose value is not certain)."""
+
+
+def _arithmetic(whole: OfTwo | None = None, real: OfTwo | None = None) -> Make:
+    """A function of two numbers of one kind: of whole numbers, of doubles, or of both."""
 
     def make(_: Node, parts: list[Exact]) -> Exact | None:
         left, right = parts
-        if left.kind != right.kind or left.kind not in ("integer", "double") or (left.kind == "double" and real is None):
+        compute = {"integer": whole, "double": real}.get(left.kind)
+        if compute is None or left.kind != right.kind:
             return None
         bits = max(left.bits, right.bits)
 
         def of(table: pa.Table) -> Values:
             a, b = left.of(table), right.of(table)
             with np.errstate(all="ignore"):
-                if left.kind == "double":
-                    assert real is not None
-                    data, doubtful = real(a.data, b.data)
-                    return _joined([a, b], data, doubtful)
-                data, doubtful = whole(a.data, b.data, bits)
-                return _joined([a, b], data, doubtful, _beyond(data, bits))
+                data, doubtful = compute(a.data, b.data, bits)
+                return _joined([a, b], data, doubtful, _beyond(data, bits) if left.kind == "integer" else None)
 
         return Exact(left.kind, of, bits)
 
@@ -217,7 +216,7 @@ def _quotient(a: Any, b: Any, _: int) -> tuple[Any, Mask | None]:
     return (a - np.fmod(a, divisor)) // divisor, _if_any(odd)
 
 
-def _division(a: Any, b: Any) -> tuple[Any, Mask | None]:
+def _division(a: Any, b: Any, _: int) -> tuple[Any, Mask | None]:
     zero = np.asarray(b == 0)
     return a / np.where(zero, 1, b), _if_any(zero)
 
@@ -393,25 +392,22 @@ def _days_between(_: Node, parts: list[Exact]) -> Exact | None:
     return Exact("integer", of, 32)
 
 
-def _bits(compute: Callable[[Any, Any], Any]) -> Make:
-    return _arithmetic(lambda a, b, _: (compute(a, b), None), None)
-
-
-def _real(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], tuple[Any, Mask | None]]:
-    return lambda a, b: (compute(a, b), None)
+def _certain(compute: Callable[[Any, Any], Any]) -> OfTwo:
+    """A function whose every value is certain."""
+    return lambda a, b, _: (compute(a, b), None)
 
 
 _FUNCTIONS: dict[str, Make] = {
-    "Add": _arithmetic(_sum, _real(np.add)),
-    "Subtract": _arithmetic(_difference, _real(np.subtract)),
-    "Multiply": _arithmetic(_product, _real(np.multiply)),
-    "Divide": _arithmetic(lambda a, b, _: (a, np.ones(np.shape(a), dtype=np.bool_)), _division),
-    "Remainder": _arithmetic(_remainder, None),
-    "Pmod": _arithmetic(_positive_remainder, None),
-    "IntegralDivide": _arithmetic(_quotient, None),
-    "BitwiseAnd": _bits(np.bitwise_and),
-    "BitwiseOr": _bits(np.bitwise_or),
-    "BitwiseXor": _bits(np.bitwise_xor),
+    "Add": _arithmetic(_sum, _certain(np.add)),
+    "Subtract": _arithmetic(_difference, _certain(np.subtract)),
+    "Multiply": _arithmetic(_product, _certain(np.multiply)),
+    "Divide": _arithmetic(real=_division),
+    "Remainder": _arithmetic(_remainder),
+    "Pmod": _arithmetic(_positive_remainder),
+    "IntegralDivide": _arithmetic(_quotient),
+    "BitwiseAnd": _arithmetic(_certain(np.bitwise_and)),
+    "BitwiseOr": _arithmetic(_certain(np.bitwise_or)),
+    "BitwiseXor": _arithmetic(_certain(np.bitwise_xor)),
     "UnaryMinus": _of_one(("integer", "double"), _negative),
     "Abs": _of_one(("integer", "double"), _magnitude),
     "Cast": _cast,

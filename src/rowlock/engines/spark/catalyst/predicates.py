@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, is_collated
 from rowlock.protocol import skipping as ir
 from rowlock.protocol.bounds import REPLACEMENT_CHARACTER
+from rowlock.protocol.schema import INTEGER_BITS
 
 _COMPARISONS: dict[str, ir.Operator] = {
     "EqualTo": "=",
@@ -37,7 +38,6 @@ MIRROR = {
     "GreaterThanOrEqual": "LessThanOrEqual",
 }
 """The comparison that means the same with its sides exchanged."""
-INTEGERS = {"byte", "short", "integer", "long"}
 
 
 def skipping_predicate(condition: Condition | None, columns: Mapping[int, str]) -> ir.Predicate | None:
@@ -171,7 +171,7 @@ def literal(node: Node) -> Any:
     kind, text = node.fields["dataType"], node.fields["value"]
     if not isinstance(kind, str):
         return None
-    if kind in INTEGERS:
+    if kind in INTEGER_BITS:
         return int(text)
     if kind in ("double", "float"):
         number = float(text)
@@ -194,7 +194,7 @@ def _date(text: str) -> datetime.date | None:
         return None
 
 
-_KEY_TYPES = INTEGERS | {"string", "date", "boolean", "timestamp"}
+_KEY_TYPES = INTEGER_BITS.keys() | {"string", "date", "boolean", "timestamp"}
 
 
 def key_columns(
@@ -232,11 +232,11 @@ def _key(node: Node) -> tuple[int, str] | None:
     if (
         node.name == "Cast"
         and node.children[0].name == "AttributeReference"
-        and node.fields.get("dataType") in INTEGERS
-        and node.children[0].fields.get("dataType") in INTEGERS
+        and node.fields.get("dataType") in INTEGER_BITS
+        and node.children[0].fields.get("dataType") in INTEGER_BITS
     ):
         node = node.children[0]
     if node.name != "AttributeReference" or node.fields.get("dataType") not in _KEY_TYPES:
         return None
     kind = node.fields["dataType"]
-    return int(node.fields["exprId"]["id"]), "integer" if kind in INTEGERS else str(kind)
+    return int(node.fields["exprId"]["id"]), "integer" if kind in INTEGER_BITS else str(kind)

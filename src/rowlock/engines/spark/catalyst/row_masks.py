@@ -57,6 +57,7 @@ class RowMask:
     """An estimate of a condition.
 
     condition   the condition, for who evaluates parts of it
+    columns     the names of the table's columns by their expression ids
     names       the columns that it reads
     part        its masks over these columns
     understood  whether a part of it is computed here, without Spark
@@ -64,6 +65,7 @@ class RowMask:
     """
 
     condition: Condition
+    columns: Mapping[int, str]
     names: tuple[str, ...]
     part: Part
     understood: bool
@@ -88,14 +90,12 @@ def row_mask(condition: Condition | None, columns: Mapping[int, str]) -> RowMask
     return None if condition is None else _mask_of(condition, condition.tree, columns)
 
 
-def point_mask(condition: Condition | None, columns: Mapping[int, str]) -> RowMask | None:
+def point_mask(whole: RowMask) -> RowMask | None:
     """The mask of the first comparison of a condition's conjunction that says which values something must equal; None where there is none."""
-    if condition is None:
-        return None
-    for node in conjuncts(condition.tree):
+    for node in conjuncts(whole.condition.tree):
         sides = node.children[1:] if node.name == "In" else node.children
         if node.name in ("EqualTo", "In") and any(n.name == "Literal" for n in sides):
-            mask = _mask_of(condition, node, columns)
+            mask = _mask_of(whole.condition, node, whole.columns)
             if mask is not None and mask.understood:
                 return mask
     return None
@@ -106,7 +106,7 @@ def _mask_of(condition: Condition, node: Node, columns: Mapping[int, str]) -> Ro
     part = compiler.part(node)
     if part is None or not compiler.values.names:  # a table of no columns would have no rows
         return None
-    return RowMask(condition, tuple(sorted(compiler.values.names)), part, compiler.understood, compiler.by_value)
+    return RowMask(condition, columns, tuple(sorted(compiler.values.names)), part, compiler.understood, compiler.by_value)
 
 
 _COMPARED: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -126,32 +126,29 @@ class _Predicates:
     def __init__(self, condition: Condition, columns: Mapping[int, str]) -> None:
         self.values, self.columns = Compiler(condition, columns), columns
         self.understood = self.by_value = False
-        self._whole = True
-        """Whether Spark can evaluate a part by itself; not inside of a `With`, where a part refers to what lies outside of it."""
 
-    def part(self, node: Node) -> Part | None:
+    def part(self, node: Node, alone: bool = True) -> Part | None:
+        """The masks of a part; `alone` says that Spark can evaluate it by itself, unlike what lies inside of a `With` and refers to what is outside."""
         if node.name in ("And", "Or"):
-            return self._of_two(node.name, *(self.part(kid) for kid in node.children))
+            return self._of_two(node.name, *(self.part(kid, alone) for kid in node.children))
         if node.name == "Not":
-            inner = self.part(node.children[0])
+            inner = self.part(node.children[0], alone)
             return None if inner is None else lambda columns: Truth(*reversed(inner(columns)))
         if node.name == "With":
-            return self._with(node)
+            return self._with(node, alone)
         names = set(self.values.names)
         made = self._leaf(node)
         if made is not None:
             self.understood = True
             return made
         self.values.names = names  # those of a part that turned out not to be understood are not read for it
-        return self._left_to_spark(node)
+        return self._left_to_spark(node) if alone else None
 
-    def _with(self, node: Node) -> Part | None:
+    def _with(self, node: Node, alone: bool) -> Part | None:
         """BETWEEN and the like: what is understood of it, and what Spark says of the whole."""
         body = inlined(node)
-        self._whole = False
-        known = None if body is None else self.part(body)
-        self._whole = True
-        whole = self._left_to_spark(node)
+        known = None if body is None else self.part(body, alone=False)
+        whole = self._left_to_spark(node) if alone else None
         if known is None or whole is None:
             return known or whole
 
@@ -176,7 +173,7 @@ class _Predicates:
     def _leaf(self, node: Node) -> Part | None:
         if node.name in _COMPARED:
             return self._comparison(node)
-        if node.name in ("In", "InSet"):
+        if node.name == "In":
             return self._in(node)
         if node.name in ("IsNull", "IsNotNull"):
             inner = self.values.value(node.children[0])
@@ -215,7 +212,7 @@ class _Predicates:
 
     def _in(self, node: Node) -> Part | None:
         inner, among = self.values.value(node.children[0]), [self.values.value(kid) for kid in node.children[1:]]
-        if node.name == "InSet" or inner is None or inner.kind in ("double", "float"):
+        if inner is None or inner.kind in ("double", "float"):
             return None
         if any(k.name != "Literal" for k in node.children[1:]) or any(v is None or v.kind != inner.kind for v in among):
             return None
@@ -267,8 +264,6 @@ class _Predicates:
 
     def _left_to_spark(self, node: Node) -> Part | None:
         """A part that Spark evaluates for the different values of its columns; None where these cannot be told."""
-        if not self._whole:
-            return None
         nodes = node.subtree()
         names = {column_name(n, self.columns) for n in nodes if n.name == "AttributeReference"}
         kinds = {kind_of(n.fields.get("dataType")) for n in nodes if n.name == "AttributeReference"}

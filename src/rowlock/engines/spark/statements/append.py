@@ -15,7 +15,7 @@ from rowlock.engines.spark.catalyst.typing import delta_schema, delta_type
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote, table_schema
 from rowlock.engines.spark.statements import row_statements
-from rowlock.engines.spark.statements.constraint_checks import check_table, check_written, delete_files
+from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.generated_columns import with_generated_values
 from rowlock.engines.spark.statements.passage import Group
 from rowlock.engines.spark.statements.source_versions import versions_read
@@ -27,6 +27,7 @@ from rowlock.parquet.blocks import FileRows, driver_block, file_block
 from rowlock.protocol import schema_fit
 from rowlock.protocol.generated import Generated, generated_columns
 from rowlock.protocol.widening import same_shape
+from rowlock.storage.store import discard
 
 
 def conform(frame: DataFrame, schema: StructType, table: str, generated: Sequence[Generated] = ()) -> DataFrame:
@@ -71,7 +72,7 @@ def append_statement(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame,
     blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated))
     read += versions_read(evaluator, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
-        delete_files(evaluator, [f for b in blocks if isinstance(b.payload, FileRows) for f in b.payload.files])
+        discard(evaluator.store, (f.path for b in blocks if isinstance(b.payload, FileRows) for f in b.payload.files))
         raise ConstraintViolated(
             f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it",
             table=evaluator.store.root,

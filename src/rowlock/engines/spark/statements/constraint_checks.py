@@ -6,7 +6,6 @@ A row passes a check only where the condition is true; null is a violation, as i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.generation_rules import session_dependent
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.exceptions import ConstraintViolated, StatementRefused, StorageError, UnsupportedFeature
+from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, logical
 from rowlock.parquet.not_null import check_not_null, check_rows
@@ -29,6 +28,7 @@ from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.constraints import Check, checks_of
 from rowlock.protocol.generated import FEATURE as GENERATED
+from rowlock.storage.store import discard
 
 _PASSED = "__rowlock_passed"
 _NAME_OF_FEATURE = {"checkConstraints": "CHECK constraint", GENERATED: "generated column"}
@@ -78,15 +78,8 @@ def check_written(evaluator: Evaluator, files: Sequence[AddFile], snapshot: Snap
     try:
         check_files(evaluator, files, snapshot, generated=generated)
     except ConstraintViolated:
-        delete_files(evaluator, files)
+        discard(evaluator.store, (f.path for f in files))
         raise
-
-
-def delete_files(evaluator: Evaluator, files: Sequence[AddFile]) -> None:
-    """Deletes files that a refused statement wrote.  What cannot be deleted stays, for VACUUM."""
-    for file in files:
-        with suppress(StorageError):
-            evaluator.store.delete(file.path)
 
 
 def check_blocks(evaluator: Evaluator, blocks: Sequence[RowBlock], snapshot: Snapshot) -> None:

@@ -46,7 +46,6 @@ class RowPlan:
     everything  there is no condition that a row could fail
     reads       the predicate by which files are skipped
     mask        an estimate of the condition in numpy, which keeps too many rows at most
-    point       the same for a comparison in it that names the values of a column, which is used for large files, too
     narrow      outputs only the columns that an UPDATE sets or that are computed from these, and the address
     unchanged   the other columns
     """
@@ -58,7 +57,6 @@ class RowPlan:
     everything: bool
     reads: ir.Predicate | None = None
     mask: RowMask | None = None
-    point: RowMask | None = None
     narrow: Resolved | None = None
     unchanged: tuple[str, ...] = ()
 
@@ -120,7 +118,7 @@ def _statement(
 ) -> Statement:
     plain = folded(evaluator.bridge, resolved.condition)
     reads = skipping_predicate(plain, target.ids)
-    more |= {"mask": row_mask(plain, target.ids), "point": point_mask(plain, target.ids)}
+    more["mask"] = row_mask(plain, target.ids)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = [] if resolved.condition is None else [str(resolved.condition.sql())]
     return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, **more), reads, parameters={"predicate": text}, sets=sets)
@@ -165,9 +163,10 @@ def run(
 
 def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> tuple[list[Found], list[Slice]]:
     """(rows that may meet the condition, slices left for a scan); reads the columns of the condition on the driver, where the rows found are few.  No job."""
-    small = sum(s.file.size_bytes for s in slices) <= limits().masked_bytes
-    mask = plan.mask if small else plan.point
-    if mask is None or not slices:
+    mask = plan.mask if slices else None
+    if mask is not None and sum(s.file.size_bytes for s in slices) > limits().masked_bytes:
+        mask = point_mask(mask)
+    if mask is None:
         return [], list(slices)
     left = limits().driver_rows
 
