@@ -102,9 +102,20 @@ def bench(
         bool, typer.Option("--appends", help="Measure small appends without Spark, by several processes, and deltalake's if it is installed.")
     ] = False,
     seconds: Annotated[float, typer.Option(help="With --appends: how long each engine appends, in seconds.", min=1)] = 5,
+    large: Annotated[bool, typer.Option("--large", help="Measure statements that change a large part of a table, and their memory.")] = False,
+    rows: Annotated[int, typer.Option(help="With --large: rows of the table.", min=100)] = 2_000_000,
+    ops: Annotated[str, typer.Option(help="With --large: which statements, NAME[,NAME]. Default: all.")] = "",
+    memory: Annotated[int, typer.Option(help="With --large: the JVM's heap in MB.", min=512)] = 4096,
+    rounds: Annotated[int, typer.Option(help="With --large: how often each engine is measured.", min=1)] = 1,
 ) -> None:
-    """Measure UPDATE and MERGE of concurrent writers on this machine, with delta-spark beside if it is installed; or small appends."""
+    """Measure UPDATE and MERGE of concurrent writers on this machine, with delta-spark beside if it is installed; or small appends, or large statements."""
     with plain_errors():
+        if large:
+            from rowlock.cli.large import run as run_large
+
+            if not run_large(_console(), rows=rows, statements=ops, memory_mb=memory, rounds=rounds):
+                raise typer.Exit(1)
+            return
         if appends:
             from rowlock.cli.appends import run as run_appends
 
