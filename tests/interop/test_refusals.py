@@ -37,18 +37,8 @@ def created(columns: str) -> Callable[[SparkSession, str], None]:
     return by_delta_spark
 
 
-def with_default(spark: SparkSession, path: str) -> None:
-    sql(
-        spark,
-        path,
-        "CREATE TABLE T (id bigint, v bigint DEFAULT 7) USING delta TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
-        "INSERT INTO T (id) SELECT id FROM range(10)",
-    )
-
-
 WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
     "identity_column": ("identityColumns", created("id bigint, v bigint, n bigint GENERATED ALWAYS AS IDENTITY")),
-    "column_default": ("allowColumnDefaults", with_default),
     "v2_checkpoint": ("v2Checkpoint", made(checkpointPolicy="v2")),
     "lengths": ("char and varchar columns", created("id bigint, v bigint, c char(3), w varchar(3)")),
 }
@@ -110,7 +100,7 @@ def test_variants_are_read_and_not_written(spark: SparkSession, table_path: str)
     assert commit_files(table_path) == before
 
 
-@pytest.mark.parametrize("name", ["column_default"])
+@pytest.mark.parametrize("name", ["lengths"])
 def test_what_is_replaced_is_no_longer_in_the_way(spark: SparkSession, table_path: str, name: str) -> None:
     """REPLACE takes away what hindered, since the new definition does not have it; delta-spark goes on with the table."""
     WRITING[name][1](spark, table_path)

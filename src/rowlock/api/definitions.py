@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from rowlock import arguments
 from rowlock.api.handle import Handle, Receipts
+from rowlock.engines.spark.catalyst.default_rules import check_default
 from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType
 from rowlock.engines.spark.catalyst.typing import parse_type
+from rowlock.engines.spark.read.scan import table_schema
 from rowlock.protocol import schema
 from rowlock.transaction.definition import alteration
 
@@ -152,6 +154,49 @@ class Definitions:
         said = None if comment is None else arguments.text(comment, "comment")
         type_ = None if dataType is None else field_of(name, dataType, None, self._handle.path).type
         self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, name, nullable=may_be_null, type_=type_, comment=said)
+
+    def setDefault(self, colName: str, expression: str) -> None:
+        """Sets the default of a column: from now on new rows whose statement does not name the column get it.  Rows that are there stay as they are.
+
+        In statements the word DEFAULT as a value stands for it.  Writes no data file; runs no Spark job.
+
+        Args:
+            colName: The column's name.
+            expression: The value as SQL text; it may use functions such as `current_timestamp()`, but no column.
+
+        Raises:
+            InvalidInput: The expression uses a column, or is not of a type that fits; it is Spark's AnalysisException, too.
+            StatementRefused: The table's protocol does not list `allowColumnDefaults` (see `addFeatureSupport`), or the column is generated.
+            SchemaMismatch: There is no such column.
+            WrongType: An argument is not a string.
+            AnalysisException: Spark's: the expression cannot be resolved.
+
+        Examples:
+            >>> t.addFeatureSupport("allowColumnDefaults")
+            >>> t.setDefault("region", "'eu'")
+            >>> rowlock.write(t.toDF().select("id").limit(1), path).version
+            3
+        """
+        name, text = arguments.text(colName, "colName"), arguments.text(expression, "expression")
+        handle = self._handle
+        if (found := table_schema(handle.state.refresh()).fields) and (field := next((f for f in found if f.name.lower() == name.lower()), None)) is not None:
+            check_default(handle.spark, field.name, field.dataType, text, handle.path)
+        self._receipts.last = alteration.set_default(handle.state, handle.table.engine, name, text)
+
+    def dropDefault(self, colName: str) -> None:
+        """Removes the default of a column, which is null from then on where a statement does not name it.  Writes no data file; runs no Spark job.
+
+        Args:
+            colName: The column's name.
+
+        Raises:
+            SchemaMismatch: There is no such column.
+            WrongType: The name is not a string.
+
+        Examples:
+            >>> t.dropDefault("region")
+        """
+        self._receipts.last = alteration.set_default(self._handle.state, self._handle.table.engine, arguments.text(colName, "colName"), None)
 
 
 def field_of(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:

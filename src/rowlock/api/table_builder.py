@@ -12,12 +12,14 @@ from rowlock import arguments, display
 from rowlock.api import expressions
 from rowlock.api.handle import Handle
 from rowlock.api.placement import CreateMode, Place, place_of
+from rowlock.engines.spark.catalyst.default_rules import check_defaults
 from rowlock.engines.spark.catalyst.errors import BadGenerator
 from rowlock.engines.spark.catalyst.generation_rules import check_generated
 from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType
 from rowlock.engines.spark.catalyst.typing import delta_schema, parse_type
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
+from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.schema import check_enforceable, parse_schema
 from rowlock.protocol.widening import same_shape
@@ -155,6 +157,8 @@ class DeltaTableBuilder:
         generatedAlwaysAs: Any = None,
         generatedByDefaultAs: Any = None,
         comment: str | None = None,
+        *,
+        default: str | None = None,
     ) -> DeltaTableBuilder:
         """Adds a column.  Runs no Spark job.
 
@@ -165,6 +169,7 @@ class DeltaTableBuilder:
             generatedAlwaysAs: An expression on other columns that the column always is, as SQL text; or an IdentityGenerator, which `execute()` refuses.
             generatedByDefaultAs: An IdentityGenerator, which `execute()` refuses.
             comment: The column's comment.
+            default: The value of new rows whose statement does not name the column, as SQL text; it may use no column.
 
         Returns:
             This builder.
@@ -182,6 +187,8 @@ class DeltaTableBuilder:
         arguments.flag(nullable, "nullable")
         _check_generators(generatedAlwaysAs, generatedByDefaultAs)
         metadata = {"comment": arguments.text(comment, "comment")} if comment is not None else {}
+        if default is not None:
+            metadata[CURRENT_DEFAULT] = arguments.text(default, "default")
         if isinstance(generatedAlwaysAs, str):
             metadata[GENERATION_EXPRESSION] = generatedAlwaysAs
         field = StructField(colName, parse_type(dataType), nullable, metadata)
@@ -320,6 +327,7 @@ class DeltaTableBuilder:
         schema = StructType(self._fields)
         check_enforceable(parse_schema(schema.json(), handle.path), handle.path)
         check_generated(self._session(), schema, handle.path)
+        check_defaults(self._session(), schema, handle.path)
 
     def _check_same(self, handle: Handle) -> None:
         """Raises SchemaMismatch where a table that is there, and is to get a name, is not the one that was described."""

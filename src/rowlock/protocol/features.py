@@ -12,8 +12,10 @@ from typing import Literal
 from rowlock.exceptions import InvalidInput, StatementRefused, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
+from rowlock.protocol.defaults import FEATURE as DEFAULTS
+from rowlock.protocol.defaults import column_defaults, inner_defaults
 from rowlock.protocol.generated import FEATURE as GENERATED
-from rowlock.protocol.generated import GENERATION_EXPRESSION, inner_generated
+from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns, inner_generated
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
 from rowlock.protocol.schema import StructType, parse_schema, read_only_types, zoneless_column
@@ -35,6 +37,7 @@ WRITABLE = (
             "inCommitTimestamp",
             "columnMapping",
             "generatedColumns",
+            "allowColumnDefaults",
             "domainMetadata",
             "clustering",
             "rowTracking",
@@ -57,6 +60,7 @@ def _any_property_set(*names: str) -> _Trace:
 
 
 _TRACES: Mapping[str, _Trace] = {
+    "allowColumnDefaults": lambda metadata, domains: next((f"column {n} has a default" for n in column_defaults(parse_schema(metadata.schema_string))), None),
     "checkConstraints": lambda metadata, domains: next((f"property {key} is a CHECK constraint" for key in metadata.configuration if is_constraint(key)), None),
     "domainMetadata": lambda metadata, domains: next((f"metadata domain {d} exists" for d in sorted(domains)), None),
     "inCommitTimestamp": _any_property_set("delta.enableInCommitTimestamps", ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP),
@@ -92,7 +96,6 @@ def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
 _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
     "changeDataFeed": _shadows_change_feed_column,
     "identityColumns": _field_key("delta.identity."),
-    "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
     "columns of type void": lambda metadata, schema: "void" in read_only_types(schema),
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
@@ -155,6 +158,8 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
         raise _refusal(f"rowTracking ({problem})", "write", table)
     if problem := _generation_problem(protocol, schema):
         raise _refusal(f"{GENERATED} ({problem})", "write", table)
+    if problem := _default_problem(protocol, schema):
+        raise _refusal(f"{DEFAULTS} ({problem})", "write", table)
     if ZONELESS not in writer_features(protocol) and zoneless_column(schema) is not None:
         raise _refusal(
             f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: add the feature first, with DeltaTable.addFeatureSupport({ZONELESS!r})",
@@ -187,15 +192,29 @@ def _generation_problem(protocol: Protocol, schema: StructType) -> str | None:
     return next((f"of {f.name}, without the feature in the protocol" for f in schema.fields if GENERATION_EXPRESSION in f.metadata and not listed), None)
 
 
+def _default_problem(protocol: Protocol, schema: StructType) -> str | None:
+    """Why the table's defaults cannot be followed; None if they can."""
+    if (inner := next(inner_defaults(schema), None)) is not None:
+        return f"of {inner}, which is inside a column"
+    listed = DEFAULTS in writer_features(protocol)
+    return next((f"of {name}, without the feature in the protocol" for name in column_defaults(schema) if not listed), None)
+
+
 def _refusal(feature: str, access: Literal["read", "write"], table: str | None) -> UnsupportedFeature:
     """The error for a feature that this version of Rowlock cannot read or write."""
     return UnsupportedFeature(f"this version of Rowlock cannot {access} tables with {feature}", feature=feature, access=access, table=table)
 
 
-def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = False, generated: bool = False, zoneless: bool = False) -> Protocol:
+def features_of_columns(schema: StructType) -> frozenset[str]:
+    """The features that a new table needs for what its columns are."""
+    used = {GENERATED: generated_columns(schema), DEFAULTS: column_defaults(schema), ZONELESS: zoneless_column(schema)}
+    return frozenset(name for name, found in used.items() if found)
+
+
+def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = False, columns: Collection[str] = ()) -> Protocol:
     """The protocol of a new table with these properties, as delta-spark 4.x writes it.
 
-    `clustered`, `generated`, `zoneless`: whether it has clustering columns, generated columns, timestamp_ntz columns.
+    `clustered`: whether it has clustering columns; `columns`: the features that its columns need (`features_of_columns`).
     Raises UnsupportedFeature for a feature in the properties that this version cannot write.
     """
     reader: set[str] = set()
@@ -213,11 +232,8 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
         writer.add("inCommitTimestamp")
     if has_constraints(configuration):
         writer.add("checkConstraints")
-    if generated:
-        writer.add(GENERATED)
-    if zoneless:
-        reader.add(ZONELESS)
-        writer.add(ZONELESS)
+    writer |= set(columns)
+    reader |= {ZONELESS} & set(columns)
     if is_true(configuration, "delta.enableRowTracking"):
         writer.add("rowTracking")
     if is_true(configuration, "delta.enableChangeDataFeed"):

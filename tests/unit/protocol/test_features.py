@@ -32,6 +32,7 @@ WRITABLE = [
     (features("checkConstraints", "generatedColumns", "changeDataFeed", "identityColumns", "allowColumnDefaults", "inCommitTimestamp"), metadata()),
     (Protocol(1, 4), metadata('{"delta.generationExpression":"1"}')),
     (features("generatedColumns"), metadata('{"delta.generationExpression":"1"}')),
+    (features("allowColumnDefaults"), metadata('{"CURRENT_DEFAULT":"1"}')),
     (features("inCommitTimestamp"), metadata(enableInCommitTimestamps="true")),
     (features("changeDataFeed"), metadata(enableChangeDataFeed="false")),
     (Protocol(1, 4), metadata(enableChangeDataFeed="true")),
@@ -45,7 +46,7 @@ ONLY_READABLE = [
     ("generatedColumns", Protocol(1, 3), metadata('{"delta.generationExpression":"1"}')),
     ("generatedColumns", features("checkConstraints"), metadata('{"delta.generationExpression":"1"}')),
     ("identityColumns", Protocol(1, 6), metadata('{"delta.identity.start":1}')),
-    ("allowColumnDefaults", features("allowColumnDefaults"), metadata('{"CURRENT_DEFAULT":"1"}')),
+    ("allowColumnDefaults", features("identityColumns"), metadata('{"CURRENT_DEFAULT":"1"}')),
     ("invariants", Protocol(1, 2), metadata('{"delta.invariants":"{}"}')),
     (
         "inCommitTimestamp-preview",

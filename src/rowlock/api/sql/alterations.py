@@ -58,17 +58,18 @@ def drop_columns(target: Target, plan: Any) -> None:
 
 
 def alter_columns(target: Target, plan: Any) -> None:
-    """ALTER TABLE ... ALTER COLUMN: a wider type, NOT NULL, a comment."""
+    """ALTER TABLE ... ALTER COLUMN: a wider type, NOT NULL, a comment, a default."""
     nodes = target.nodes
     specs = nodes.items(plan.specs()) if class_name(plan) == "AlterColumns" else [plan]
     if len(specs) != 1:
         target.refuse("of several columns", "Alter one column in a statement")
     spec = specs[0]
-    for what, said in (("FIRST or AFTER", spec.newPosition()), ("DEFAULT", spec.newDefaultExpression())):
-        if said.isDefined():
-            target.refuse(what, "Leave it out")
+    if spec.newPosition().isDefined():
+        target.refuse("FIRST or AFTER", "Leave it out")
     if spec.dropDefault():
-        target.refuse("DROP DEFAULT", "Tables with default values are not written by this version")
+        return target.table().dropDefault(_top_level(target, spec.column()))
+    if spec.newDefaultExpression().isDefined():
+        return target.table().setDefault(_top_level(target, spec.column()), str(spec.newDefaultExpression().get().originalSQL()))
     type_, nullable = nodes.option(spec.newDataType()), nodes.option(spec.newNullability())
     target.table().alterColumn(
         _top_level(target, spec.column()),

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.api import frames
+from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target, fitted, write_arguments
+from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import Column, DataFrame
 from rowlock.engines.spark.frames.counts import affected_frame
-from rowlock.engines.spark.sql.default_values import or_null
+from rowlock.engines.spark.sql.default_values import is_default, with_defaults
 from rowlock.engines.spark.sql.nodes import dotted
 from rowlock.engines.spark.sql.partitions import partition_literal
 from rowlock.exceptions import InvalidInput, StatementRefused
@@ -79,7 +81,7 @@ def insert(target: Target, plan: Any) -> None:
         target.refuse("WITH SCHEMA EVOLUTION", "First ALTER TABLE ... ADD COLUMNS, or use rowlock.write(..., merge_schema=True)")
     if plan.ifPartitionNotExists():
         target.refuse("IF NOT EXISTS", "Leave IF NOT EXISTS out")
-    rows = nodes.frame(plan.query())
+    rows = nodes.frame(with_defaults(nodes, plan, Handle(target.spark, target.path).state.refresh))
     fixed = {name: nodes.option(value) for name, value in nodes.mapping(plan.partitionSpec()).items()}
     table = target.table().toDF()
     if dynamic := [name for name, value in fixed.items() if value is None]:
@@ -148,11 +150,11 @@ def _expression(target: Target, expression: Any) -> Column:
     return target.nodes.column(expression)
 
 
-def _assignments(target: Target, assignments: Any) -> dict[str, Column]:
-    out: dict[str, Column] = {}
+def _assignments(target: Target, assignments: Any) -> dict[str, Column | str]:
+    out: dict[str, Column | str] = {}
     for a in target.nodes.items(assignments):
         key = dotted([str(p) for p in target.nodes.items(a.key().nameParts())])
         if key in out:
             raise InvalidInput(f"The statement sets {key} twice", table=target.folder)
-        out[key] = or_null(a.value(), _expression(target, a.value()))
+        out[key] = DEFAULT if is_default(a.value()) else _expression(target, a.value())
     return out

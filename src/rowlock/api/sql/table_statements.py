@@ -35,7 +35,7 @@ def _build(target: Target, spec: Spec, builder: Any) -> None:
     if spec.location is not None:
         builder = builder.location(spec.location)
     for c in spec.columns:
-        builder = builder.addColumn(c.name, c.type_, nullable=c.nullable, generatedAlwaysAs=c.generated, comment=c.comment)
+        builder = builder.addColumn(c.name, c.type_, nullable=c.nullable, generatedAlwaysAs=c.generated, comment=c.comment, default=c.default)
     if spec.partitions:
         builder = builder.partitionedBy(spec.partitions)
     if spec.clusters:

@@ -13,6 +13,7 @@ from rowlock.exceptions import SchemaMismatch, UnsupportedFeature
 from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol import schema_fit
 from rowlock.protocol.arrow_types import from_arrow_type, to_arrow
+from rowlock.protocol.defaults import FEATURE, Constant, NotConstant, column_defaults, constant
 from rowlock.protocol.schema import DataType, PrimitiveType, StructField, StructType, nullable
 
 
@@ -36,12 +37,27 @@ def _column_type(field: pa.Field, table: str) -> DataType:
         ) from None
 
 
+def _default_of(field: StructField, table: str) -> Constant:
+    """What an absent column holds.  Raises UnsupportedFeature for a default that is no plain literal."""
+    try:
+        return constant(field)
+    except NotConstant as e:
+        raise UnsupportedFeature(
+            f"column {field.name} is absent from the rows and has the default {e}, which is Spark's SQL: give the column, or use rowlock.write(df, path)",
+            feature=FEATURE,
+            access="write",
+            table=table,
+        ) from None
+
+
 class Fitting:
     """Casts rows of one Arrow schema to the columns of a table; made once and used for every batch."""
 
     def __init__(self, rows: pa.Schema, table: StructType, path: str) -> None:
-        """Raises SchemaMismatch for an unknown column, an absent NOT NULL column, or a type that does not fit."""
-        self._fit = schema_fit.fit(schema_of_rows(rows, path), table, path)
+        """Raises SchemaMismatch for an unknown column, an absent NOT NULL column, or a type that does not fit, UnsupportedFeature for an absent column
+        whose default only Spark can evaluate."""
+        self._fit = schema_fit.fit(schema_of_rows(rows, path), table, path, computed=column_defaults(table).keys())
+        self._absent = {f.name: _default_of(f, path) for f in table.fields if self._fit.given[f.name] is None}
         self._schema, self._path = nullable_schema(to_arrow(table)), path
 
     @property
@@ -51,7 +67,12 @@ class Fitting:
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         """Rows under the table's names, order and types, all nullable.  Raises SchemaMismatch where a value does not fit."""
-        columns = [pa.nulls(rows.num_rows, f.type) if (given := self._fit.given[f.name]) is None else self._column(rows.column(given), f) for f in self._schema]
+        columns = [
+            pa.repeat(pa.scalar(self._absent[f.name], f.type), rows.num_rows)
+            if (given := self._fit.given[f.name]) is None
+            else self._column(rows.column(given), f)
+            for f in self._schema
+        ]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
     def _column(self, values: pa.ChunkedArray, wanted: pa.Field) -> pa.ChunkedArray:

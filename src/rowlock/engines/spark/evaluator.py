@@ -26,6 +26,7 @@ from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.rows import Rows
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.defaults import column_defaults
 from rowlock.protocol.deletion_vector import positions_except
 from rowlock.protocol.generated import generated_columns
 from rowlock.storage.store import ObjectStore
@@ -98,6 +99,7 @@ class Evaluator:
             nulls={f.name: F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields},
             ids={int(a.exprId().id()): f.name for a, f in zip(attributes, own.fields, strict=True) if not is_collated(f.dataType)},
             generated=generated_columns(snapshot.schema),
+            defaults=column_defaults(snapshot.schema),
         )
 
     def _empty_plan(self, schema: StructType) -> JavaObject:

@@ -20,7 +20,10 @@ from rowlock.protocol import column_mapping
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
-from rowlock.protocol.generated import generated_columns
+from rowlock.protocol.defaults import CURRENT_DEFAULT
+from rowlock.protocol.defaults import FEATURE as DEFAULTS
+from rowlock.protocol.features import writer_features
+from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
@@ -127,6 +130,30 @@ def alter_column(
         asks_names=type_ is not None,
         retypes=name if type_ is not None else None,
     )
+
+
+def set_default(state: SharedState, engine: AppendEngine, name: str, expression: str | None) -> Receipt:
+    """Sets the default of a column, or drops it where `expression` is None; rows that are there stay as they are.
+
+    Raises SchemaMismatch for an unknown column, StatementRefused where the protocol does not list the feature or the column is generated.
+    """
+
+    def change(head: Snapshot) -> Metadata:
+        found = _column(head, name)
+        if expression is not None and DEFAULTS not in writer_features(head.protocol):
+            raise StatementRefused(
+                f"A default for column {found.name} needs the table feature {DEFAULTS} [WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED]: "
+                f"call DeltaTable.addFeatureSupport({DEFAULTS!r}) first",
+                what=DEFAULTS,
+                table=head.table,
+            )
+        if expression is not None and GENERATION_EXPRESSION in found.metadata:
+            raise StatementRefused(f"Column {found.name} is generated from others, and has no default", what=DEFAULTS, table=head.table)
+        kept = {k: v for k, v in found.metadata.items() if k != CURRENT_DEFAULT}
+        made = replace(found, metadata=kept if expression is None else {**kept, CURRENT_DEFAULT: expression})
+        return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
+
+    return _alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, change)
 
 
 def _alter(

@@ -18,8 +18,7 @@ from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.constraints import has_constraints
-from rowlock.protocol.features import check_writable, listing, protocol_for_new_table, reader_features, writer_features
-from rowlock.protocol.generated import generated_columns
+from rowlock.protocol.features import check_writable, features_of_columns, listing, protocol_for_new_table, reader_features, writer_features
 from rowlock.protocol.in_commit import with_commit_timestamp
 from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.transaction.commit import commit
@@ -102,9 +101,7 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
     """The protocol of a new table with this metadata."""
     schema = schemas.parse_schema(metadata.schema_string)
-    return protocol_for_new_table(
-        metadata.configuration, clustered=clustered, generated=bool(generated_columns(schema)), zoneless=schemas.zoneless_column(schema) is not None
-    )
+    return protocol_for_new_table(metadata.configuration, clustered=clustered, columns=features_of_columns(schema))
 
 
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:

@@ -7,7 +7,7 @@ too, so that every rebase computes with the same one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -21,6 +21,8 @@ from rowlock.protocol.generated import Generated
 from rowlock.protocol.schema import column_path
 
 Expression = str | Column
+DEFAULT = "DEFAULT"
+"""As a value to assign: the column's default."""
 
 
 def as_column(expression: Expression) -> Column:
@@ -30,6 +32,11 @@ def as_column(expression: Expression) -> Column:
     if isinstance(expression, Column):
         return expression
     raise WrongType(f"An expression must be a string or a Column, not {type(expression).__name__}")
+
+
+def is_default(expression: Any) -> bool:
+    """Whether a value to assign is the word DEFAULT, as Spark reads it whether or not a column has this name."""
+    return isinstance(expression, str) and expression.strip().upper() == DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,7 @@ class Target:
     nulls       a typed null under the name of each
     ids         from attribute id to the name of the table's column
     generated   the table's generated columns
+    defaults    the SQL text of the default of each column that has one
     """
 
     plan: JavaObject
@@ -69,11 +77,16 @@ class Target:
     nulls: Mapping[str, Column]
     ids: Mapping[int, str]
     generated: tuple[Generated, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     def row(self, bridge: Catalyst) -> Relation:
         """The relation of the table's columns, without the address."""
         size = len(self.schema.fields)
         return Relation.of(bridge, self.relation.attributes[:size], StructType(self.relation.schema.fields[:size]))
+
+    def default(self, path: Sequence[str]) -> Expression:
+        """What the word DEFAULT stands for in an assignment to this column; null where it has no default, and for a field inside of one."""
+        return self.defaults.get(path[0], "null") if len(path) == 1 else "null"
 
     def columns_in_order(self) -> list[Column]:
         """The table's columns as Columns."""
@@ -239,7 +252,8 @@ def assigned_columns(
     With `insert` keys of nested fields are refused.  Raises SchemaMismatch, InvalidInput.
     """
     schema = target.schema
-    paths = [(target_path(k, schema, alias, resolver.table), as_column(v)) for k, v in assignments.items()]
+    named = [(target_path(k, schema, alias, resolver.table), v) for k, v in assignments.items()]
+    paths = [(path, as_column(target.default(path) if is_default(v) else v)) for path, v in named]
     _refuse_overlaps([p for p, _ in paths], resolver.table)
     if not cast and all(len(p) == 1 for p, _ in paths):
         return {p[0]: value.alias(p[0]) for p, value in paths}

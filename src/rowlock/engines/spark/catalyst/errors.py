@@ -85,5 +85,9 @@ class BadGeneration(_Both, InvalidInput, AnalysisException):
     """A generated column's expression is not one that Delta allows."""
 
 
+class BadDefault(_Both, InvalidInput, AnalysisException):
+    """An expression cannot be the default of a column."""
+
+
 class BadGenerator(_Both, UnsupportedFeature, UnsupportedOperationException):
     """An identity or generated column cannot have this type."""

@@ -14,13 +14,14 @@ from rowlock.engines.spark.sql.nodes import Nodes
 
 @dataclass(frozen=True, slots=True)
 class NewColumn:
-    """A column of a table that is made.  `generated` is the expression of GENERATED ALWAYS AS."""
+    """A column of a table that is made.  `generated` is the expression of GENERATED ALWAYS AS, `default` that of DEFAULT."""
 
     name: str
     type_: DataType
     nullable: bool = True
     comment: str | None = None
     generated: str | None = None
+    default: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,11 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
 
 
 def _column(nodes: Nodes, c: Any, missing: list[str]) -> NewColumn:
-    if c.defaultValue().isDefined():
-        missing.append(f"a DEFAULT for column {c.name()}")
+    default = str(c.defaultValue().get().originalSQL()) if c.defaultValue().isDefined() else None
     if _has(c, "identityColumnSpec") and c.identityColumnSpec().isDefined():
         missing.append(f"an identity column, {c.name()}")
     type_ = _parse_datatype_json_string(str(c.dataType().json()))
-    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()))
+    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), default)
 
 
 def _has(node: JavaObject, method: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -11,6 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
 from rowlock.engines.spark.catalyst.bridge import nullable_type, to_arrow
+from rowlock.engines.spark.catalyst.default_rules import default_value
 from rowlock.engines.spark.catalyst.typing import delta_schema, delta_type
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote, table_schema
@@ -25,26 +27,32 @@ from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import FileRows, driver_block, file_block
 from rowlock.protocol import schema_fit
+from rowlock.protocol.defaults import column_defaults
 from rowlock.protocol.generated import Generated, generated_columns
 from rowlock.protocol.widening import same_shape
 from rowlock.storage.store import discard
 
 
-def conform(frame: DataFrame, schema: StructType, table: str, generated: Sequence[Generated] = ()) -> DataFrame:
-    """The frame's columns under the table's names, order and types; absent nullable columns are null, absent `generated` ones computed.
+def conform(
+    frame: DataFrame, schema: StructType, table: str, generated: Sequence[Generated] = (), defaults: Mapping[str, str] = MappingProxyType({})
+) -> DataFrame:
+    """The frame's columns under the table's names, order and types; absent columns have their default or are null, absent `generated` ones are computed.
 
     Raises SchemaMismatch by the rules of `protocol.schema_fit`.  Nothing is evaluated.
     """
     given = {name.lower() for name in frame.columns}
     computed = [g for g in generated if g.name.lower() not in given]
-    fit = schema_fit.fit(delta_schema(frame.schema), delta_schema(schema), table, computed={g.name for g in computed})
+    fit = schema_fit.fit(delta_schema(frame.schema), delta_schema(schema), table, computed={g.name for g in computed} | defaults.keys())
     types = dict(zip(frame.columns, (f.dataType for f in frame.schema.fields), strict=True))
-    columns = [_absent(f) if (name := fit.given[f.name]) is None else _cast(F.col(quote(name)), types[name], f.dataType).alias(f.name) for f in schema.fields]
+    columns = [
+        _absent(f, defaults.get(f.name)) if (name := fit.given[f.name]) is None else _cast(F.col(quote(name)), types[name], f.dataType).alias(f.name)
+        for f in schema.fields
+    ]
     return with_generated_values(frame.select(*columns), schema, computed)
 
 
-def _absent(field: StructField) -> Column:
-    return F.lit(None).cast(field.dataType).alias(field.name)
+def _absent(field: StructField, default: str | None = None) -> Column:
+    return default_value(default, field.dataType).alias(field.name)
 
 
 def _cast(value: Column, actual: DataType, wanted: DataType) -> Column:
@@ -68,7 +76,7 @@ def append_statement(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame,
     """
     read = versions_read(evaluator, frame, snapshot.version)
     given, generated = {name.lower() for name in frame.columns}, generated_columns(snapshot.schema)
-    rows = conform(frame, table_schema(snapshot), evaluator.store.root, generated)
+    rows = conform(frame, table_schema(snapshot), evaluator.store.root, generated, column_defaults(snapshot.schema))
     blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated))
     read += versions_read(evaluator, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):

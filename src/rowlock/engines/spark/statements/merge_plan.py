@@ -33,6 +33,7 @@ from rowlock.engines.spark.catalyst.analysis import (
     target_path,
 )
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_name
+from rowlock.engines.spark.catalyst.default_rules import default_value
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import folded, key_columns, skipping_predicate
 from rowlock.engines.spark.evaluator import Evaluator
@@ -188,7 +189,7 @@ def _check_clauses(clauses: Clauses, root: str) -> None:
 def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alias: str | None, source: DataFrame, *, insert: bool = False) -> DataFrame:
     """A frame of the new row (each column by the clause that applies), and ACTION."""
     conditions = [None if c.condition is None else as_column(c.condition) for c in clauses]
-    own = tables.nulls if insert else tables.columns
+    own = _of_new_rows(tables) if insert else tables.columns
     rows: list[dict[str, Column] | None] = []
 
     def outputs(cast: bool) -> list[Column]:
@@ -198,6 +199,12 @@ def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alia
     action = _chain(conditions, [F.lit(n) for n in range(len(clauses))], F.lit(-1)).alias(ACTION)
     frame = outcome_frame(resolver, tables.schema, outputs, None, try_plain=len(conditions) == 1 and conditions[0] is None)
     return with_recomputed(resolver, frame, _computed(tables, rows))
+
+
+def _of_new_rows(tables: Target) -> Mapping[str, Column]:
+    """What the columns that an insert does not name are: their defaults, or null."""
+    types = {f.name: f.dataType for f in tables.schema.fields}
+    return {**tables.nulls, **{name: default_value(text, types[name]).alias(name) for name, text in tables.defaults.items()}}
 
 
 def _computed(tables: Target, rows: Sequence[dict[str, Column] | None]) -> dict[str, Column]:
