@@ -36,6 +36,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("transaction",),
     ("engines",),
     ("maintenance",),
+    ("testing",),
+    ("simulation",),
     ("api",),
     ("tables",),
     ("rowlock",),  # the package's own __init__: the face

@@ -1,4 +1,7 @@
-"""Runs calls in a pool of threads, or one after the other where no thread can be started.
+"""Threads, locks and pools: what lets another thread run is asked for here, as time is in `clock`.
+
+Everything else in Rowlock asks the current `Threads` for a thread, and for each lock that is held while a store is called, so that a
+simulation can decide who runs.  Locks that guard a few lines of memory are `threading.Lock` where they are used.
 
 A script may end while threads of its own still append or read.  From then on the interpreter starts no thread and no pool takes
 work, and what these threads do must not fail because of that: so no other module makes a pool.
@@ -6,12 +9,159 @@ work, and what these threads do must not fail because of that: so no other modul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Lock(Protocol):
+    """A lock, as `threading.Lock` and `threading.RLock` are."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(self, *raised: Any) -> None: ...
+
+
+class ReentrantLock(Lock, Protocol):
+    """A lock that its thread may acquire again, as `threading.RLock` is."""
+
+    def _is_owned(self) -> bool: ...
+
+
+class Event(Protocol):
+    """A flag that threads wait for, as `threading.Event` is."""
+
+    def is_set(self) -> bool: ...
+
+    def set(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class Threads(Protocol):
+    """A source of threads and of what they wait for."""
+
+    def lock(self) -> Lock:
+        """A new lock."""
+        ...
+
+    def reentrant_lock(self) -> ReentrantLock:
+        """A new lock that its thread may acquire again."""
+        ...
+
+    def event(self) -> Event:
+        """A new flag, not set."""
+        ...
+
+    def start(self, call: Callable[[], object], name: str) -> None:
+        """Runs `call` in a thread that does not keep the program alive.  Raises RuntimeError where no thread can be started."""
+        ...
+
+    def side_by_side(self, call: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
+        """Calls `call` on each item, in at most `threads` threads (see the function of this name)."""
+        ...
+
+    def of_process(self, make: Callable[[], T]) -> T:
+        """The one object of this process that `make` made at first use."""
+        ...
+
+
+class SystemThreads:
+    """The threads and locks of the interpreter."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Drops the objects of the process: a forked child is another one."""
+        self._making = threading.Lock()
+        self._made: dict[Any, Any] = {}
+
+    def lock(self) -> Lock:
+        return threading.Lock()
+
+    def reentrant_lock(self) -> ReentrantLock:
+        return threading.RLock()  # type: ignore[return-value]  # the stubs leave out `_is_owned`
+
+    def event(self) -> Event:
+        return threading.Event()
+
+    def start(self, call: Callable[[], object], name: str) -> None:
+        threading.Thread(target=call, name=name, daemon=True).start()
+
+    def side_by_side(self, call: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
+        with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="rowlock") as pool:
+            taken: list[Future[R]] = []
+            try:
+                for item in items:
+                    taken.append(pool.submit(call, item))
+            except RuntimeError:  # the interpreter is about to end
+                pass
+            try:
+                return [*(f.result() for f in taken), *(call(i) for i in items[len(taken) :])]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def of_process(self, make: Callable[[], T]) -> T:
+        with self._making:
+            if make not in self._made:
+                self._made[make] = make()
+            found: T = self._made[make]
+            return found
+
+
+_SYSTEM = SystemThreads()
+_current: Threads = _SYSTEM
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_SYSTEM.forget)
+
+
+@contextlib.contextmanager
+def use(threads: Threads) -> Iterator[None]:
+    """Uses another source of threads for the whole process until the block ends."""
+    global _current
+    before, _current = _current, threads
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def lock() -> Lock:
+    """A new lock that may be held while a store is called."""
+    return _current.lock()
+
+
+def reentrant_lock() -> ReentrantLock:
+    """A new lock that may be held while a store is called, and that its thread may acquire again."""
+    return _current.reentrant_lock()
+
+
+def event() -> Event:
+    """A new flag that threads wait for."""
+    return _current.event()
+
+
+def start(call: Callable[[], object], name: str) -> None:
+    """Runs `call` in a thread that does not keep the program alive.  Raises RuntimeError where no thread can be started."""
+    _current.start(call, name)
+
+
+def of_process(make: Callable[[], T]) -> T:
+    """The one object of this process that `make` made at first use; a forked child makes its own."""
+    return _current.of_process(make)
 
 
 def side_by_side(call: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
@@ -21,15 +171,4 @@ def side_by_side(call: Callable[[T], R], items: Sequence[T], threads: int) -> li
     """
     if len(items) < 2:
         return [call(i) for i in items]
-    with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="rowlock") as pool:
-        taken: list[Future[R]] = []
-        try:
-            for item in items:
-                taken.append(pool.submit(call, item))
-        except RuntimeError:  # the interpreter is about to end
-            pass
-        try:
-            return [*(f.result() for f in taken), *(call(i) for i in items[len(taken) :])]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    return _current.side_by_side(call, items, threads)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.threads import side_by_side
 
@@ -56,7 +55,7 @@ class _RecordWriter:
                 account = {**account, "unrecorded": unrecorded}
             self._pending.append((store, at_ms, account))
             if not self._running:
-                threading.Thread(target=self._work, name="rowlock-attempts", daemon=True).start()
+                threads.start(self._work, "rowlock-attempts")
                 self._running = True
 
     def _work(self) -> None:
@@ -87,19 +86,6 @@ class _RecordWriter:
             return self._changed.wait_for(lambda: not self._running, timeout_s)
 
 
-_writer = _RecordWriter()
-
-
-def _reset_after_fork() -> None:
-    """A forked child has no threads, and the parent writes its own pending records."""
-    global _writer
-    _writer = _RecordWriter()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)
-
-
 def key_of(at_ms: int, txn_id: str) -> str:
     """The key of a record in the table's store; keys sort by time."""
     name = "".join(c for c in txn_id if c.isalnum() or c == "-")[:64]
@@ -112,14 +98,14 @@ def record(store: ObjectStore, account: Mapping[str, Any]) -> None:
     Returns at once and never raises; at exit the process waits up to AT_EXIT_S for it.
     """
     try:
-        _writer.submit(store, clock.now_ms(), account)
+        threads.of_process(_RecordWriter).submit(store, clock.now_ms(), account)
     except RuntimeError as e:  # no thread can be started: the interpreter is shutting down
         logger.debug("a failed attempt on %s was not recorded: %s", store.root, e)
 
 
 def flush(timeout_s: float = 10.0) -> bool:
     """Waits until all records handed over are written; returns whether they are."""
-    return _writer.flush(timeout_s)
+    return threads.of_process(_RecordWriter).flush(timeout_s)
 
 
 atexit.register(flush, AT_EXIT_S)

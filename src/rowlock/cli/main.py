@@ -236,6 +236,28 @@ def arbiter_forget(path: Annotated[str, typer.Argument(help="The path of a Delta
 
 
 @app.command()
+def simulate(
+    world: Annotated[str, typer.Option(help="s3, local or all: which store's code runs, over a simulated server or disk.")] = "all",
+    seed: Annotated[int | None, typer.Option(help="Run this one schedule; with --minutes: the first of them.", min=0)] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="FIRST:END", help="Run these seeds. Default: 0:100.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Run seed after seed for so long.", min=0.01)] = None,
+    results: Annotated[Path | None, typer.Option(help="Write a line of JSON for each schedule to this file, and pass over those that it has.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="With --seed: print who did what when.")] = False,
+    without: Annotated[str, typer.Option(help="With --seed: leave out these actors, actions and faults, such as a2,a1.0,f3.")] = "",
+    smaller: Annotated[bool, typer.Option("--smaller", help="Look for a smaller schedule that breaks something, too.")] = False,
+) -> None:
+    """Run the real code in simulated worlds, where seeds decide who runs when and what goes wrong. Exit code 1 if a promise was broken."""
+    with plain_errors():
+        os.environ.setdefault("POLARS_MAX_THREADS", "1")  # threads of libraries are not in the schedule
+        from rowlock.cli.simulate import Choices
+        from rowlock.cli.simulate import simulate as run
+
+        left_out = tuple(name.strip() for name in without.split(",") if name.strip())
+        if not run(Choices(world, seed, seeds, minutes, results, trace, left_out, smaller), _console()):
+            raise typer.Exit(1)
+
+
+@app.command()
 def version() -> None:
     """Print the versions of Rowlock, pyspark, pyarrow and Python."""
     import platform

@@ -10,10 +10,9 @@ import logging
 import math
 import os
 import socket
-import threading
 from collections.abc import Callable, Iterable
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.locks.lease_table import LONGEST_TERM_S, LeaseTable, parse
 from rowlock.locks.scope import Scope
 from rowlock.locks.stale_clock import StaleClock
@@ -38,7 +37,7 @@ class Lease:
     def __init__(self, leases: Leases, grant_id: str, scopes: frozenset[Scope], epoch: int) -> None:
         self._leases, self.id, self.scopes, self.epoch = leases, grant_id, scopes, epoch
         self.lost = False
-        self._released = threading.Event()
+        self._released = threads.event()
 
     def __repr__(self) -> str:
         return f"Lease(epoch={self.epoch}, scopes={sorted(map(sorted, self.scopes))})"
@@ -49,7 +48,7 @@ class Lease:
 
     def keep(self) -> None:
         """Renews the lease every third of its term, in a background thread, until it is released."""
-        threading.Thread(target=self._renew_until_released, name=f"rowlock lease {self.epoch}", daemon=True).start()
+        threads.start(self._renew_until_released, f"rowlock lease {self.epoch}")
 
     def _renew_until_released(self) -> None:
         while not self._released.wait(self._leases.term_s / 3):

@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import threading
 from types import TracebackType
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.storage.local import LocalStore
 from rowlock.storage.store import ObjectStore
 
@@ -28,12 +27,12 @@ class Lane:
     """A commit lane: a context manager that one thread holds at a time, and may enter again (re-entrant)."""
 
     def __init__(self, folder: str | None = None) -> None:
-        self._threads = threading.RLock()
+        self._threads = threads.reentrant_lock()
         self._folder, self._depth, self._without_until = folder, 0, float("-inf")
         self._held: int | None = None
 
     def __enter__(self) -> Lane:
-        depth = self._depth if self._threads._is_owned() else 0  # type: ignore[attr-defined]
+        depth = self._depth if self._threads._is_owned() else 0
         try:
             self._threads.acquire()
             if not depth and self._folder is not None:
@@ -41,7 +40,7 @@ class Lane:
             self._depth = depth + 1
             return self
         except BaseException:  # an interrupt may come right after a lock was acquired and before that is recorded
-            if not depth and self._threads._is_owned():  # type: ignore[attr-defined]
+            if not depth and self._threads._is_owned():
                 self._depth = 0
                 self._release()
             raise
@@ -93,9 +92,9 @@ class _FlockWaiter:
     """Waits for the kernel's lock in a separate thread, since flock has no timeout; a lock that comes too late is released at once."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._acquired, self._given_up = descriptor, threading.Event(), False
-        self._lock = threading.Lock()
-        threading.Thread(target=self._wait, name="rowlock lane", daemon=True).start()
+        self._descriptor, self._acquired, self._given_up = descriptor, threads.event(), False
+        self._lock = threads.lock()
+        threads.start(self._wait, "rowlock lane")
 
     def _wait(self) -> None:
         with contextlib.suppress(OSError):

@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import obstore as obs
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
 
 from rowlock import clock
@@ -22,13 +21,13 @@ from rowlock.protocol.paths import check_key
 from rowlock.storage.address import Address
 from rowlock.storage.clients import client_of
 from rowlock.storage.options import Settings, environment_fingerprint
+from rowlock.storage.requests import ObstoreRequests, Requests
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown
 
 T = TypeVar("T")
 _TRIES = 8
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
-_PART_BYTES = 16 << 20
 _PAGE = 1000
 """Objects that one request for a listing tells of."""
 Failure = (BaseError, OSError, ValueError)
@@ -38,9 +37,11 @@ Failure = (BaseError, OSError, ValueError)
 class RemoteStore:
     """The store of one folder in a bucket.  Safe to share between threads.  Its methods are documented in `ObjectStore`."""
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: Address, settings: Settings, requests: Requests | None = None) -> None:
+        """`requests`: who sends its requests; by default the process's client for these settings."""
         self.address, self.settings = address, settings
-        self._client, self._environment = client_of(address, settings), environment_fingerprint()
+        self._requests = requests or ObstoreRequests(client_of(address, settings))
+        self._environment = environment_fingerprint()
 
     @property
     def root(self) -> str:
@@ -71,7 +72,7 @@ class RemoteStore:
         """One conditional put, never retried.  Raises StorageError if the server refused the request, so that nothing was written."""
         check_key(key)
         try:
-            return Committed(_tag(obs.put(self._client, key, data, mode=mode)))
+            return Committed(_tag(self._requests.put_if(key, data, mode)))
         except Failure as e:
             failure = e
         status, text = _status(failure), self._describe(failure)
@@ -87,18 +88,18 @@ class RemoteStore:
 
     def put(self, key: str, data: bytes) -> None:
         check_key(key)
-        self._with_retries("put", key, lambda: obs.put(self._client, key, data, chunk_size=_PART_BYTES))
+        self._with_retries("put", key, lambda: self._requests.put(key, data))
 
     def get(self, key: str) -> bytes:
         check_key(key)
-        return self._with_retries("read", key, lambda: obs.get(self._client, key).bytes().to_bytes())
+        return self._with_retries("read", key, lambda: self._requests.get(key)[0])
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         check_key(key)
 
         def ranged() -> bytes:
             try:
-                return obs.get_range(self._client, key, start=start, length=length).to_bytes()
+                return self._requests.get_range(key, start, length)
             except BaseError as e:
                 if _status(e) == 416:  # the object ends before `start`
                     return b""
@@ -114,29 +115,29 @@ class RemoteStore:
         check_key(key)
 
         def tagged() -> tuple[bytes, str]:
-            found = obs.get(self._client, key)
-            return found.bytes().to_bytes(), _tag(found.meta)
+            data, told = self._requests.get(key)
+            return data, _tag(told)
 
         return self._with_retries("read", key, tagged)
 
     def head(self, key: str) -> int | None:
         check_key(key)
         try:
-            return self._with_retries("look at", key, lambda: obs.head(self._client, key)["size"])
+            return self._with_retries("look at", key, lambda: int(self._requests.head(key)["size"]))
         except NotFound:
             return None
 
     def tag(self, key: str) -> str | None:
         check_key(key)
         try:
-            return self._with_retries("look at", key, lambda: _tag(obs.head(self._client, key)))
+            return self._with_retries("look at", key, lambda: _tag(self._requests.head(key)))
         except NotFound:
             return None
 
     def modified_ms(self, key: str) -> int | None:
         check_key(key)
         try:
-            return self._with_retries("look at", key, lambda: int(obs.head(self._client, key)["last_modified"].timestamp() * 1000))
+            return self._with_retries("look at", key, lambda: int(self._requests.head(key)["last_modified"].timestamp() * 1000))
         except NotFound:
             return None
 
@@ -148,15 +149,15 @@ class RemoteStore:
 
         def listed() -> builtins.list[ObjectMeta]:
             if start_after is None and not recursive:
-                found: Any = obs.list_with_delimiter(self._client, prefix or None)["objects"]
+                found: Any = self._requests.list_folder(prefix or None)
             else:  # obstore cannot list a single folder from a key on: this lists subfolders too
-                found = [meta for chunk in obs.list(self._client, prefix or None, offset=start_after) for meta in chunk]
+                found = [meta for chunk in self._requests.list(prefix or None, offset=start_after) for meta in chunk]
             return sorted((_meta(m) for m in found if is_asked_for(m["path"])), key=lambda m: m.key)[:limit]
 
         def first() -> builtins.list[ObjectMeta]:
             out: builtins.list[ObjectMeta] = []
             before = ""
-            for chunk in obs.list(self._client, prefix or None, offset=start_after, chunk_size=min(limit or _PAGE, _PAGE)):
+            for chunk in self._requests.list(prefix or None, offset=start_after, chunk_size=min(limit or _PAGE, _PAGE)):
                 for m in chunk:
                     if m["path"] < before:  # such a store (S3's directory buckets) does not list by name: the first ones may come last
                         return listed()
@@ -172,7 +173,7 @@ class RemoteStore:
     def delete(self, key: str) -> None:
         check_key(key)
         try:
-            self._with_retries("delete", key, lambda: obs.delete(self._client, key))
+            self._with_retries("delete", key, lambda: self._requests.delete(key))
         except NotFound:
             return
 
@@ -181,7 +182,7 @@ class RemoteStore:
             return True
 
         def anything() -> bool:
-            return any(chunk for chunk in obs.list(self._client, key or None, chunk_size=1))
+            return any(chunk for chunk in self._requests.list(key or None, chunk_size=1))
 
         return self._with_retries("list", key, anything)
 

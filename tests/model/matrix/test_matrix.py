@@ -7,11 +7,11 @@ import pytest
 from model.matrix.cells import LEVELS, POLICIES, Cell, actions, cells, read
 from model.schedules.in_memory import InMemory
 from model.schedules.play import Play, schema_string
-from model.schedules.serial import bag
 from rowlock.engines.memory.sql.script import Append
 from rowlock.engines.memory.statements import commit, statements_of
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.protocol.actions import SetTransaction
+from rowlock.simulation.serial import bag
 from rowlock.transaction.transaction import Transaction
 from tools import conflict_matrix
 

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from model.properties.contest import Contest
 from model.properties.histories import COLUMNS, History, histories
 from model.schedules.in_memory import InMemory
-from model.schedules.serial import SerialTable
 from rowlock import clock
 from rowlock.engines.memory.sql.script import Script
 from rowlock.engines.memory.statements import operation, parameters, run, statements_of
 from rowlock.locks import turns
 from rowlock.locks.lease import Leases
 from rowlock.protocol.properties import KNOBS
+from rowlock.simulation.serial import SerialTable
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from model.properties.contest import Contest
 from model.properties.histories import COLUMNS, History, histories
 from model.schedules.in_memory import NO_LANE, InMemory
-from model.schedules.serial import SerialTable
 from rowlock.engines.memory.sql.script import Script
 from rowlock.engines.memory.statements import operation, parameters, statements_of
+from rowlock.simulation.serial import SerialTable
 from rowlock.transaction.state.receipt import Receipt
 
 CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "600"))

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import orjson
 
 from model.schedules.schedule import Action, AddCheck, AddColumn, AddFeature, DropColumn, Restore, Schedule, SetProperty, Step
-from model.schedules.serial import SerialTable, bag
 from rowlock import clock
 from rowlock.boundary.engine import Engine
 from rowlock.engines.memory.sql.script import Append, Script
@@ -24,6 +23,7 @@ from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.actions import Protocol as Protocol_
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import PrimitiveType, StructField
+from rowlock.simulation.serial import SerialTable, bag
 from rowlock.storage.store import Committed
 from rowlock.transaction.definition import alteration, creation
 from rowlock.transaction.state.phases import Observer, use_observer

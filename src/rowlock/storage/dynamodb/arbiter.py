@@ -21,11 +21,10 @@ reader sees: the claim is Lost, and an error is logged.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.exceptions import ConcurrentWriteException, CorruptLog, InvalidInput
 from rowlock.protocol import names
 from rowlock.storage.dynamodb.entries import ArbiterUnreachable, Entry, EntryTable
@@ -54,7 +53,7 @@ class ArbitratedStore:
         self.inner, self.entries = inner, entries
         self._candidates = spellings(inner.root, scheme)
         self._ttl_s, self._conditional_copy = ttl_s, conditional_copy
-        self._lock = threading.Lock()
+        self._lock = threads.lock()
         self._table_path: str | None = self._candidates[0] if len(self._candidates) == 1 else None
 
     @property

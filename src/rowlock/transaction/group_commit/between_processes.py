@@ -22,14 +22,13 @@ who saw an older head puts at a version that is taken.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.exceptions import VersionNotFound
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -267,7 +266,7 @@ def _sweep(store: ObjectStore, keys: Sequence[str]) -> None:
     shares = [keys[n::_SWEEPERS] for n in range(min(_SWEEPERS, len(keys)))] if store.is_remote else []
     try:
         for share in shares:  # daemons: a program ends when it ends, whatever the store does
-            threading.Thread(target=_delete_all, args=(store, share), name="rowlock queue", daemon=True).start()
+            threads.start(partial(_delete_all, store, share), "rowlock queue")
     except RuntimeError:  # the interpreter is about to end
         shares = []
     if not shares:

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.exceptions import CommitOverwrittenWarning
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -48,7 +48,7 @@ class SingleFlight:
     """
 
     def __init__(self) -> None:
-        self._calling = threading.Lock()
+        self._calling = threads.lock()
         self._started = 0
         self._answer: tuple[int, Snapshot] | None = None
 
@@ -73,9 +73,9 @@ class SharedState:
         self.log, self.store, self.vectors = log, store, Vectors(store)
         self.lane = lane_of(store)
         self.overwritten: list[int] = []
-        self._lock = threading.RLock()
+        self._lock = threads.reentrant_lock()
         self._flights = SingleFlight()
-        self._sharing, self._shared = threading.RLock(), dict[str, Any]()
+        self._sharing, self._shared = threads.reentrant_lock(), dict[str, Any]()
         self._latest: Snapshot | None = None
         self._asked_s = 0.0
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)

@@ -6,11 +6,10 @@ and again after enough new commits.  A wrong or outdated answer costs time and n
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rowlock import clock
+from rowlock import clock, threads
 from rowlock.boundary.statements import Statement
 from rowlock.transaction.state.shared import SharedState, logger
 
@@ -29,7 +28,7 @@ class AdvisedLock:
     """The advised lock of one table, shared by its handles in this process.  Thread-safe: while one thread renews it, others get the old one."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threads.lock()
         self._history: History | None = None
         self._answer: Lock | None = None
         self._version, self._at_s = -1, 0.0

@@ -6,6 +6,7 @@ the evaluator of expressions.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from rowlock.engines.memory.sql.expressions import Relation, compile_expression
 from rowlock.engines.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update
 from rowlock.exceptions import ConstraintViolated, MultipleMatches
 
+_compiled = functools.lru_cache(maxsize=4096)(compile_expression)
 Row = dict[str, Any]
 State = tuple[list[Row], tuple[str, ...], tuple[str, ...]]
 
@@ -85,7 +87,7 @@ class SerialTable:
     def _value(self, sql: str, target: Row | None, source: Row | None) -> Any:
         named = [(alias, row) for alias, row in (("t", target), ("s", source)) if row is not None]
         scope = tuple(Relation(alias, tuple(row)) for alias, row in named)
-        return compile_expression(sql, scope)([row for _, row in named])
+        return _compiled(sql, scope)([row for _, row in named])
 
     def _true(self, sql: str | None, target: Row | None, source: Row | None = None) -> bool:
         return sql is None or self._value(sql, target, source) is True

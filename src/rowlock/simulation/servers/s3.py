@@ -1,0 +1,181 @@
+"""A simulated S3 bucket with conditional puts, below `storage/remote`: what a server does, and what a network makes of it."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from rowlock.simulation.history import History
+from rowlock.simulation.plan import FaultKind
+from rowlock.simulation.wire import Wire
+from rowlock.storage.requests import Told, error_of
+from rowlock.testing.scheduler import START_MS
+
+T = TypeVar("T")
+_TIMEOUT_S = 10.0
+_ALWAYS: tuple[FaultKind, ...] = ("lost request", "lost reply", "unavailable", "error after")
+
+
+class Bucket:
+    """The objects of a bucket, as the server holds them: writes come one after another, and each is seen at once by all but a stale list."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.objects: dict[str, tuple[bytes, int]] = {}
+        """Bytes and time of the last change in virtual microseconds, by key."""
+        self._before: list[tuple[int, str, tuple[bytes, int] | None]] = []
+
+    def tag(self, key: str) -> str:
+        data, _ = self.objects[key]
+        return _tag(data)
+
+    def set(self, key: str, data: bytes, now_us: int) -> None:
+        self._before.append((now_us, key, self.objects.get(key)))
+        self.objects[key] = data, now_us
+        self.history.written(key, data, now_us)
+
+    def remove(self, key: str, now_us: int) -> None:
+        if (before := self.objects.pop(key, None)) is not None:
+            self._before.append((now_us, key, before))
+            self.history.deleted(key, now_us)
+
+    def sizes(self, since_us: int | None = None) -> dict[str, tuple[int, int, str]]:
+        """Size, time and tag of each object by key, as a listing shows them: now, or as it was before what has changed since a time."""
+        objects = dict(self.objects)
+        for at_us, key, before in reversed(self._before if since_us is not None else []):
+            if at_us < (since_us or 0):
+                break
+            if before is None:
+                objects.pop(key, None)
+            else:
+                objects[key] = before
+        return {key: (len(data), at_us, _tag(data)) for key, (data, at_us) in objects.items()}
+
+
+def _tag(data: bytes) -> str:
+    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
+
+
+class S3Requests:
+    """The requests of one process to a simulated bucket."""
+
+    def __init__(self, bucket: Bucket, wire: Wire) -> None:
+        self._bucket, self._wire, self._s = bucket, wire, wire.scheduler
+
+    def _send(self, what: str, key: str, do: Callable[[], T], possible: Sequence[FaultKind] = (), stale: Callable[[int], T] | None = None) -> T:
+        """One request: its way there, what the server does, and the way back."""
+        wire, s = self._wire, self._s
+        fault = wire.depart(what, key, (*_ALWAYS, *possible))
+        kind = fault.kind if fault is not None else None
+        if kind == "lost request" or wire.is_cut_off:
+            self._unanswered(what, key)
+        if kind == "late request":
+            assert fault is not None
+            s.at(fault.seconds, lambda: self._late(what, key, do))
+            self._unanswered(what, key)
+        if kind in ("unavailable", "conflict"):
+            self._refused(what, key, 503 if kind == "unavailable" else 409)
+        if kind == "stale list" and stale is not None and fault is not None:
+            do = partial(stale, s.now_us - round(fault.seconds * 1e6))
+        answer: T | Exception
+        try:
+            answer = do()
+            if kind == "sent twice":  # by a proxy: the client gets the answer to the second one
+                answer = do()
+        except Exception as e:  # noqa: BLE001 - the server's answer
+            answer = e
+        s.note(f"{what} {key}: {'done' if not isinstance(answer, Exception) else type(answer).__name__}")
+        if kind == "crash after":
+            wire.die()
+        if kind == "error after":
+            self._refused(what, key, 500)
+        if kind == "lost reply" or wire.is_cut_off:
+            self._unanswered(what, key)
+        wire.travel()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _late(self, what: str, key: str, do: Callable[[], object]) -> None:
+        try:
+            do()
+        except Exception as e:  # noqa: BLE001 - nobody hears it
+            self._s.note(f"late {what} {key}: {type(e).__name__}")
+        else:
+            self._s.note(f"late {what} {key}: done")
+
+    def _unanswered(self, what: str, key: str) -> None:
+        self._s.pause(_TIMEOUT_S)
+        raise error_of(None, f"{what} {key}")
+
+    def _refused(self, what: str, key: str, status: int) -> None:
+        self._wire.travel()
+        raise error_of(status, f"{what} {key}")
+
+    # ---- what the server does ---------------------------------------------------------------------
+
+    def put(self, key: str, data: bytes) -> None:
+        self._send("put", key, lambda: self._bucket.set(key, bytes(data), self._s.now_us), ("late request",))
+
+    def put_if(self, key: str, data: bytes, mode: Any) -> Told:
+        def create() -> Told:
+            if key in self._bucket.objects:
+                raise error_of(412, "PreconditionFailed")
+            self._bucket.set(key, bytes(data), self._s.now_us)
+            return self._told(key)
+
+        def replace() -> Told:
+            if key not in self._bucket.objects:
+                raise error_of(404, "NoSuchKey")
+            if self._bucket.tag(key) != mode.get("e_tag"):
+                raise error_of(412, "PreconditionFailed")
+            self._bucket.set(key, bytes(data), self._s.now_us)
+            return self._told(key)
+
+        return self._send("create" if mode == "create" else "replace", key, create if mode == "create" else replace, ("late request", "sent twice", "conflict"))
+
+    def get(self, key: str) -> tuple[bytes, Told]:
+        return self._send("get", key, lambda: (self._there(key)[0], self._told(key)))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._send("get", key, lambda: self._there(key)[0][start : start + length])
+
+    def head(self, key: str) -> Told:
+        return self._send("head", key, lambda: self._told(key))
+
+    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[Told]]:
+        found = self._listed(prefix, lambda key: offset is None or key > offset)
+        return [found[n : n + chunk_size] for n in range(0, len(found), chunk_size)]
+
+    def list_folder(self, prefix: str | None) -> Sequence[Told]:
+        start = len(f"{prefix}/") if prefix else 0
+        return self._listed(prefix, lambda key: "/" not in key[start:])
+
+    def delete(self, key: str) -> None:
+        self._send("delete", key, lambda: self._bucket.remove(key, self._s.now_us))
+
+    def _there(self, key: str) -> tuple[bytes, int]:
+        found = self._bucket.objects.get(key)
+        if found is None:
+            raise error_of(404, "NoSuchKey")
+        return found
+
+    def _told(self, key: str) -> Told:
+        data, at_us = self._there(key)
+        return _told(key, len(data), at_us, self._bucket.tag(key))
+
+    def _listed(self, prefix: str | None, wanted: Callable[[str], bool]) -> Sequence[Told]:
+        folder = f"{prefix}/" if prefix else ""
+
+        def shown(since_us: int | None = None) -> Sequence[Told]:
+            return [_told(key, *told) for key, told in sorted(self._bucket.sizes(since_us).items()) if key.startswith(folder) and wanted(key)]
+
+        return self._send("list", folder, shown, ("stale list",), shown)
+
+
+def _told(key: str, size: int, at_us: int, tag: str) -> Told:
+    at = datetime.datetime.fromtimestamp((START_MS + at_us // 1000) // 1000, tz=datetime.UTC)  # S3 tells seconds
+    return {"path": key, "size": size, "last_modified": at, "e_tag": tag, "version": None}

@@ -1,0 +1,84 @@
+"""Worlds: a store's real code over a simulated server, and the processes that write through it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rowlock.engines.memory.engine import MemoryEngine
+from rowlock.log.table_log import TableLog
+from rowlock.simulation.history import History
+from rowlock.simulation.plan import Plan, Weather
+from rowlock.simulation.servers.s3 import Bucket, S3Requests
+from rowlock.simulation.wire import Counted, Wire, counted_of
+from rowlock.storage.address import parse
+from rowlock.storage.options import Settings
+from rowlock.storage.remote import RemoteStore
+from rowlock.storage.store import ObjectStore
+from rowlock.testing.scheduler import Process, Scheduler
+from rowlock.transaction.state.shared import SharedState
+from rowlock.transaction.transaction import Table
+
+_CALM = Weather(0.01, 0.01, 1000)
+
+
+class Server(Protocol):
+    """The server of a world."""
+
+    history: History
+
+    def store(self, wire: Wire) -> ObjectStore:
+        """The store of the table, as one process opens it."""
+        ...
+
+
+class S3Server:
+    """S3 with conditional puts: `storage/remote` over a simulated bucket."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self._bucket = Bucket(self.history)
+        self._address, self._settings = parse("s3://simulated/table"), Settings("s3", {})
+
+    def store(self, wire: Wire) -> ObjectStore:
+        return RemoteStore(self._address, self._settings, S3Requests(self._bucket, wire))
+
+
+def server_of(plan: Plan) -> Server:
+    """The server of a plan's world."""
+    return {"s3": S3Server}[plan.world]()
+
+
+def open_table(store: ObjectStore) -> Table:
+    """A handle of the table with memory of its own, as another process has it."""
+    log = TableLog(store)
+    return Table(log, MemoryEngine(store), state=SharedState(log, store))
+
+
+class Host:
+    """One process name: what runs under it lives, dies and starts again with nothing but the store."""
+
+    def __init__(self, name: str, plan: Plan, server: Server, scheduler: Scheduler) -> None:
+        self.name, self._plan, self._server, self._scheduler = name, plan, server, scheduler
+        self._counted = counted_of(plan.faults, name)
+        self._table: Table | None = None
+        self.process = self._born()
+
+    def _born(self) -> Process:
+        return Process(self.name, self._plan.skews_ms.get(self.name, 0), self._plan.drifts.get(self.name, 0.0))
+
+    def restarted(self) -> Process:
+        """The process that lives under this name, started again if need be."""
+        if not self.process.alive:
+            self.process, self._table = self._born(), None
+        return self.process
+
+    def table(self) -> Table:
+        """The process's handle of the table, which all its actors share."""
+        if self._table is None:
+            self._table = open_table(self._server.store(Wire(self._scheduler, self.process, self._plan.weather, self._counted)))
+        return self._table
+
+
+def outside(server: Server, scheduler: Scheduler) -> Table:
+    """A handle for whoever sets a schedule up or judges it: nothing goes wrong with its calls."""
+    return open_table(server.store(Wire(scheduler, scheduler.outside, _CALM, Counted([]))))

@@ -1,0 +1,93 @@
+"""The requests that a store sends, and the errors that answers become: the seam below `remote`, which a simulated server can fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import obstore as obs
+from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
+
+from rowlock.storage.clients import Client
+
+Told = Mapping[str, Any]
+"""What a server tells of an object: `path`, `size`, `last_modified` (a datetime), `e_tag`, `version`."""
+PART_BYTES = 16 << 20
+
+
+class Requests(Protocol):
+    """The requests for one folder of a bucket, each sent once.  They raise obstore's errors; FileNotFoundError is among them."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes an object, replacing one that is there."""
+        ...
+
+    def put_if(self, key: str, data: bytes, mode: Any) -> Told:
+        """Writes an object if there is none (`create`), or if it has this tag and version (a mapping)."""
+        ...
+
+    def get(self, key: str) -> tuple[bytes, Told]:
+        """An object and what is told of it."""
+        ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """A part of an object."""
+        ...
+
+    def head(self, key: str) -> Told:
+        """What is told of an object."""
+        ...
+
+    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[Told]]:
+        """The objects below a prefix, page by page."""
+        ...
+
+    def list_folder(self, prefix: str | None) -> Sequence[Told]:
+        """The objects of one folder, without those below its subfolders."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Deletes an object."""
+        ...
+
+
+class ObstoreRequests:
+    """The requests of an obstore client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def put(self, key: str, data: bytes) -> None:
+        obs.put(self._client, key, data, chunk_size=PART_BYTES)
+
+    def put_if(self, key: str, data: bytes, mode: Any) -> Told:
+        return obs.put(self._client, key, data, mode=mode)
+
+    def get(self, key: str) -> tuple[bytes, Told]:
+        found = obs.get(self._client, key)
+        return found.bytes().to_bytes(), found.meta
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return obs.get_range(self._client, key, start=start, length=length).to_bytes()
+
+    def head(self, key: str) -> Told:
+        return obs.head(self._client, key)
+
+    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[Told]]:
+        return obs.list(self._client, prefix, offset=offset, chunk_size=chunk_size)
+
+    def list_folder(self, prefix: str | None) -> Sequence[Told]:
+        return obs.list_with_delimiter(self._client, prefix)["objects"]
+
+    def delete(self, key: str) -> None:
+        obs.delete(self._client, key)
+
+
+_ERRORS = {404: FileNotFoundError, 409: AlreadyExistsError, 412: PreconditionError}
+
+
+def error_of(status: int | None, text: str) -> Exception:
+    """The error that obstore raises for an answer with this status; None: there was no answer."""
+    if status is None:
+        return GenericError(f"Generic S3 error: {text}: error sending request: operation timed out")
+    return _ERRORS.get(status, GenericError)(f"Generic S3 error: {text}: Server returned non-2xx status code: {status}: {text}")
