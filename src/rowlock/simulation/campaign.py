@@ -13,7 +13,7 @@ from rowlock.simulation.draw import draw
 from rowlock.simulation.plan import World
 from rowlock.simulation.run import Result, run
 
-WORLDS: tuple[World, ...] = ("s3",)
+WORLDS: tuple[World, ...] = ("s3", "local")
 LEAST_POINTS = 200
 
 

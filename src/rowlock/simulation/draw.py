@@ -13,8 +13,9 @@ from rowlock.simulation.plan import ActorPlan, Fault, FaultKind, Plan, World, dr
 COLUMNS = ("k", "v", "w")
 COUNTERS, UPSERTS, APPENDS = 100, 1000, 10_000
 """Where the keys of counters, of upserted rows and of appended rows begin; keys below are accounts."""
-LEAST_WRITES = 14
+LEAST_WRITES = 18
 _REMOTE: tuple[FaultKind, ...] = ("lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list")
+_DISK: tuple[FaultKind, ...] = ("disk error", "disk full", "done and denied", "done and denied", "power loss")
 _ANYWHERE: tuple[FaultKind, ...] = ("crash before", "crash after", "crash before", "crash after", "stall", "clock jump")
 _ROLES = (
     ["banker"] * 4 + ["counter"] * 4 + ["upserter"] * 3 + ["deleter"] * 2 + ["updater"] * 2 + ["appender"] * 4 + ["reader"] * 2
@@ -65,7 +66,7 @@ def _properties(rng: random.Random) -> dict[str, str]:
 
 
 def _fault(rng: random.Random, world: World, name: str, process: str) -> Fault:
-    kinds = (*_ANYWHERE, *_REMOTE, "partition") if world in ("s3", "dynamodb") else _ANYWHERE
+    kinds = (*_ANYWHERE, *_REMOTE, "partition") if world in ("s3", "dynamodb") else (*_ANYWHERE, *_DISK)
     kind: FaultKind = rng.choice(kinds)
     seconds = {
         "late request": rng.choice([0.05, 1.0, 8.0, 30.0]),
@@ -75,7 +76,9 @@ def _fault(rng: random.Random, world: World, name: str, process: str) -> Fault:
         "clock jump": rng.choice([-3600.0, -5.0, 5.0, 86_400.0]),
     }.get(kind, 0.0)
     commits = kind not in ("stale list", "clock jump", "partition") and rng.random() < 0.6
-    return Fault(name, process, kind, rng.randint(1, 8) if commits else int(rng.uniform(1, 200)), seconds, "commits" if commits else "calls")
+    return Fault(
+        name, process, kind, rng.randint(1, 8) if commits else int(rng.uniform(1, 600 if world == "local" else 200)), seconds, "commits" if commits else "calls"
+    )
 
 
 class _Role:

@@ -13,6 +13,8 @@ class History:
         self.commits: dict[str, bytes] = {}
         self.violations: list[str] = []
         self.deleted_keys: set[str] = set()
+        self.lost_from: str | None = None
+        """The first commit file that was seen and went with the machine's power."""
 
     def written(self, key: str, data: bytes, now_us: int) -> None:
         """Notes a write; a commit file that is written over is a violation of I1."""
@@ -22,6 +24,12 @@ class History:
             if key in self.commits and self.commits[key] != data:
                 self.violations.append(f"I1: {key} was written twice, with other bytes")
             self.commits.setdefault(key, data)
+
+    def lost(self, key: str) -> None:
+        """Notes that an object went with the machine's power before it was durable.  What was acknowledged must not."""
+        if is_commit(key):
+            self.commits.pop(key, None)
+            self.lost_from = min(key, self.lost_from or key)
 
     def deleted(self, key: str, now_us: int) -> None:
         """Notes that an object was deleted."""

@@ -17,6 +17,7 @@ from rowlock.exceptions import CorruptLog
 from rowlock.protocol import deletion_vector as vectors
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.names import commit_key
 from rowlock.simulation.draw import COLUMNS
 from rowlock.simulation.history import History
 from rowlock.simulation.outcome import Outcome
@@ -163,6 +164,8 @@ class _Verdict:
         for o in self._outcomes:
             if o.done.rows is None or o.done.version is None or o.done.version >= len(self.bags):
                 continue
+            if self._history.lost_from is not None and commit_key(o.done.version) >= self._history.lost_from:
+                continue  # it was read before it was durable, and is another version now
             if rows_of(o.done.rows) != self.bags[o.done.version]:
                 self.violations.append(f"reader {o.name} saw other rows in version {o.done.version} than it has")
 

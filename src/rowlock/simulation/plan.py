@@ -12,7 +12,7 @@ from rowlock.simulation.actions import Action
 World = Literal["s3", "local", "dynamodb", "memory"]
 FaultKind = Literal[
     "lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list", "crash before", "crash after", "stall",
-    "partition", "clock jump",
+    "partition", "clock jump", "disk error", "disk full", "done and denied", "power loss",
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from rowlock.simulation.actions import Action, Done, perform
 from rowlock.simulation.draw import COLUMNS, COUNTERS
 from rowlock.simulation.outcome import Outcome
 from rowlock.simulation.plan import ActorPlan, Plan
-from rowlock.simulation.world import Host, Server, outside, server_of
+from rowlock.simulation.world import Host, LocalServer, Server, one_machine, outside, server_of
 from rowlock.testing.scheduler import Crashed, Scheduler
 from rowlock.testing.seams import simulated
 from rowlock.transaction.state.phases import Observer, use_observer
@@ -66,12 +66,14 @@ def run(plan: Plan) -> Result:
     scheduler = Scheduler(f"{plan.world} {plan.seed}")
     outcomes: list[Outcome] = []
     with simulated(scheduler), _quiet():
-        server = server_of(plan)
+        server = server_of(plan, scheduler)
         try:
             outcomes += _set_up(plan, outside(server, scheduler), scheduler)
         except Exception as e:  # noqa: BLE001 - without faults, and alone
             return Result(plan, scheduler.trace_hash, 0, 0, [f"the table cannot be set up: {type(e).__name__}: {e}"], scheduler.lines, [])
         hosts = {name: Host(name, plan, server, scheduler) for name in sorted({a.process for a in plan.actors})}
+        if isinstance(server, LocalServer):
+            one_machine(hosts, server, scheduler)
         for actor in plan.actors:
             _spawn(actor, hosts[actor.process], scheduler, outcomes)
         scheduler.run()
@@ -82,7 +84,7 @@ def run(plan: Plan) -> Result:
 
 _FAULTS = (
     "lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list", "crash before", "crash after", "stall",
-    "partition", "clock jump",
+    "partition", "clock jump", "disk error", "disk full", "done and denied", "power loss",
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -35,6 +35,8 @@ class Wire:
 
     def __init__(self, scheduler: Scheduler, process: Process, weather: Weather, counted: Counted) -> None:
         self.scheduler, self.process, self._weather, self._counted = scheduler, process, weather, counted
+        self.on_power_loss: Callable[[], None] | None = None
+        """Ends the machine that the process runs on; None where processes are on machines of their own."""
         self._rng = random.Random(f"{scheduler.random.random()} wire {process.name}")
 
     def travel(self) -> None:
@@ -48,10 +50,17 @@ class Wire:
         counted = self._counted
         counted.calls += 1
         counted.commits += is_commit(key) and what in ("create", "link", "rename")
-        fault = self._next({*possible, "crash before", "crash after", "stall", "partition", "clock jump"})
+        own: set[FaultKind] = {"crash before", "crash after", "stall", "partition", "clock jump"}
+        if self.on_power_loss is not None:
+            own.add("power loss")
+        fault = self._next(own | {*possible})
         if fault is not None:
             self.scheduler.note(f"{what} {key}: {fault.kind}")
             if fault.kind == "crash before":
+                self.die()
+            elif fault.kind == "power loss":
+                assert self.on_power_loss is not None
+                self.on_power_loss()
                 self.die()
             elif fault.kind == "stall":
                 self.scheduler.pause(fault.seconds)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from rowlock.engines.memory.engine import MemoryEngine
 from rowlock.log.table_log import TableLog
 from rowlock.simulation.history import History
 from rowlock.simulation.plan import Plan, Weather
+from rowlock.simulation.servers.disk import ROOT, Disk, SimulatedCalls
 from rowlock.simulation.servers.s3 import Bucket, S3Requests
 from rowlock.simulation.wire import Counted, Wire, counted_of
 from rowlock.storage.address import parse
+from rowlock.storage.local import LocalStore
 from rowlock.storage.options import Settings
 from rowlock.storage.remote import RemoteStore
 from rowlock.storage.store import ObjectStore
@@ -43,9 +46,20 @@ class S3Server:
         return RemoteStore(self._address, self._settings, S3Requests(self._bucket, wire))
 
 
-def server_of(plan: Plan) -> Server:
+class LocalServer:
+    """One machine with a local disk: `storage/local` over simulated system calls."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.history = History()
+        self.disk = Disk(self.history, scheduler)
+
+    def store(self, wire: Wire) -> ObjectStore:
+        return LocalStore(ROOT, SimulatedCalls(self.disk, wire))
+
+
+def server_of(plan: Plan, scheduler: Scheduler) -> Server:
     """The server of a plan's world."""
-    return {"s3": S3Server}[plan.world]()
+    return LocalServer(scheduler) if plan.world == "local" else S3Server()
 
 
 def open_table(store: ObjectStore) -> Table:
@@ -61,6 +75,7 @@ class Host:
         self.name, self._plan, self._server, self._scheduler = name, plan, server, scheduler
         self._counted = counted_of(plan.faults, name)
         self._table: Table | None = None
+        self.on_power_loss: Callable[[], None] | None = None
         self.process = self._born()
 
     def _born(self) -> Process:
@@ -75,8 +90,22 @@ class Host:
     def table(self) -> Table:
         """The process's handle of the table, which all its actors share."""
         if self._table is None:
-            self._table = open_table(self._server.store(Wire(self._scheduler, self.process, self._plan.weather, self._counted)))
+            wire = Wire(self._scheduler, self.process, self._plan.weather, self._counted)
+            wire.on_power_loss = self.on_power_loss
+            self._table = open_table(self._server.store(wire))
         return self._table
+
+
+def one_machine(hosts: Mapping[str, Host], server: LocalServer, scheduler: Scheduler) -> None:
+    """Puts all processes on the machine that the disk is in: where it loses its power they all end."""
+
+    def lose_power() -> None:
+        for name in sorted(hosts):
+            scheduler.crash(hosts[name].process, why="loses its power")
+        server.disk.lose_power()
+
+    for host in hosts.values():
+        host.on_power_loss = lose_power
 
 
 def outside(server: Server, scheduler: Scheduler) -> Table:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 from types import TracebackType
 
 from rowlock import clock, threads
 from rowlock.storage.local import LocalStore
 from rowlock.storage.store import ObjectStore
+from rowlock.storage.system_calls import SYSTEM, SystemCalls
 
 PATIENCE_S = 1.0
 """How long a writer waits for writers of other processes."""
@@ -26,10 +26,11 @@ _FOLDER = "_delta_log"
 class Lane:
     """A commit lane: a context manager that one thread holds at a time, and may enter again (re-entrant)."""
 
-    def __init__(self, folder: str | None = None) -> None:
+    def __init__(self, folder: str | None = None, system: SystemCalls = SYSTEM) -> None:
         self._threads = threads.reentrant_lock()
         self._folder, self._depth, self._without_until = folder, 0, float("-inf")
         self._held: int | None = None
+        self._system = system
 
     def __enter__(self) -> Lane:
         depth = self._depth if self._threads._is_owned() else 0
@@ -57,8 +58,8 @@ class Lane:
             if self._held is not None:
                 held, self._held = self._held, None
                 with contextlib.suppress(OSError):
-                    fcntl.flock(held, fcntl.LOCK_UN)  # closing is not enough: a forked child may have the descriptor too
-                    os.close(held)
+                    self._system.flock(held, fcntl.LOCK_UN)  # closing is not enough: a forked child may have the descriptor too
+                    self._system.close(held)
         finally:
             self._threads.release()
 
@@ -67,41 +68,41 @@ class Lane:
         if clock.monotonic_s() < self._without_until:
             return None
         try:
-            descriptor = os.open(folder, os.O_RDONLY)
+            descriptor = self._system.open(folder)
         except OSError:
             return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._system.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
         except BlockingIOError:
             try:
-                waiter = _FlockWaiter(descriptor)
+                waiter = _FlockWaiter(descriptor, self._system)
             except RuntimeError:  # no thread can be started, for example at interpreter exit
-                os.close(descriptor)
+                self._system.close(descriptor)
                 return None
             if waiter.acquired_within(PATIENCE_S):
                 return descriptor
             self._without_until = clock.monotonic_s() + PAUSE_S
             return None
         except OSError:  # a file system without such locks
-            os.close(descriptor)
+            self._system.close(descriptor)
             return None
 
 
 class _FlockWaiter:
     """Waits for the kernel's lock in a separate thread, since flock has no timeout; a lock that comes too late is released at once."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, system: SystemCalls) -> None:
         self._descriptor, self._acquired, self._given_up = descriptor, threads.event(), False
-        self._lock = threads.lock()
+        self._lock, self._system = threads.lock(), system
         threads.start(self._wait, "rowlock lane")
 
     def _wait(self) -> None:
         with contextlib.suppress(OSError):
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self._system.flock(self._descriptor, fcntl.LOCK_EX)
         with self._lock:
             if self._given_up:
-                os.close(self._descriptor)
+                self._system.close(self._descriptor)
             else:
                 self._acquired.set()
 
@@ -117,4 +118,4 @@ class _FlockWaiter:
 
 def lane_of(store: ObjectStore) -> Lane:
     """A new commit lane for the table at a store's root; on a local disk it also orders the processes of this machine."""
-    return Lane(f"{store.root}/{_FOLDER}" if isinstance(store, LocalStore) else None)
+    return Lane(f"{store.root}/{_FOLDER}", store.system) if isinstance(store, LocalStore) else Lane()

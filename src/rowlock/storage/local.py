@@ -1,4 +1,4 @@
-# ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH110, PTH116, PTH120, PTH121, PTH123 - descriptors and links are what this module is about
+# ruff: noqa: PTH100, PTH120 - paths are text here, as the kernel takes them
 """The store of a table in a local folder.
 
 A commit is link(2) of a complete, synced file to its name: the kernel lets one caller win, and readers never see
@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 from rowlock import clock
 from rowlock.protocol.paths import check_key
 from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown, tag_of
+from rowlock.storage.system_calls import SYSTEM, SystemCalls
 
 F = TypeVar("F", bound=Callable[..., Any])
 _REMEDIES = {
@@ -60,8 +61,8 @@ def storage_error(what: str, table: str, key: str, error: OSError) -> StorageErr
 class LocalStore:
     """The store of one local folder, which need not exist yet.  Its methods are documented in `ObjectStore`."""
 
-    def __init__(self, root: str | Path) -> None:
-        self._root = os.path.abspath(os.fspath(root))
+    def __init__(self, root: str | Path, system: SystemCalls = SYSTEM) -> None:
+        self._root, self.system = os.path.abspath(os.fspath(root)), system
 
     @property
     def root(self) -> str:
@@ -84,20 +85,20 @@ class LocalStore:
     @_named("write")
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         path = self._path(key)
-        if os.path.lexists(path):
+        if self.system.lexists(path):
             return Lost()
         temporary = self._write_temporary(path, data)
         try:
-            os.link(temporary, path)
+            self.system.link(temporary, path)
         except FileExistsError:
             return Lost()
         except OSError as e:
             return self._after_failed_link(temporary, path, e)
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
+                self.system.unlink(temporary)
         try:
-            _sync_directory(os.path.dirname(path))
+            self._sync_directory(os.path.dirname(path))
         except OSError as e:
             return Unknown(f"{path} was created but could not be synced to disk: {e}")
         return Committed(tag_of(data))
@@ -105,8 +106,8 @@ class LocalStore:
     def _after_failed_link(self, temporary: str, path: str, error: OSError) -> PutOutcome:
         """The outcome after link(2) failed: on a network disk it may have been done nevertheless, which shows in both names being one file."""
         try:
-            if os.path.samefile(temporary, path):
-                _sync_directory(os.path.dirname(path))
+            if self.system.samefile(temporary, path):
+                self._sync_directory(os.path.dirname(path))
                 return Committed()
             return Lost()
         except FileNotFoundError:
@@ -119,49 +120,63 @@ class LocalStore:
         temporary = f"{folder}/.{name}.{clock.new_id()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
         try:
-            descriptor = os.open(temporary, flags, 0o644)
+            descriptor = self.system.open(temporary, flags)
         except FileNotFoundError:
-            os.makedirs(folder, exist_ok=True)
-            descriptor = os.open(temporary, flags, 0o644)
+            self._make_folders(folder)
+            descriptor = self.system.open(temporary, flags)
         try:
             view = memoryview(data)
             while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
+                view = view[self.system.write(descriptor, view) :]
+            self.system.fsync(descriptor)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
+                self.system.unlink(temporary)
             raise
         finally:
-            os.close(descriptor)
+            self.system.close(descriptor)
         return temporary
+
+    def _make_folders(self, folder: str) -> None:
+        """Makes a folder and those above it that are missing, each durable: a commit must not go with the folder that it is in."""
+        above = os.path.dirname(folder)
+        if not self.system.exists(above):
+            self._make_folders(above)
+        with contextlib.suppress(FileExistsError):
+            self.system.mkdir(folder)
+            with contextlib.suppress(PermissionError):  # a folder that may be entered and not read
+                self._sync_directory(above)
+
+    def _sync_directory(self, folder: str) -> None:
+        descriptor = self.system.open(folder)
+        try:
+            self.system.fsync(descriptor)
+        finally:
+            self.system.close(descriptor)
 
     @_named("write")
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
         temporary = self._write_temporary(path, data)
         try:
-            os.replace(temporary, path)
+            self.system.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
+                self.system.unlink(temporary)
             raise
-        _sync_directory(os.path.dirname(path))
+        self._sync_directory(os.path.dirname(path))
 
     @_named("read")
     def get(self, key: str) -> bytes:
         try:
-            with open(self._path(key), "rb", buffering=0) as f:
-                return f.readall()
+            return self.system.read(self._path(key))
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(key, self._root) from None
 
     @_named("read")
     def get_range(self, key: str, start: int, length: int) -> bytes:
         try:
-            with open(self._path(key), "rb", buffering=0) as f:
-                f.seek(start)
-                return f.read(length)
+            return self.system.read(self._path(key), start, length)
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(key, self._root) from None
 
@@ -174,11 +189,11 @@ class LocalStore:
         """Compares and replaces under the kernel's lock on the folder, which ends with the process that holds it."""
         folder = os.path.dirname(self._path(key))
         try:
-            descriptor = os.open(folder, os.O_RDONLY)
+            descriptor = self.system.open(folder)
         except (FileNotFoundError, NotADirectoryError):
             return Lost()
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self.system.flock(descriptor, fcntl.LOCK_EX)
             try:
                 if tag_of(self.get(key)) != tag:
                     return Lost()
@@ -187,12 +202,12 @@ class LocalStore:
             self.put(key, data)
             return Committed()
         finally:
-            os.close(descriptor)
+            self.system.close(descriptor)
 
     @_named("look at")
     def head(self, key: str) -> int | None:
         try:
-            return os.stat(self._path(key)).st_size
+            return self.system.status(self._path(key)).size_bytes
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -205,25 +220,25 @@ class LocalStore:
     @_named("look at")
     def modified_ms(self, key: str) -> int | None:
         try:
-            return os.stat(self._path(key)).st_mtime_ns // 1_000_000
+            return self.system.status(self._path(key)).modified_ns // 1_000_000
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     @_named("list")
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         found = list[ObjectMeta]()
-        for key, entry in sorted(self._walk(prefix, recursive, start_after), key=lambda named: named[0]):
+        for key in sorted(self._walk(prefix, recursive, start_after)):
             if len(found) == limit:
                 break
             with contextlib.suppress(FileNotFoundError):
-                stat = entry.stat()
-                found.append(ObjectMeta(key, stat.st_size, stat.st_mtime_ns // 1_000_000))
+                status = self.system.status(self._path(key))
+                found.append(ObjectMeta(key, status.size_bytes, status.modified_ns // 1_000_000))
         return iter(found)
 
-    def _walk(self, prefix: str, recursive: bool, start_after: str | None) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def _walk(self, prefix: str, recursive: bool, start_after: str | None) -> Iterator[str]:
         folder = self._path(prefix) if prefix else self._root
         try:
-            entries = list(os.scandir(folder))
+            entries = self.system.entries(folder)
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in entries:
@@ -232,7 +247,7 @@ class LocalStore:
                 if recursive and not entry.is_symlink():  # a link's target may be outside the table
                     yield from self._walk(key, True, start_after)
             elif not _is_temporary_or_checksum(entry.name) and (start_after is None or key > start_after):
-                yield key, entry
+                yield key
 
     @_named("delete")
     def delete(self, key: str) -> None:
@@ -240,20 +255,12 @@ class LocalStore:
         folder, name = os.path.split(path)
         for gone in (path, f"{folder}/.{name}.crc"):  # with the checksum file of one that Hadoop wrote, of which no listing would tell
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                os.unlink(gone)
+                self.system.unlink(gone)
 
     def exists(self, key: str = "") -> bool:
-        return os.path.exists(self._path(key) if key else self._root)
+        return self.system.exists(self._path(key) if key else self._root)
 
 
 def _is_temporary_or_checksum(name: str) -> bool:
     """Whether a file is a temporary file of this store, or a checksum file that Hadoop puts beside every file."""
     return name.startswith(".") and name.endswith((".tmp", ".crc"))
-
-
-def _sync_directory(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

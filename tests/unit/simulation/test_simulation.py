@@ -20,7 +20,7 @@ from rowlock.simulation.run import run
 from rowlock.simulation.shrink import shrink
 from rowlock.transaction.publish import outcome
 
-SEEDS = int(os.environ.get("ROWLOCK_SIMULATED_SEEDS", "12"))
+SEEDS = int(os.environ.get("ROWLOCK_SIMULATED_SEEDS", "8"))
 _HASHES = """
 import sys
 from rowlock.simulation.draw import draw
