@@ -14,7 +14,8 @@ from rowlock.simulation.plan import World
 from rowlock.simulation.run import Result, run
 
 WORLDS: tuple[World, ...] = ("s3", "local")
-LEAST_POINTS = 200
+LEAST_POINTS, LEAST_COMMITS, LEAST_FAULTS = 200, 12, 1
+"""A schedule with fewer scheduling points, versions or faults that came is short."""
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Summary:
     points: int = 0
     commits: int = 0
     faults: int = 0
+    short: int = 0
     seconds: float = 0.0
     hashes: set[str] = field(default_factory=set)
     failed: list[tuple[World, int, list[str]]] = field(default_factory=list)
@@ -35,6 +37,7 @@ class Summary:
         self.points += result.points
         self.commits += result.commits
         self.faults += result.faults_met
+        self.short += result.points < LEAST_POINTS or result.commits < LEAST_COMMITS or result.faults_met < LEAST_FAULTS
         self.seconds += seconds
         self.hashes.add(result.trace_hash)
         if result.violations:
@@ -44,7 +47,7 @@ class Summary:
         """The summary as one line."""
         n = max(1, self.schedules)
         return (
-            f"{self.schedules} schedules, {len(self.hashes)} distinct, {len(self.failed)} with violations; on average {self.points / n:.0f} scheduling points, "
+            f"{self.schedules} schedules, {len(self.hashes)} distinct, {len(self.failed)} with violations, {self.short} short; on average {self.points / n:.0f} scheduling points, "
             f"{self.commits / n:.1f} commits, {self.faults / n:.1f} faults; {self.schedules / max(1e-9, self.seconds):.1f} schedules per second"
         )
 
