@@ -38,7 +38,6 @@ def created(columns: str) -> Callable[[SparkSession, str], None]:
 
 
 WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
-    "identity_column": ("identityColumns", created("id bigint, v bigint, n bigint GENERATED ALWAYS AS IDENTITY")),
     "v2_checkpoint": ("v2Checkpoint", made(checkpointPolicy="v2")),
     "lengths": ("char and varchar columns", created("id bigint, v bigint, c char(3), w varchar(3)")),
 }

@@ -165,7 +165,6 @@ def test_append_only_tables_take_only_appends(spark, table_path):
 
 
 FEATURES = {
-    "identityColumns": "CREATE TABLE delta.`{}` (id BIGINT GENERATED ALWAYS AS IDENTITY, v INT) USING delta",
     "v2Checkpoint": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.checkpointPolicy = 'v2')",
 }
 

@@ -25,6 +25,7 @@ from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.storage.open import open_store
 from rowlock.transaction import run
 from rowlock.transaction.definition import creation
+from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.options import application
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
@@ -124,10 +125,13 @@ class _Writer:
     def _plan(self, snapshot: Snapshot) -> run.Planned:
         """Stages the rows under a snapshot's schema, as one append statement."""
         self._engine.check_appendable(snapshot)
-        fitting = Fitting(self._rows.schema, snapshot.schema, self._path)
+        fitting = self._fitting(snapshot)
         files = stage_rows(self._state.store, snapshot, self._rows.tables(), fitting)
         blocks = [file_block("appended", 0, files)] if files else []
         return [Statement("append", blocks, sets=fitting.columns)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
+
+    def _fitting(self, snapshot: Snapshot) -> Fitting:
+        return Fitting(self._rows.schema, snapshot.schema, self._path, lambda columns: Numbers(self._state, columns))
 
     def _wider(self, snapshot: Snapshot) -> Metadata:
         """The snapshot's metadata with the columns of the rows that the table lacks."""
@@ -139,6 +143,6 @@ class _Writer:
 
         def stage(draft: Snapshot) -> list[AddFile]:
             self._engine.check_appendable(draft)
-            return stage_rows(self._state.store, draft, self._rows.tables(), Fitting(self._rows.schema, draft.schema, self._path))
+            return stage_rows(self._state.store, draft, self._rows.tables(), self._fitting(draft))
 
         return create_with_rows(self._state, rows, stage, partition_by=partition_columns, properties=properties, mode="Append", app=self._app)

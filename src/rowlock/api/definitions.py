@@ -8,8 +8,11 @@ from rowlock.engines.spark.catalyst.default_rules import check_default
 from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType
 from rowlock.engines.spark.catalyst.typing import parse_type
 from rowlock.engines.spark.read.scan import table_schema
+from rowlock.engines.spark.statements.identity_values import furthest_number
+from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema
-from rowlock.transaction.definition import alteration
+from rowlock.protocol.identity import is_identity
+from rowlock.transaction.definition import alteration, identity
 
 
 class Definitions:
@@ -197,6 +200,37 @@ class Definitions:
             >>> t.dropDefault("region")
         """
         self._receipts.last = alteration.set_default(self._handle.state, self._handle.table.engine, arguments.text(colName, "colName"), None)
+
+    def syncIdentity(self, colName: str) -> None:
+        """Moves the numbers of an identity column beyond all that are in its rows, which statements may have set; never back.
+
+        One Spark job finds the furthest number; one commit, none where nothing is to be moved.
+
+        Args:
+            colName: The column's name.
+
+        Raises:
+            InvalidInput: It is no identity column.
+            SchemaMismatch: There is no such column.
+            WrongType: The name is not a string.
+
+        Examples:
+            >>> from rowlock.tables import IdentityGenerator
+            >>> builder = DeltaTable.create(spark).location(folder + "/new").addColumn("region", "STRING")
+            >>> t = builder.addColumn("id", "BIGINT", generatedByDefaultAs=IdentityGenerator()).execute()
+            >>> r = rowlock.write(updates.select("id", "region"), folder + "/new")
+            >>> t.syncIdentity("id")
+            >>> r = rowlock.write(updates.select("region").limit(1), folder + "/new")
+            >>> [row.id for row in t.toDF().orderBy("id").collect()]
+            [3, 4, 5]
+        """
+        handle, name = self._handle, arguments.text(colName, "colName")
+        head = handle.state.refresh()
+        if (found := head.schema.find(name)) is None:
+            raise SchemaMismatch(f"There is no column {name!r}; the table has {', '.join(head.schema.names)}", table=handle.path)
+        if not is_identity(found):
+            raise InvalidInput(f"Column {found.name} is no identity column", table=handle.path)
+        self._receipts.last = identity.sync(handle.state, name, lambda snapshot, column: furthest_number(handle.evaluator, snapshot, column))
 
 
 def field_of(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:

@@ -18,9 +18,10 @@ from rowlock.engines.spark.catalyst.generation_rules import check_generated
 from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType
 from rowlock.engines.spark.catalyst.typing import delta_schema, parse_type
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
+from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, WrongType
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION
+from rowlock.protocol.identity import identity_metadata
 from rowlock.protocol.schema import check_enforceable, parse_schema
 from rowlock.protocol.widening import same_shape
 from rowlock.transaction.definition import creation
@@ -28,7 +29,7 @@ from rowlock.transaction.definition import creation
 
 @dataclass(frozen=True)
 class IdentityGenerator:
-    """An identity column's start and step.  This version writes no identity columns: `DeltaTableBuilder.execute()` raises UnsupportedFeature for one.
+    """An identity column's start and step: `addColumn(..., generatedAlwaysAs=IdentityGenerator())` numbers new rows, each number once and with gaps.
 
     Attributes:
         start: The first value.
@@ -70,7 +71,6 @@ class DeltaTableBuilder:
         self._storage_options: Mapping[str, str] = {}
         self._comment: str | None = None
         self._fields: list[StructField] = []
-        self._identities: list[str] = []
         self._partitions: list[str] = []
         self._clusters: list[str] = []
         self._properties: dict[str, str] = {}
@@ -166,8 +166,8 @@ class DeltaTableBuilder:
             colName: The column's name.
             dataType: A Spark DataType, or text such as `BIGINT` or `array<string>`.
             nullable: Whether the column may hold null.
-            generatedAlwaysAs: An expression on other columns that the column always is, as SQL text; or an IdentityGenerator, which `execute()` refuses.
-            generatedByDefaultAs: An IdentityGenerator, which `execute()` refuses.
+            generatedAlwaysAs: An expression on other columns that the column always is, as SQL text; or an IdentityGenerator, which numbers the rows of a bigint column.
+            generatedByDefaultAs: An IdentityGenerator for rows that do not give the column.
             comment: The column's comment.
             default: The value of new rows whose statement does not name the column, as SQL text; it may use no column.
 
@@ -186,20 +186,21 @@ class DeltaTableBuilder:
         arguments.text(colName, "colName")
         arguments.flag(nullable, "nullable")
         _check_generators(generatedAlwaysAs, generatedByDefaultAs)
-        metadata = {"comment": arguments.text(comment, "comment")} if comment is not None else {}
+        metadata: dict[str, Any] = {"comment": arguments.text(comment, "comment")} if comment is not None else {}
         if default is not None:
             metadata[CURRENT_DEFAULT] = arguments.text(default, "default")
         if isinstance(generatedAlwaysAs, str):
             metadata[GENERATION_EXPRESSION] = generatedAlwaysAs
+        generator = generatedAlwaysAs or generatedByDefaultAs
+        if isinstance(generator, IdentityGenerator):
+            metadata |= identity_metadata(generator.start, generator.step, by_default=generatedByDefaultAs is not None)
         field = StructField(colName, parse_type(dataType), nullable, metadata)
-        if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator) and field.dataType.typeName() != "long":
+        if isinstance(generator, IdentityGenerator) and field.dataType.typeName() != "long":
             raise BadGenerator(
                 f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint",
                 feature="identityColumns",
                 access="write",
             )
-        if isinstance(generatedAlwaysAs or generatedByDefaultAs, IdentityGenerator):
-            self._identities.append(colName)
         self._fields.append(field)
         return self
 
@@ -293,7 +294,7 @@ class DeltaTableBuilder:
             TableNotFound: There is no table, for `replace`; under a name it is Spark's AnalysisException, too.
             SchemaMismatch: The columns cannot be those of one table, or are not those of the table that is to get the name.
             InvalidInput: There is no column or no place, or what is said of the table does not go together.
-            UnsupportedFeature: The table would need a feature that this version cannot write (identity columns, for one).
+            UnsupportedFeature: The table would need a feature that this version cannot write.
             DeltaConcurrentModificationException: Others committed while the table was replaced, and the policy is to raise.
 
         Examples:
@@ -320,10 +321,6 @@ class DeltaTableBuilder:
         """Raises where what was said makes no table that this version can write."""
         if not self._fields:
             raise InvalidInput("A table needs columns: addColumn('id', 'BIGINT') or addColumns(df.schema)", table=handle.path)
-        if self._identities:
-            raise UnsupportedFeature(
-                f"This version does not write identity columns, such as {self._identities[0]!r}", feature="identity columns", access="write", table=handle.path
-            )
         schema = StructType(self._fields)
         check_enforceable(parse_schema(schema.json(), handle.path), handle.path)
         check_generated(self._session(), schema, handle.path)

@@ -12,13 +12,14 @@ Where Delta's implementations differ, `CHOICES` in tests/support/conflict_cases.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rowlock.conflict.isolation import is_blind_append
 from rowlock.conflict.value import Conflict, conflict_with
 from rowlock.protocol import in_commit, row_tracking
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.identity import differ_in_marks_only
 from rowlock.protocol.properties import Isolation
 from rowlock.protocol.schema import StructType
 from rowlock.protocol.skipping import Predicate
@@ -153,19 +154,23 @@ def metadata_changed(reads: Reads, winner: Commit, state: TableState) -> Conflic
     """A winner changed the schema, the partitioning or a property that affects writers, or both changed the metadata."""
     if winner.metadata is None:
         return None
+    if _moves_marks_only(state.metadata, winner.metadata):  # our own metadata, if any, gets the marks of the head
+        return None
     if not reads.changes_metadata and is_harmless(state.metadata, winner.metadata, winner.protocol or state.protocol):
         return None
     return conflict_with(winner, "metadata")
 
 
+def _moves_marks_only(before: Metadata, after: Metadata) -> bool:
+    """Whether a winner gave out numbers of identity columns, and changed nothing else of the table."""
+    return before != after and differ_in_marks_only(before, after) and replace(before, schema_string="") == replace(after, schema_string="")
+
+
 def is_harmless(before: Metadata, after: Metadata, protocol: Protocol) -> bool:
     """Whether a change of metadata cannot invalidate staged work (only harmless properties, names or comments); `protocol` is that after the change."""
-    if (before.id, before.schema_string, before.partition_columns, before.format_provider) != (
-        after.id,
-        after.schema_string,
-        after.partition_columns,
-        after.format_provider,
-    ):
+    if (before.id, before.partition_columns, before.format_provider) != (after.id, after.partition_columns, after.format_provider):
+        return False
+    if not differ_in_marks_only(before, after):
         return False
     features = all_features(protocol)
     keys = before.configuration.keys() | after.configuration.keys()

@@ -14,13 +14,14 @@ from typing import Any
 from rowlock.conflict.rules import all_features, is_harmless_property
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.constraints import INVARIANTS, checks_of, is_constraint
+from rowlock.protocol.identity import HIGH_WATER_MARK
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, DataType, StructField, StructType, nullable_type, parse_schema
 
 _DESCRIPTIVE = frozenset({"comment"})
 """Keys of a column's metadata that only people read."""
-_COMPARED_ELSEWHERE = frozenset({COLUMN_ID, PHYSICAL_NAME, INVARIANTS})
-"""Keys of a column's metadata that are compared elsewhere."""
+_COMPARED_ELSEWHERE = frozenset({COLUMN_ID, PHYSICAL_NAME, INVARIANTS, HIGH_WATER_MARK})
+"""Keys of a column's metadata that are compared elsewhere, or that only move: staged rows have numbers of their own."""
 
 
 @dataclass(frozen=True, slots=True)

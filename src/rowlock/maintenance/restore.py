@@ -21,6 +21,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed, clustering, row_tracking
 from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, Metadata, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
+from rowlock.protocol.identity import with_marks_of
 from rowlock.storage.open import locate
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition.creation import widest
@@ -97,11 +98,11 @@ def _restored_file(file: AddFile, live: AddFile | None) -> AddFile:
 
 
 def _restored_metadata(target: Snapshot, head: Snapshot) -> Metadata:
-    """The old metadata with the table's id at the head, and with the highest column id ever given, so that none is reused."""
+    """The old metadata with the table's id at the head, and with the highest column id and numbers of identity columns ever given, so that none is reused."""
     old, now = target.metadata.configuration, head.metadata.configuration
     if is_mapped(old) and MAX_ID in now:
         old = {**old, MAX_ID: str(max(int(old.get(MAX_ID, "0")), int(now[MAX_ID])))}
-    return replace(target.metadata, id=head.metadata.id, configuration=old)
+    return with_marks_of(replace(target.metadata, id=head.metadata.id, configuration=old), head.metadata)
 
 
 def _restored_clustering(target: Snapshot, head: Snapshot) -> tuple[DomainMetadata, ...]:

@@ -16,6 +16,9 @@ from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.defaults import column_defaults, inner_defaults
 from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns, inner_generated
+from rowlock.protocol.identity import FEATURE as IDENTITY
+from rowlock.protocol.identity import identity_columns, is_identity
+from rowlock.protocol.identity import problem_of as identity_problem_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
 from rowlock.protocol.schema import StructType, parse_schema, read_only_types, zoneless_column
@@ -38,6 +41,7 @@ WRITABLE = (
             "columnMapping",
             "generatedColumns",
             "allowColumnDefaults",
+            "identityColumns",
             "domainMetadata",
             "clustering",
             "rowTracking",
@@ -95,7 +99,6 @@ def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
 
 _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
     "changeDataFeed": _shadows_change_feed_column,
-    "identityColumns": _field_key("delta.identity."),
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
     "columns of type void": lambda metadata, schema: "void" in read_only_types(schema),
     "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
@@ -160,6 +163,8 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
         raise _refusal(f"{GENERATED} ({problem})", "write", table)
     if problem := _default_problem(protocol, schema):
         raise _refusal(f"{DEFAULTS} ({problem})", "write", table)
+    if problem := _identity_problem(protocol, metadata, schema):
+        raise _refusal(f"{IDENTITY} ({problem})", "write", table)
     if ZONELESS not in writer_features(protocol) and zoneless_column(schema) is not None:
         raise _refusal(
             f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: add the feature first, with DeltaTable.addFeatureSupport({ZONELESS!r})",
@@ -200,6 +205,14 @@ def _default_problem(protocol: Protocol, schema: StructType) -> str | None:
     return next((f"of {name}, without the feature in the protocol" for name in column_defaults(schema) if not listed), None)
 
 
+def _identity_problem(protocol: Protocol, metadata: Metadata, schema: StructType) -> str | None:
+    """Why the table's identity columns cannot be given numbers; None if they can."""
+    if found := identity_problem_of(schema, metadata.partition_columns):
+        return found
+    listed = IDENTITY in writer_features(protocol)
+    return next((f"of {f.name}, without the feature in the protocol" for f in schema.fields if is_identity(f) and not listed), None)
+
+
 def _refusal(feature: str, access: Literal["read", "write"], table: str | None) -> UnsupportedFeature:
     """The error for a feature that this version of Rowlock cannot read or write."""
     return UnsupportedFeature(f"this version of Rowlock cannot {access} tables with {feature}", feature=feature, access=access, table=table)
@@ -207,7 +220,7 @@ def _refusal(feature: str, access: Literal["read", "write"], table: str | None) 
 
 def features_of_columns(schema: StructType) -> frozenset[str]:
     """The features that a new table needs for what its columns are."""
-    used = {GENERATED: generated_columns(schema), DEFAULTS: column_defaults(schema), ZONELESS: zoneless_column(schema)}
+    used = {GENERATED: generated_columns(schema), DEFAULTS: column_defaults(schema), IDENTITY: identity_columns(schema), ZONELESS: zoneless_column(schema)}
     return frozenset(name for name, found in used.items() if found)
 
 

@@ -8,6 +8,7 @@ from rowlock.api import frames
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.placement import Place, place_of
 from rowlock.api.sql.target import Target, fitted, write_arguments
+from rowlock.api.table_builder import IdentityGenerator
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.errors import NameNotFound, NameTaken
 from rowlock.engines.spark.catalyst.types import DataFrame
@@ -35,7 +36,14 @@ def _build(target: Target, spec: Spec, builder: Any) -> None:
     if spec.location is not None:
         builder = builder.location(spec.location)
     for c in spec.columns:
-        builder = builder.addColumn(c.name, c.type_, nullable=c.nullable, generatedAlwaysAs=c.generated, comment=c.comment, default=c.default)
+        always: Any = c.generated
+        by_default = None
+        if c.identity is not None:
+            generator = IdentityGenerator(*c.identity[:2])
+            always, by_default = (None, generator) if c.identity[2] else (generator, None)
+        builder = builder.addColumn(
+            c.name, c.type_, nullable=c.nullable, generatedAlwaysAs=always, generatedByDefaultAs=by_default, comment=c.comment, default=c.default
+        )
     if spec.partitions:
         builder = builder.partitionedBy(spec.partitions)
     if spec.clusters:

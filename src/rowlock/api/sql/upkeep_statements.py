@@ -1,4 +1,4 @@
-"""Delta's own statements: OPTIMIZE, VACUUM, DESCRIBE HISTORY and DETAIL, RESTORE, CONVERT TO DELTA, GENERATE."""
+"""Delta's own statements: OPTIMIZE, VACUUM, DESCRIBE HISTORY and DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SYNC IDENTITY."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ def run(target: Target, statement: OwnStatement) -> DataFrame | None:
     if statement.kind == "RESTORE":
         version: Any = said.get("version")
         return table.restoreToTimestamp(str(said["timestamp"])) if version is None else table.restoreToVersion(version)
+    if statement.kind == "SYNC IDENTITY":
+        table.syncIdentity(str(said["column"]))
+        return None
     assert statement.kind == "GENERATE", statement.kind
     table.generate(said["mode"])  # type: ignore[arg-type]
     return None

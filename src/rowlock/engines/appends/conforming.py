@@ -6,6 +6,9 @@ is refused while rows are staged, so before a commit names one.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +17,9 @@ from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol import schema_fit
 from rowlock.protocol.arrow_types import from_arrow_type, to_arrow
 from rowlock.protocol.defaults import FEATURE, Constant, NotConstant, column_defaults, constant
+from rowlock.protocol.identity import Identity, identity_columns, refuse_explicit
 from rowlock.protocol.schema import DataType, PrimitiveType, StructField, StructType, nullable
+from rowlock.transaction.definition.identity import Numbers
 
 
 def schema_of_rows(schema: pa.Schema, table: str) -> StructType:
@@ -53,10 +58,14 @@ def _default_of(field: StructField, table: str) -> Constant:
 class Fitting:
     """Casts rows of one Arrow schema to the columns of a table; made once and used for every batch."""
 
-    def __init__(self, rows: pa.Schema, table: StructType, path: str) -> None:
+    def __init__(self, rows: pa.Schema, table: StructType, path: str, numbers: Callable[[Sequence[Identity]], Numbers]) -> None:
         """Raises SchemaMismatch for an unknown column, an absent NOT NULL column, or a type that does not fit, UnsupportedFeature for an absent column
-        whose default only Spark can evaluate."""
-        self._fit = schema_fit.fit(schema_of_rows(rows, path), table, path, computed=column_defaults(table).keys())
+        whose default only Spark can evaluate, StatementRefused for a column that is GENERATED ALWAYS AS IDENTITY.  `numbers` reserves those of identity columns."""
+        identities = {i.name: i for i in identity_columns(table)}
+        self._fit = schema_fit.fit(schema_of_rows(rows, path), table, path, computed=column_defaults(table).keys() | identities.keys())
+        refuse_explicit(table, {name.lower() for name in rows.names}, path)
+        self._identities = {name: i for name, i in identities.items() if self._fit.given[name] is None}
+        self._numbers, self._firsts = numbers(tuple(self._identities.values())), dict[str, int]()
         self._absent = {f.name: _default_of(f, path) for f in table.fields if self._fit.given[f.name] is None}
         self._schema, self._path = nullable_schema(to_arrow(table)), path
 
@@ -67,13 +76,16 @@ class Fitting:
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         """Rows under the table's names, order and types, all nullable.  Raises SchemaMismatch where a value does not fit."""
-        columns = [
-            pa.repeat(pa.scalar(self._absent[f.name], f.type), rows.num_rows)
-            if (given := self._fit.given[f.name]) is None
-            else self._column(rows.column(given), f)
-            for f in self._schema
-        ]
+        self._firsts = dict(self._numbers.take(rows.num_rows))
+        columns = [self._filled(f, rows) if (given := self._fit.given[f.name]) is None else self._column(rows.column(given), f) for f in self._schema]
         return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _filled(self, wanted: pa.Field, rows: pa.Table) -> pa.Array:
+        """The values of a column that the rows lack: numbers of an identity column, or its default."""
+        identity = self._identities.get(wanted.name)
+        if identity is None:
+            return pa.repeat(pa.scalar(self._absent[wanted.name], wanted.type), rows.num_rows)
+        return pa.array(self._firsts[identity.name] + np.arange(rows.num_rows, dtype=np.int64) * identity.step)
 
     def _column(self, values: pa.ChunkedArray, wanted: pa.Field) -> pa.ChunkedArray:
         if values.type == wanted.type:

@@ -34,6 +34,7 @@ from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.clustering import with_clustering
 from rowlock.protocol.schema import ColumnPath
+from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.shared import SharedState
 
 
@@ -42,7 +43,7 @@ class SparkEngine:
 
     def __init__(self, spark: SparkSession, state: SharedState) -> None:
         rows = state.shared("rows", lambda: Rows(state.store))
-        self.evaluator = Evaluator(spark, state.store, rows, state.vectors)
+        self.evaluator = Evaluator(spark, state.store, rows, state.vectors, lambda columns: Numbers(state, columns))
 
     def forget(self) -> None:
         """Empties all caches (see `SharedState.shared`)."""

@@ -29,7 +29,9 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.defaults import column_defaults
 from rowlock.protocol.deletion_vector import positions_except
 from rowlock.protocol.generated import generated_columns
+from rowlock.protocol.identity import Identity, identity_columns
 from rowlock.storage.store import ObjectStore
+from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.vectors import Vectors
 
 _RESOLUTION_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
@@ -39,8 +41,9 @@ _RESOLUTION_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", 
 class Evaluator:
     """One table on one session.  Driver only; may be used from several threads."""
 
-    def __init__(self, spark: SparkSession, store: ObjectStore, rows: Rows, vectors: Vectors) -> None:
-        self.spark, self.store, self.vectors = spark, store, vectors
+    def __init__(self, spark: SparkSession, store: ObjectStore, rows: Rows, vectors: Vectors, numbers: Callable[[Sequence[Identity]], Numbers]) -> None:
+        """`numbers` reserves the numbers of new rows in identity columns."""
+        self.spark, self.store, self.vectors, self.numbers = spark, store, vectors, numbers
         self.bridge = catalyst(spark)
         check_connector(spark, store)
         self.root, self._store_settings = spark_root(store), session_settings(store)
@@ -100,6 +103,7 @@ class Evaluator:
             ids={int(a.exprId().id()): f.name for a, f in zip(attributes, own.fields, strict=True) if not is_collated(f.dataType)},
             generated=generated_columns(snapshot.schema),
             defaults=column_defaults(snapshot.schema),
+            identities=identity_columns(snapshot.schema),
         )
 
     def _empty_plan(self, schema: StructType) -> JavaObject:

@@ -24,6 +24,7 @@ from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns
+from rowlock.protocol.identity import is_identity
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
@@ -147,8 +148,8 @@ def set_default(state: SharedState, engine: AppendEngine, name: str, expression:
                 what=DEFAULTS,
                 table=head.table,
             )
-        if expression is not None and GENERATION_EXPRESSION in found.metadata:
-            raise StatementRefused(f"Column {found.name} is generated from others, and has no default", what=DEFAULTS, table=head.table)
+        if expression is not None and (GENERATION_EXPRESSION in found.metadata or is_identity(found)):
+            raise StatementRefused(f"Column {found.name} is generated, and has no default", what=DEFAULTS, table=head.table)
         kept = {k: v for k, v in found.metadata.items() if k != CURRENT_DEFAULT}
         made = replace(found, metadata=kept if expression is None else {**kept, CURRENT_DEFAULT: expression})
         return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)

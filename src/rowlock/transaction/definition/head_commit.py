@@ -34,7 +34,7 @@ _BY_ROW = tuple(r for r in rules.RULES if r is not rules.removed_by_both)
 
 @dataclass(frozen=True, slots=True)
 class HeadActions:
-    """The actions of a commit on top of a head.  `protocol` and `metadata` are None where the head's stay; `metrics` by Delta's names."""
+    """The actions of a commit on top of a head.  `protocol` and `metadata` are None where the head's stay; `metrics` and `tags` by Delta's names."""
 
     adds: tuple[AddFile, ...] = ()
     removes: tuple[RemoveFile, ...] = ()
@@ -43,6 +43,7 @@ class HeadActions:
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCdcFile, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 Make = Callable[[Snapshot], HeadActions | None]
@@ -182,6 +183,7 @@ class HeadCommit(Single):
         head, actions = self.head, self.actions
         assert actions is not None
         info = commit_info(self.operation, self.parameters, self.txn_id, read_version=head.version, blind=False, metrics=actions.metrics)
+        info["tags"] = dict(actions.tags)
         info["rowlock"] = {**self.receipt(None).record(), "read_version": self.read_version}
         return bytes_on(
             head,

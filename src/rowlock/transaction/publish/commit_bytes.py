@@ -11,6 +11,7 @@ from rowlock.boundary import row_identity
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import CommitInfo, Metadata, SetTransaction
 from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import with_commit_timestamp, with_enablement
 from rowlock.transaction.publish.file_actions import FileActions
 from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters
@@ -53,13 +54,20 @@ def commit_of(
         info["tags"] = tags
     stamped_steps = [replace(s, last_updated_ms=info["timestamp"]) for s in steps]
     return serialize_commit(
-        CommitInfo(info), metadata=txn.metadata, removes=files.removes, adds=files.adds, txns=stamped_steps, domains=files.domains, cdc=files.cdc
+        CommitInfo(info),
+        metadata=None if txn.metadata is None else with_marks_of(txn.metadata, txn.read.metadata),
+        removes=files.removes,
+        adds=files.adds,
+        txns=stamped_steps,
+        domains=files.domains,
+        cdc=files.cdc,
     )
 
 
 def bytes_on(head: Snapshot, info: Mapping[str, Any], *, metadata: Metadata | None = None, **actions: Any) -> bytes:
     """The commit file of a commit on top of `head` that rewrites no rows, with an in-commit timestamp where the table has them."""
-    tags = row_identity.tags(head, rewrites_rows=False)
+    tags = {**info.get("tags", {}), **row_identity.tags(head, rewrites_rows=False)}
+    info = {k: v for k, v in info.items() if k != "tags"}
     info = with_commit_timestamp({**info, **({"tags": tags} if tags else {})}, (metadata or head.metadata).configuration, head.timestamp_ms)
     if metadata is not None:
         metadata = with_enablement(head.metadata, metadata, head.version + 1, info["timestamp"])

@@ -18,6 +18,7 @@ from pyspark.sql.types import DataType, StructType
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.generated import Generated
+from rowlock.protocol.identity import Identity
 from rowlock.protocol.schema import column_path
 
 Expression = str | Column
@@ -66,6 +67,7 @@ class Target:
     ids         from attribute id to the name of the table's column
     generated   the table's generated columns
     defaults    the SQL text of the default of each column that has one
+    identities  the table's identity columns
     """
 
     plan: JavaObject
@@ -78,11 +80,17 @@ class Target:
     ids: Mapping[int, str]
     generated: tuple[Generated, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
+    identities: tuple[Identity, ...] = ()
 
     def row(self, bridge: Catalyst) -> Relation:
         """The relation of the table's columns, without the address."""
         size = len(self.schema.fields)
         return Relation.of(bridge, self.relation.attributes[:size], StructType(self.relation.schema.fields[:size]))
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The columns whose values are made where a statement leaves them out: generated ones and identity columns."""
+        return frozenset((*(g.name for g in self.generated), *(i.name for i in self.identities)))
 
     def default(self, path: Sequence[str]) -> Expression:
         """What the word DEFAULT stands for in an assignment to this column; null where it has no default, and for a field inside of one."""

@@ -15,6 +15,7 @@ from rowlock.engines.spark.catalyst.bridge import bare, catalyst, class_name
 from rowlock.engines.spark.catalyst.errors import BadDefault
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION
+from rowlock.protocol.identity import START
 
 
 def default_value(text: str | None, type_: DataType) -> Column:
@@ -28,6 +29,8 @@ def check_defaults(spark: SparkSession, schema: StructType, table: str) -> None:
         if (text := field.metadata.get(CURRENT_DEFAULT)) is not None:
             if GENERATION_EXPRESSION in field.metadata:
                 raise _bad(field.name, str(text), "the column is generated from others", "GENERATED_COLUMN_WITH_DEFAULT_VALUE", table)
+            if START in field.metadata:
+                raise _bad(field.name, str(text), "the column is an identity column", "IDENTITY_COLUMN_WITH_DEFAULT_VALUE", table)
             check_default(spark, field.name, field.dataType, str(text), table)
 
 

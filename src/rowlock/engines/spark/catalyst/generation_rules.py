@@ -16,6 +16,7 @@ from rowlock.engines.spark.catalyst.analysis import analyzed
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, bare, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.errors import BadGeneration
 from rowlock.protocol.generated import GENERATION_EXPRESSION
+from rowlock.protocol.identity import START
 
 _USER_DEFINED = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"
 _DEPENDS_ON_SESSION = frozenset({
@@ -30,7 +31,7 @@ def check_generated(spark: SparkSession, schema: StructType, table: str) -> None
     generated = [f for f in schema.fields if GENERATION_EXPRESSION in f.metadata]
     if not generated:
         return
-    plain = [StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields if GENERATION_EXPRESSION not in f.metadata]
+    plain = [StructField(f.name, bare(f.dataType), f.nullable) for f in schema.fields if not {GENERATION_EXPRESSION, START} & f.metadata.keys()]
     inputs = spark.createDataFrame([], StructType(plain))
     for field in generated:
         _check(catalyst(spark), inputs, field, table)
@@ -47,7 +48,7 @@ def _check(bridge: Catalyst, inputs: DataFrame, field: StructField, table: str) 
         frame = inputs.select(value.alias(field.name))
     except AnalysisException as e:
         if (e.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
-            what = f"a generated column cannot use a column that is not there or another generated column; it may use {', '.join(inputs.columns) or 'none'}"
+            what = f"a generated column cannot use a column that is not there, another generated column or an identity column; it may use {', '.join(inputs.columns) or 'none'}"
             raise bad(what, "DELTA_INVALID_GENERATED_COLUMN_REFERENCES") from e
         raise
     plan = analyzed(frame)

@@ -1,6 +1,6 @@
 """Delta's own statements, which Spark's grammar does not have: recognises and parses their text.
 
-OPTIMIZE, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA and GENERATE become values; REORG, clones, DROP FEATURE and
+OPTIMIZE, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE and SYNC IDENTITY become values; REORG, clones, DROP FEATURE and
 what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  Pure.
 """
 
@@ -27,7 +27,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 class OwnStatement:
     """A parsed statement.
 
-    kind     OPTIMIZE, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT or GENERATE
+    kind     OPTIMIZE, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT, GENERATE or SYNC IDENTITY
     table    the parts of the table's name; one path is delta.`/path`
     values   what else it says, by name
     """
@@ -153,6 +153,8 @@ def parse(statement: str) -> OwnStatement | None:
         mode = reader.next("word", "symlink_format_manifest")
         reader.need("FOR", "TABLE")
         return _finished(reader, OwnStatement("GENERATE", reader.name(), {"mode": mode.lower()}))
+    if reader.take("ALTER", "TABLE"):
+        return _sync_identity(reader)
     _refuse_what_is_missing(reader)
     return None
 
@@ -214,6 +216,22 @@ def _described(reader: _Reader, kind: str) -> OwnStatement:
     if kind == "HISTORY" and reader.take("LIMIT"):
         values["limit"] = int(reader.number())
     return _finished(reader, OwnStatement(kind, table, values))
+
+
+def _sync_identity(reader: _Reader) -> OwnStatement | None:
+    """ALTER TABLE table ALTER [COLUMN] column SYNC IDENTITY; None for every other ALTER TABLE."""
+    if [t.text.upper() for t in reader.tokens[-2:]] != ["SYNC", "IDENTITY"]:
+        _refuse_what_is_missing(reader)
+        return None
+    table = reader.name()
+    if not reader.take("ALTER"):
+        reader.need("CHANGE")
+    reader.take("COLUMN")
+    column = reader.name()
+    if len(column) != 1:
+        raise reader.wrong("the name of a column")
+    reader.need("SYNC", "IDENTITY")
+    return _finished(reader, OwnStatement("SYNC IDENTITY", table, {"column": column[0]}))
 
 
 def _convert(reader: _Reader) -> OwnStatement:

@@ -14,7 +14,8 @@ from rowlock.engines.spark.sql.nodes import Nodes
 
 @dataclass(frozen=True, slots=True)
 class NewColumn:
-    """A column of a table that is made.  `generated` is the expression of GENERATED ALWAYS AS, `default` that of DEFAULT."""
+    """A column of a table that is made.  `generated` is the expression of GENERATED ALWAYS AS, `default` that of DEFAULT, `identity` the start and
+    the step of AS IDENTITY and whether it is BY DEFAULT."""
 
     name: str
     type_: DataType
@@ -22,6 +23,7 @@ class NewColumn:
     comment: str | None = None
     generated: str | None = None
     default: str | None = None
+    identity: tuple[int, int, bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
     """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says."""
     said = plan.tableSpec()
     missing: list[str] = []
-    columns = [] if class_name(plan).endswith("AsSelect") else [_column(nodes, c, missing) for c in nodes.items(plan.columns())]
+    columns = [] if class_name(plan).endswith("AsSelect") else [_column(nodes, c) for c in nodes.items(plan.columns())]
     partitions: list[str] = []
     clusters: list[str] = []
     for transform in nodes.items(plan.partitioning()):
@@ -82,12 +84,12 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
     )
 
 
-def _column(nodes: Nodes, c: Any, missing: list[str]) -> NewColumn:
+def _column(nodes: Nodes, c: Any) -> NewColumn:
     default = str(c.defaultValue().get().originalSQL()) if c.defaultValue().isDefined() else None
-    if _has(c, "identityColumnSpec") and c.identityColumnSpec().isDefined():
-        missing.append(f"an identity column, {c.name()}")
+    said = nodes.option(c.identityColumnSpec()) if _has(c, "identityColumnSpec") else None
+    identity = None if said is None else (int(said.getStart()), int(said.getStep()), bool(said.isAllowExplicitInsert()))
     type_ = _parse_datatype_json_string(str(c.dataType().json()))
-    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), default)
+    return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), default, identity)
 
 
 def _has(node: JavaObject, method: str) -> bool:

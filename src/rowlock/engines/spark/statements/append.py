@@ -19,6 +19,7 @@ from rowlock.engines.spark.read.scan import quote, table_schema
 from rowlock.engines.spark.statements import row_statements
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.generated_columns import with_generated_values
+from rowlock.engines.spark.statements.identity_values import numbered_rows
 from rowlock.engines.spark.statements.passage import Group
 from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.engines.spark.write.writer import write_native
@@ -76,8 +77,9 @@ def append_statement(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame,
     """
     read = versions_read(evaluator, frame, snapshot.version)
     given, generated = {name.lower() for name in frame.columns}, generated_columns(snapshot.schema)
-    rows = conform(frame, table_schema(snapshot), evaluator.store.root, generated, column_defaults(snapshot.schema))
-    blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated))
+    with numbered_rows(evaluator, snapshot, frame) as whole:
+        rows = conform(whole, table_schema(snapshot), evaluator.store.root, generated, column_defaults(snapshot.schema))
+        blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated))
     read += versions_read(evaluator, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
         discard(evaluator.store, (f.path for b in blocks if isinstance(b.payload, FileRows) for f in b.payload.files))

@@ -39,6 +39,7 @@ from rowlock.engines.spark.catalyst.predicates import folded, key_columns, skipp
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
+from rowlock.engines.spark.statements.identity_values import numbered_by, numbered_inserts
 from rowlock.engines.spark.statements.merge_source import Source, pin
 from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.exceptions import InvalidInput, SchemaMismatch
@@ -68,7 +69,7 @@ class Clause:
 
     def resolved(self, tables: Target, alias: str | None, table: str, source: DataFrame) -> Clause:
         """The clause with `sets` filled in.  Raises SchemaMismatch."""
-        given, computed = {n.lower() for n in source.columns}, {g.name for g in tables.generated}
+        given, computed = {n.lower() for n in source.columns}, tables.made
         names = (
             [n for n in tables.schema.names if n.lower() in given or not (self.evolving or n in computed)]
             if self.all_columns
@@ -146,6 +147,10 @@ def merge_statement(
     left, right = [*bridge.list(join.left().output()), *tables.address], [*bridge.list(join.right().output()), tables.source_row]
     condition = join.condition().get()
     resolver.check(condition)
+    matched, by_source, inserting = (
+        [c.resolved(tables, alias, root, source) for c in group] for group in (clauses.matched, clauses.not_matched_by_source, clauses.not_matched)
+    )
+    numbered = numbered_by(tables, (*matched, *by_source), inserting, snapshot)
     read = versions_read(evaluator, source, snapshot.version)
     pinned = held if held is not None and not read else pin(evaluator, source, bridge)
     read += versions_read(evaluator, source, snapshot.version) if read else ()
@@ -153,7 +158,7 @@ def merge_statement(
     rest = iter(plans[1:])
     alone = target_resolver.resolved(next(rest), beside=tables.address) if clauses.not_matched_by_source else None
     inserts = source_resolver.resolved(next(rest), beside=(tables.source_row,)) if clauses.not_matched else None
-    matched, by_source = ([c.resolved(tables, alias, root, source) for c in group] for group in (clauses.matched, clauses.not_matched_by_source))
+    inserts = inserts and numbered_inserts(evaluator, tables, numbered, pinned, inserts)
     plan = MergePlan(
         clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
         session=session,
@@ -246,7 +251,7 @@ def _new_row(resolver: Resolver, tables: Target, clause: Clause, alias: str | No
 def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, insert: bool, lenient: bool) -> dict[Any, Expression]:
     """The assignments of UPDATE SET * or INSERT *: each target column from the source column of the same name.
 
-    With `lenient` only columns that the source has.  A generated column that the source lacks is left out, and computed.
+    With `lenient` only columns that the source has.  A generated or identity column that the source lacks is left out, and made.
     Raises SchemaMismatch.
     """
     plan = analyzed(resolver.frame)
@@ -256,7 +261,7 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
     names = tables.schema.names
     if lenient:
         names = [n for n in names if n.lower() in by_name]
-    computed = {g.name for g in tables.generated}
+    computed = tables.made
     names = [n for n in names if n.lower() in by_name or n not in computed]
     if missing := [n for n in names if n.lower() not in by_name]:
         form = "insertAll" if insert else "updateAll"

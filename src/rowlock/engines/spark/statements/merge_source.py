@@ -65,6 +65,10 @@ class Source:
             frame = frame.join(wanted, F.col(SOURCE_ROW) == F.col(_WANTED), "left_semi")
         return evaluator.bound(frame._jdf.queryExecution().analyzed(), evaluator.bridge.list(attributes))
 
+    def numbered_frame(self, evaluator: Evaluator) -> DataFrame:
+        """The rows with their numbers as last column."""
+        return self._stored(evaluator) if self.table is None else local_frame(evaluator.reading_session, self.numbered(), self.numbered_schema)
+
     def _stored(self, evaluator: Evaluator) -> DataFrame:
         names = [n for n, _ in self.files]
         stored = StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(self.schema.fields)])

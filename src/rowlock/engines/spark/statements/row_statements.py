@@ -35,6 +35,7 @@ from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.protocol import paths
 from rowlock.protocol import skipping as ir
 from rowlock.protocol.deletion_vector import positions_except
+from rowlock.protocol.identity import refuse_update
 
 __all__ = ["RowPlan", "delete_statement", "run", "update_statement"]
 
@@ -75,6 +76,7 @@ def update_statement(
         return [new.get(f.name, target.columns[f.name]) for f in target.schema.fields]
 
     keys = {target_path(k, target.schema, alias, evaluator.store.root)[0] for k in assignments}
+    refuse_update(snapshot.schema, keys, evaluator.store.root)
     computed = generated_values(target, keys)
     frame = outcome_frame(resolver, target.schema, outputs, condition, try_plain=True)
     resolved = resolver.fixed(with_recomputed(resolver, frame, computed), condition, target.address)

@@ -1,0 +1,144 @@
+"""Identity columns: numbers that writers give to new rows, each once, in steps from a start.
+
+A column is an identity column if its metadata says where it starts and by how much it steps (`features` refuses what does not go
+together).  Its high-water mark is the last number that was ever given out; it only ever moves in the direction of the step.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rowlock.exceptions import StatementRefused
+from rowlock.protocol.actions import Metadata
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType, parse_schema, schema_json
+
+FEATURE = "identityColumns"
+PREFIX = "delta.identity."
+START, STEP = f"{PREFIX}start", f"{PREFIX}step"
+HIGH_WATER_MARK, EXPLICIT = f"{PREFIX}highWaterMark", f"{PREFIX}allowExplicitInsert"
+MARKS_ONLY_TAG = "delta.identity.schemaUpdate"
+"""The tag of a commit whose metadata differ in high-water marks alone; delta-spark's writers go on over it."""
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An identity column: `mark` is the last number given out, None before the first; `by_default` allows statements to set the column."""
+
+    name: str
+    start: int
+    step: int
+    by_default: bool
+    mark: int | None = None
+
+    def first_of_next(self) -> int:
+        """The next number to give out."""
+        return self.start if self.mark is None else self.mark + self.step
+
+    def further(self, number: int) -> bool:
+        """Whether a number lies beyond the mark, in the direction of the step."""
+        return self.mark is None or (number > self.mark if self.step > 0 else number < self.mark)
+
+
+def identity_metadata(start: int, step: int, *, by_default: bool) -> dict[str, Any]:
+    """The metadata of a new identity column."""
+    return {START: start, STEP: step, EXPLICIT: by_default}
+
+
+def identity_columns(schema: StructType) -> tuple[Identity, ...]:
+    """The identity columns of a table, in schema order."""
+    return tuple(_identity(f) for f in schema.fields if is_identity(f))
+
+
+def is_identity(field: StructField) -> bool:
+    """Whether a column is an identity column."""
+    return any(key.startswith(PREFIX) for key in field.metadata)
+
+
+def _identity(field: StructField) -> Identity:
+    found = field.metadata
+    mark = found.get(HIGH_WATER_MARK)
+    return Identity(field.name, int(found[START]), int(found[STEP]), bool(found.get(EXPLICIT, False)), None if mark is None else int(mark))
+
+
+def problem_of(schema: StructType, partition_columns: tuple[str, ...]) -> str | None:
+    """Why the identity columns of a schema cannot be written; None if they can."""
+    for path, field in schema.all_fields():
+        if not is_identity(field):
+            continue
+        name = ".".join(path)
+        if len(path) > 1:
+            return f"of {name}, which is inside a column"
+        if field.type != PrimitiveType("long"):
+            return f"of {name}, which is no bigint"
+        if not all(type(field.metadata.get(key)) is int for key in (START, STEP)) or not field.metadata[STEP]:
+            return f"of {name}, whose start and step are not both numbers, or whose step is 0"
+        if not isinstance(field.metadata.get(HIGH_WATER_MARK, 0), int):
+            return f"of {name}, whose high-water mark is no number"
+        if field.name in partition_columns:
+            return f"of {name}, by which the table is partitioned"
+    return None
+
+
+def with_marks(metadata: Metadata, marks: Mapping[str, int]) -> Metadata:
+    """The metadata with these high-water marks, by column; a mark that lies behind the present one is left out."""
+    schema = parse_schema(metadata.schema_string)
+    further = {i.name: marks[i.name] for i in identity_columns(schema) if i.name in marks and i.further(marks[i.name])}
+    if not further:
+        return metadata
+    fields = tuple(replace(f, metadata={**f.metadata, HIGH_WATER_MARK: further[f.name]}) if f.name in further else f for f in schema.fields)
+    return replace(metadata, schema_string=schema_json(StructType(fields)))
+
+
+def with_marks_of(metadata: Metadata, other: Metadata) -> Metadata:
+    """The metadata with the marks of `other` where these are further: no number is ever given out twice.  Columns are known by physical name."""
+    if HIGH_WATER_MARK not in other.schema_string:
+        return metadata
+    marks = {f.physical_name: i.mark for f in parse_schema(other.schema_string).fields if is_identity(f) and (i := _identity(f)).mark is not None}
+    return with_marks(metadata, {f.name: mark for f in parse_schema(metadata.schema_string).fields if (mark := marks.get(f.physical_name)) is not None})
+
+
+def differ_in_marks_only(before: Metadata, after: Metadata) -> bool:
+    """Whether two schemas are one but for high-water marks."""
+    if before.schema_string == after.schema_string:
+        return True
+    return HIGH_WATER_MARK in before.schema_string + after.schema_string and _unmarked(before) == _unmarked(after)
+
+
+def _unmarked(metadata: Metadata) -> StructType:
+    schema = parse_schema(metadata.schema_string)
+    return StructType(tuple(replace(f, metadata={k: v for k, v in f.metadata.items() if k != HIGH_WATER_MARK}) for f in schema.fields))
+
+
+def last_of(identity: Identity, count: int, table: str) -> int:
+    """The mark after `count` numbers more.  Raises StatementRefused where the numbers of a bigint are used up."""
+    last = identity.first_of_next() + identity.step * (count - 1)
+    if not _LOWEST <= last <= _HIGHEST:
+        raise StatementRefused(f"The identity column {identity.name} has no numbers left for {count} rows", what="identity", table=table)
+    return last
+
+
+def rounded_to_step(identity: Identity, number: int) -> int:
+    """The first number of the column at or beyond `number`."""
+    behind = (number - identity.start) % identity.step
+    return number if behind == 0 else number - behind + identity.step
+
+
+def refuse_explicit(schema: StructType, given: set[str], table: str) -> None:
+    """Raises StatementRefused where rows give an identity column that is generated always; names in lower case."""
+    if found := next((i.name for i in identity_columns(schema) if not i.by_default and i.name.lower() in given), None):
+        raise StatementRefused(
+            f"Column {found} is GENERATED ALWAYS AS IDENTITY: leave it out of the rows [DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED]",
+            what="an identity column in the rows",
+            table=table,
+        )
+
+
+def refuse_update(schema: StructType, names: set[str], table: str) -> None:
+    """Raises StatementRefused where an update sets an identity column."""
+    if found := next((i.name for i in identity_columns(schema) if i.name in names), None):
+        raise StatementRefused(
+            f"The identity column {found} cannot be updated [DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED]", what="an update of an identity column", table=table
+        )

@@ -1,0 +1,72 @@
+"""Reserves numbers of identity columns, by commits that move high-water marks and nothing else (I3, I5).
+
+Rows are staged with their numbers in them, so the numbers are taken before: by a commit of their own, which loses to nobody for long and
+conflicts with nobody, ours or delta-spark's.  A statement that fails after that leaves a gap.  No two writers ever reserve one number,
+for the mark of each reservation is computed from the head that its commit lands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import identity
+from rowlock.protocol.identity import Identity, identity_columns
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
+
+_TAGS = {identity.MARKS_ONLY_TAG: "true"}
+
+
+class Numbers:
+    """The numbers of one statement's new rows: `take(n)` gives the first number of the next n rows, for each of `columns`."""
+
+    def __init__(self, state: SharedState, columns: Sequence[Identity]) -> None:
+        self._state, self._columns = state, tuple(columns)
+        self._next: dict[str, int] = {}
+        self._left = self._taken = 0
+
+    def take(self, count: int) -> Mapping[str, int]:
+        """By column, the first of `count` numbers, the others in steps after it.  One commit, and fewer where rows come in many pieces."""
+        if not self._columns or not count:
+            return {c.name: c.start for c in self._columns}
+        if count > self._left:
+            wanted = max(count, self._taken)
+            self._next, self._left = dict(reserve(self._state, [c.name for c in self._columns], wanted)), wanted
+        first = dict(self._next)
+        self._next = {c.name: self._next[c.name] + c.step * count for c in self._columns}
+        self._left -= count
+        self._taken += count
+        return first
+
+
+def reserve(state: SharedState, names: Sequence[str], count: int) -> Mapping[str, int]:
+    """Reserves `count` numbers of each of these columns and returns the first of each, in one commit.
+
+    A column that is no identity column at the head is left as it is: staged rows of a table that was altered meanwhile are refused at their own commit.
+    """
+    firsts: dict[str, int] = {}
+
+    def make(head: Snapshot) -> HeadActions:
+        found = {i.name: i for i in identity_columns(head.schema) if i.name in names}
+        firsts.update({n: found[n].first_of_next() if n in found else 0 for n in names})
+        marks = {n: identity.last_of(i, count, head.table) for n, i in found.items()}
+        return HeadActions(metadata=identity.with_marks(head.metadata, marks), tags=_TAGS)
+
+    commit_from_head(state, "RESERVE IDENTITY", {"columns": list(names), "count": count}, make)
+    return firsts
+
+
+def sync(state: SharedState, name: str, furthest: Callable[[Snapshot, Identity], int | None]) -> Receipt:
+    """Moves the mark of an identity column to the furthest number in its rows, which statements may have set; `furthest` reads it.  The mark never moves back."""
+
+    def make(head: Snapshot) -> HeadActions | None:
+        column = next(i for i in identity_columns(head.schema) if i.name.lower() == name.lower())
+        number = furthest(head, column)
+        if number is None or (number < column.start if column.step > 0 else number > column.start):
+            return None
+        metadata = identity.with_marks(head.metadata, {column.name: identity.rounded_to_step(column, number)})
+        return None if metadata == head.metadata else HeadActions(metadata=metadata, tags=_TAGS)
+
+    return commit_from_head(state, "SYNC IDENTITY", {"column": name}, make, reads_rows=True)
