@@ -15,7 +15,7 @@ FILE    ?= tests/data/conflict_cases.json
 SOAK_CI := tests/model tests/processes tests/interop tests/unit/cli tests/spark/test_routes.py tests/spark/test_moved_rows.py tests/spark/test_names_without_delta_spark.py tests/spark/test_on_s3.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases matrix properties docs release versions structure mutants servers swarm clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties docs release versions structure mutants servers swarm clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -74,6 +74,9 @@ long-forms: $(VENV)/.test  ## writes the list in docs/tests.md: what `make test`
 
 conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (FILE=path of a file of that form)
 	$(PYTHON) tests/tools/conflict_cases.py $(FILE)
+
+delta-suite: $(VENV)/.test  ## Delta's own Python tests and examples on Rowlock (CHECKOUT=a checkout of delta-io/delta; ARGS="test_sql.py")
+	$(PYTHON) tests/tools/delta_suite.py $(CHECKOUT) $(ARGS)
 
 matrix: $(VENV)/.test  ## writes docs/conflict-matrix.md from docs/matrix.toml
 	$(PYTHON) tests/tools/conflict_matrix.py

@@ -17,6 +17,7 @@ from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from rowlock.api.append import append
+    from rowlock.api.change_feed import changes
     from rowlock.api.enable import enable, sql
     from rowlock.api.to_arrow import to_arrow
     from rowlock.engines.spark.session.session import spark
@@ -38,6 +39,7 @@ __all__ = [
     "WriteMode",
     "__version__",
     "append",
+    "changes",
     "create_lock_table",
     "enable",
     "read",
@@ -56,6 +58,7 @@ _LAZY = {
     **dict.fromkeys(("Limits", "set_limits"), "rowlock.limits"),
     **dict.fromkeys(("enable", "sql"), "rowlock.api.enable"),
     "append": "rowlock.api.append",
+    "changes": "rowlock.api.change_feed",
     "create_lock_table": "rowlock.storage.registers",
     "spark": "rowlock.engines.spark.session.session",
     "to_arrow": "rowlock.api.to_arrow",

@@ -38,7 +38,10 @@ def check(spark: SparkSession, path: str) -> list[Commit]:
     state = state_of(open_store(path))
     commits = state.log.commits(-1, state.refresh().version)
     feed: dict[int, Counter[Any]] = {c.version: Counter() for c in commits}
-    for row in spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 0).load(path).collect():
+    told = spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 0).load(path)
+    ours = rowlock.changes(spark, path, 0).select(*[F.col(f"`{c}`") for c in told.columns])
+    assert Counter(map(tuple, ours.collect())) == Counter(map(tuple, told.collect())), "rowlock.changes reads what delta-spark reads"
+    for row in told.collect():
         feed[row["_commit_version"]][(row["_change_type"], *(row[c] for c in COLUMNS))] += 1
     before: dict[int, Any] = {}
     for commit in commits:

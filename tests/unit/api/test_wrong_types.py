@@ -133,7 +133,7 @@ def valid(spark: Any, path: str, table: Any) -> dict[str, Any]:
         "tableOrViewName": "nowhere", "identifier": "parquet.`/nowhere`", "aliasName": "a", "properties": {"a": "b"}, "keys": ["a"], "set": {"amount": "1"},
         "values": {"id": "1"}, "condition": "id = 1", "mode": "symlink_format_manifest", "version": 0, "timestamp": "2026-01-31", "name": "c", "expression": "id > 0",
         "colName": "c", "dataType": "int", "existing": "id", "new": "c", "names": "id", "cols": "id", "partitionFilter": "region = 'eu'", "key": "a", "value": "b",
-        "location": path, "comment": "c", "featureName": "changeDataFeed", "readerVersion": 1, "writerVersion": 2, "target": path + "x", "text": "SELECT 1",
+        "location": path, "comment": "c", "featureName": "changeDataFeed", "readerVersion": 1, "writerVersion": 2, "target": path + "x", "text": "SELECT 1", "start": 0,
     }  # fmt: skip
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rowlock.api.definitions import field_of
 from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalyst.bridge import class_name
-from rowlock.engines.spark.sql.nodes import dotted
-from rowlock.exceptions import InvalidInput, UnsupportedFeature
-from rowlock.transaction.definition import alteration
+from rowlock.engines.spark.sql.entries import relocate_entry, rename_entry
+from rowlock.engines.spark.sql.nodes import dotted, path_of
+from rowlock.engines.spark.sql.relations import local_path
+from rowlock.exceptions import InvalidInput, SchemaMismatch
+from rowlock.protocol.schema import nullable_type
+from rowlock.protocol.schema_edit import Position
+from rowlock.transaction.definition import alteration, creation, fields
 
 
 def set_properties(target: Target, plan: Any) -> None:
@@ -28,55 +33,89 @@ def unset_properties(target: Target, plan: Any) -> None:
 
 
 def add_columns(target: Target, plan: Any) -> None:
-    """ALTER TABLE ... ADD COLUMNS, at the end of the table."""
-    nodes, fields = target.nodes, []
+    """ALTER TABLE ... ADD COLUMNS, in structs too, at the end or where FIRST and AFTER say."""
+    nodes, new = target.nodes, []
     for c in nodes.items(plan.columnsToAdd()):
-        for what, said in (("inside of a struct", c.path()), ("FIRST or AFTER", c.position()), ("DEFAULT", c.default())):
-            if said.isDefined():
-                target.refuse(f"{what} for {c.colName()}", "Add a column at the end of the table, without DEFAULT")
+        if c.default().isDefined():
+            target.refuse(f"DEFAULT for {c.colName()}", "Add the column without DEFAULT")
         if not c.nullable():
             target.refuse(f"NOT NULL for {c.colName()}", "Rows that are there have null in it: add it without NOT NULL")
-        fields.append(field_of(str(c.colName()), str(c.dataType().sql()), nodes.option(c.comment()), target.path))
+        parent = nodes.option(c.path())
+        path = () if parent is None else tuple(str(p) for p in nodes.items(parent.name()))
+        field = field_of(str(c.colName()), str(c.dataType().sql()), nodes.option(c.comment()), target.path)
+        new.append((path, field, _position(target, c.position())))
     handle = Handle(target.spark, target.path)
-    alteration.add_columns(handle.state, handle.table.engine, fields)
+    if all(not path and position is None for path, _, position in new):
+        alteration.add_columns(handle.state, handle.table.engine, [f for _, f, _ in new])
+    else:
+        fields.add_fields(handle.state, handle.table.engine, new)
 
 
 def rename_column(target: Target, plan: Any) -> None:
-    """ALTER TABLE ... RENAME COLUMN."""
-    target.table().renameColumn(_top_level(target, plan.column()), str(plan.newName()))
+    """ALTER TABLE ... RENAME COLUMN, also of a field in a struct."""
+    path, new = _path(target, plan.column()), str(plan.newName())
+    if len(path) == 1:
+        target.table().renameColumn(path[0], new)
+    else:
+        handle = Handle(target.spark, target.path)
+        fields.rename_field(handle.state, handle.table.engine, path, new)
 
 
 def drop_columns(target: Target, plan: Any) -> None:
-    """ALTER TABLE ... DROP COLUMNS [IF EXISTS]."""
-    table = target.table()
-    names = [_top_level(target, c) for c in target.nodes.items(plan.columnsToDrop())]
+    """ALTER TABLE ... DROP COLUMNS [IF EXISTS], also of fields in structs."""
+    handle = Handle(target.spark, target.path)
+    paths = [_path(target, c) for c in target.nodes.items(plan.columnsToDrop())]
     if plan.ifExists():
-        there = {c.lower() for c in table.toDF().columns}
-        names = [n for n in names if n.lower() in there]
-    if names:
-        table.dropColumns(*names)
+        there = handle.state.refresh().schema
+        paths = [p for p in paths if there.resolve(p) is not None]
+    if not paths:
+        return
+    if all(len(p) == 1 for p in paths):
+        target.table().dropColumns(*[p[0] for p in paths])
+    else:
+        fields.drop_fields(handle.state, handle.table.engine, paths)
 
 
 def alter_columns(target: Target, plan: Any) -> None:
-    """ALTER TABLE ... ALTER COLUMN: a wider type, NOT NULL, a comment, a default."""
+    """ALTER TABLE ... ALTER COLUMN: a wider type, NOT NULL, a comment, a default, FIRST and AFTER."""
     nodes = target.nodes
     specs = nodes.items(plan.specs()) if class_name(plan) == "AlterColumns" else [plan]
     if len(specs) != 1:
         target.refuse("of several columns", "Alter one column in a statement")
     spec = specs[0]
-    if spec.newPosition().isDefined():
-        target.refuse("FIRST or AFTER", "Leave it out")
     if spec.dropDefault():
-        return target.table().dropDefault(_top_level(target, spec.column()))
+        return target.table().dropDefault(_whole(target, spec.column()))
     if spec.newDefaultExpression().isDefined():
-        return target.table().setDefault(_top_level(target, spec.column()), str(spec.newDefaultExpression().get().originalSQL()))
-    type_, nullable = nodes.option(spec.newDataType()), nodes.option(spec.newNullability())
-    target.table().alterColumn(
-        _top_level(target, spec.column()),
-        nullable=None if nullable is None else bool(nullable),
-        dataType=None if type_ is None else str(type_.sql()),
-        comment=nodes.option(spec.newComment()),
-    )
+        return target.table().setDefault(_whole(target, spec.column()), str(spec.newDefaultExpression().get().originalSQL()))
+    path, handle = _path(target, spec.column()), Handle(target.spark, target.path)
+    type_, nullable, comment = nodes.option(spec.newDataType()), nodes.option(spec.newNullability()), nodes.option(spec.newComment())
+    position = _position(target, spec.newPosition())
+    known = handle.state.refresh().schema.resolve(path)
+    if known is None:
+        raise SchemaMismatch(f"There is no column {dotted(path)} to alter", table=target.path)
+    if type_ is not None and field_of(path[-1], str(type_.sql()), None, target.path).type == known.type:
+        type_ = None  # as CHANGE COLUMN says it again
+    if sum(x is not None for x in (type_, nullable, comment)) and position is not None:
+        target.refuse("with FIRST or AFTER and another change", "Write two statements")
+    if position is not None:
+        fields.move_field(handle.state, handle.table.engine, path, position)
+    elif len(path) == 1:
+        target.table().alterColumn(
+            path[0], nullable=None if nullable is None else bool(nullable), dataType=None if type_ is None else str(type_.sql()), comment=comment
+        )
+    elif type_ is None and nullable is None and comment is not None:
+        fields.comment_field(handle.state, handle.table.engine, path, str(comment))
+    elif type_ is not None or nullable is not None:
+        target.refuse(f"TYPE or NOT NULL of the field {dotted(path)}", "Whole columns can be altered so, fields of a struct cannot")
+
+
+def _position(target: Target, held: Any) -> Position | None:
+    """FIRST, AFTER a column, or neither."""
+    found = target.nodes.option(held)
+    if found is None:
+        return None
+    said = found.position()
+    return Position(str(said.column())) if class_name(said) == "After" else Position()
 
 
 def add_constraint(target: Target, plan: Any) -> None:
@@ -97,14 +136,50 @@ def drop_constraint(target: Target, plan: Any) -> None:
     target.table().dropConstraint(str(plan.name()), ifExists=bool(plan.ifExists()))
 
 
-def _top_level(target: Target, column: Any) -> str:
-    """A column's name.  Raises UnsupportedFeature for a field inside of a struct."""
-    parts = [str(p) for p in target.nodes.items(column.name())]
-    if len(parts) != 1:
-        raise UnsupportedFeature(
-            f"{target.statement} of {dotted(parts)} is refused: this version of Rowlock alters whole columns only, no fields of a struct",
-            feature=f"{target.statement} of a field",
-            access="write",
+def _path(target: Target, column: Any) -> tuple[str, ...]:
+    """The path of a column, or of a field in a struct."""
+    return tuple(str(p) for p in target.nodes.items(column.name()))
+
+
+def _whole(target: Target, column: Any) -> str:
+    """The name of a whole column.  Raises UnsupportedFeature for a field of a struct."""
+    path = _path(target, column)
+    if len(path) != 1:
+        target.refuse(f"DEFAULT of the field {dotted(path)}", "Whole columns have defaults, fields of a struct do not")
+    return path[0]
+
+
+def comment(target: Target, plan: Any) -> None:
+    """COMMENT ON TABLE ... IS text, or NULL."""
+    text = str(plan.comment()) or None
+    creation.change_metadata(
+        Handle(target.spark, target.path).state,
+        "SET TBLPROPERTIES",
+        {"properties": {"comment": text or ""}},
+        lambda head: replace(head.metadata, description=text),
+    )
+
+
+def rename_table(target: Target, plan: Any) -> None:
+    """ALTER TABLE ... RENAME TO: the name alone; the folder stays where it is, so that nobody who writes there loses anything."""
+    if path_of(target.parts) is not None:
+        target.refuse("of a path", "A table without a name cannot be renamed")
+    rename_entry(target.nodes, target.parts, [str(p) for p in target.nodes.items(plan.newName())])
+
+
+def set_location(target: Target, plan: Any) -> None:
+    """ALTER TABLE ... SET LOCATION: the name stands for another Delta table from now on, which must have the same columns."""
+    if path_of(target.parts) is not None or plan.partitionSpec().isDefined():
+        target.refuse("of a path or a partition", "Give the table's name")
+    place = local_path(str(plan.location()))
+    if not (place.startswith("/") or ":" in place):
+        raise InvalidInput(f"LOCATION {place!r} is relative, and it is not certain to what: write the whole path")
+    there, here = Handle(target.spark, place), Handle(target.spark, target.path)
+    new, old = there.state.refresh(), here.state.refresh()
+    if [(f.name.lower(), nullable_type(f.type)) for f in new.schema.fields] != [(f.name.lower(), nullable_type(f.type)) for f in old.schema.fields]:
+        raise SchemaMismatch(
+            f"The table at {there.path} has other columns ({', '.join(new.schema.names)}) than this one ({', '.join(old.schema.names)}) "
+            "[DELTA_SET_LOCATION_SCHEMA_MISMATCH]",
             table=target.path,
         )
-    return parts[0]
+    relocate_entry(target.nodes, target.parts, there.path)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.api import frames
-from rowlock.api.sql import statements
+from rowlock.api.sql import statements, streams
+from rowlock.api.sql.reading import frame_of, frame_of_named
 from rowlock.api.sql.target import write_arguments
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.relations import analyzed, check_given_schema, local_path, named, partition_columns, plan_of
-from rowlock.exceptions import InvalidInput, UnsupportedFeature
+from rowlock.exceptions import InvalidInput
 
 _MODES = {"Append": "append", "Overwrite": "overwrite", "ErrorIfExists": "error", "Ignore": "ignore"}
-_READ_OPTIONS = frozenset(("path", "versionasof", "timestampasof", "serialization.format"))
 
 
 class SparkAnswers:
@@ -51,17 +51,7 @@ class SparkAnswers:
         if not options.get("path"):
             raise InvalidInput('Say where the table is: spark.read.format("rowlock").load("/path/of/table")')
         path = local_path(options["path"])
-        if unknown := sorted(set(options) - _READ_OPTIONS):
-            raise UnsupportedFeature(
-                f"The option {unknown[0]} of a read is refused: this version of Rowlock does nothing with it. It knows versionAsOf and timestampAsOf",
-                feature=f"option {unknown[0]}",
-                access="read",
-                table=path,
-            )
-        version = options.get("versionasof")
-        if version is not None and not version.isdecimal():
-            raise InvalidInput(f"versionAsOf is a number, not {version!r}", table=path)
-        frame = frames.read(spark, path, None if version is None else int(version), options.get("timestampasof"))
+        frame = frame_of(spark, path, options)
         check_given_schema(schema, frame, path)
         return analyzed(frame)
 
@@ -69,9 +59,7 @@ class SparkAnswers:
         """See `Answers`."""
         nodes = Nodes(spark)
         found = named(nodes, node)
-        if found is None:
-            return None
-        return plan_of(frames.read(spark, found.path, found.version, found.timestamp), found.name)
+        return None if found is None else plan_of(frame_of_named(spark, found), found.name)
 
     def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
         """See `Answers`."""
@@ -81,3 +69,11 @@ class SparkAnswers:
         path = local_path(place)
         arguments = write_arguments(options, path)
         frames.write(rows, path, mode=_MODES[mode], partition_by=partition_columns(options), **arguments)  # type: ignore[arg-type]
+
+    def sink(self, spark: SparkSession, options: dict[str, str], partition_by: list[str], mode: str) -> None:
+        """See `Answers`."""
+        streams.check_sink(options, mode)
+
+    def batch(self, spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
+        """See `Answers`."""
+        streams.write_batch(spark, number, options, partition_by, mode, rows)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock.api import frames
 from rowlock.api.sql import statements
+from rowlock.api.sql.reading import frame_of_named
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.commands import HARMLESS, statement_name
@@ -44,4 +44,4 @@ def _answered(spark: SparkSession, frame: DataFrame | None) -> DataFrame:
 def _plan(nodes: Replaced, node: Any) -> Any:
     """The plan that stands for a name in a query; None where it is no Delta table."""
     found = named(nodes, node)
-    return None if found is None else plan_of(frames.read(nodes.spark, found.path, found.version, found.timestamp), found.name)
+    return None if found is None else plan_of(frame_of_named(nodes.spark, found), found.name)

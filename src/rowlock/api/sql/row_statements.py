@@ -77,26 +77,29 @@ def insert(target: Target, plan: Any) -> None:
     nodes = target.nodes
     if hasattr(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
         target.refuse("REPLACE USING / ON", "Use MERGE, or INSERT INTO ... REPLACE WHERE")
-    if hasattr(plan, "withSchemaEvolution") and plan.withSchemaEvolution():
-        target.refuse("WITH SCHEMA EVOLUTION", "First ALTER TABLE ... ADD COLUMNS, or use rowlock.write(..., merge_schema=True)")
+    evolves = bool(plan.withSchemaEvolution())
     if plan.ifPartitionNotExists():
         target.refuse("IF NOT EXISTS", "Leave IF NOT EXISTS out")
     rows = nodes.frame(with_defaults(nodes, plan, Handle(target.spark, target.path).state.refresh))
     fixed = {name: nodes.option(value) for name, value in nodes.mapping(plan.partitionSpec()).items()}
     table = target.table().toDF()
-    if dynamic := [name for name, value in fixed.items() if value is None]:
-        target.refuse(f"with the dynamic partition {dynamic[0]}", "Leave PARTITION out: the column is one of the query's")
     partitions = {c.lower() for c in target.partition_columns()}
     if other := [name for name in fixed if name.lower() not in partitions]:
         raise InvalidInput(f"PARTITION names {other[0]}, by which the table is not partitioned", table=target.path)
+    fixed = {name: value for name, value in fixed.items() if value is not None}  # the others are columns of the query, in the table's order
     mode = str(target.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static"))
-    if plan.overwrite() and not fixed and partitions and mode.lower() == "dynamic":
+    if plan.overwrite() and len(fixed) < len(partitions) and mode.lower() == "dynamic":
         target.refuse(
             "of the partitions that its rows fall into", "Use INSERT INTO ... REPLACE WHERE, or set spark.sql.sources.partitionOverwriteMode to static"
         )
     given = [str(c) for c in nodes.items(plan.userSpecifiedCols())]
     others = [c for c in table.columns if c.lower() not in {name.lower() for name in fixed}]
     names = given or (list(rows.columns) if plan.byName() else others)
+    if evolves and not fixed and not given:  # the columns beyond those of the table are new, under their own names
+        named = rows if plan.byName() else rows.toDF(*[*names, *rows.columns[len(names) :]][: len(rows.columns)])
+        if plan.byName() or len(rows.columns) >= len(names):
+            frames.write(named, target.path, mode="overwrite" if plan.overwrite() else "append", merge_schema=True)
+            return
     rows = fitted(target, rows, names)
     where: Column | None = None
     for name, value in fixed.items():

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rowlock.api.sql import alterations, row_statements, table_statements, upkeep_statements
+from rowlock.api.sql import alterations, descriptions, row_statements, table_statements, upkeep_statements
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.counts import AFFECTED
 from rowlock.engines.spark.frames.descriptions import MERGE
+from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT
 from rowlock.engines.spark.sql import own_syntax
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, statement_name
 from rowlock.engines.spark.sql.guard import refuse
@@ -23,10 +24,12 @@ from rowlock.engines.spark.sql.table_spec import provider_of
 from rowlock.exceptions import TableNotFound
 
 Run = Callable[[Target, Any], DataFrame | None]
+Columns = StructType | Callable[[Target, Any], StructType]
+"""The columns of an answer, or what tells them where the table has a say in it."""
 
 _NOTHING = StructType([])
 
-_BY_TABLE: dict[str, tuple[Run, StructType]] = {
+_BY_TABLE: dict[str, tuple[Run, Columns]] = {
     "UpdateTable": (row_statements.update, AFFECTED),
     "DeleteFromTable": (row_statements.delete, AFFECTED),
     "InsertIntoStatement": (row_statements.insert, _NOTHING),
@@ -45,8 +48,17 @@ _BY_TABLE: dict[str, tuple[Run, StructType]] = {
     "AddConstraint": (alterations.add_constraint, _NOTHING),
     "DropConstraint": (alterations.drop_constraint, _NOTHING),
     "MergeIntoTable": (row_statements.merge, MERGE),
+    "CommentOnTable": (alterations.comment, _NOTHING),
+    "RenameTable": (alterations.rename_table, _NOTHING),
+    "SetTableLocation": (alterations.set_location, _NOTHING),
+    "DescribeRelation": (descriptions.describe, DESCRIPTION),
+    "DescribeColumn": (descriptions.describe_column, INFO),
+    "ShowTableProperties": (descriptions.show_properties, PAIRS),
+    "ShowColumns": (descriptions.show_columns, ONE_COLUMN),
+    "ShowPartitions": (descriptions.show_partitions, descriptions.partition_columns),
+    "ShowCreateTable": (descriptions.show_create, STATEMENT),
 }
-_BY_NAME: dict[str, tuple[Run, StructType]] = {
+_BY_NAME: dict[str, tuple[Run, Columns]] = {
     "CreateTable": (table_statements.create, _NOTHING),
     "CreateTableAsSelect": (table_statements.create_as_select, _NOTHING),
     "ReplaceTable": (table_statements.replace, _NOTHING),
@@ -108,7 +120,8 @@ def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:
         refuse(target.statement, target.folder, f"{'.'.join(target.parts)} is a Delta table, and this version of Rowlock has no such statement", _INSTEAD)
     if not top:
         refuse(f"{target.statement} within another statement", target.folder, "Rowlock carries out one statement at a time", "Write them one by one")
-    return HANDLED[class_name(plan)][1]
+    columns = HANDLED[class_name(plan)][1]
+    return columns if isinstance(columns, StructType) else columns(target, plan)
 
 
 def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:

@@ -12,7 +12,7 @@ from rowlock.api.table_builder import IdentityGenerator
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.errors import NameNotFound, NameTaken
 from rowlock.engines.spark.catalyst.types import DataFrame
-from rowlock.engines.spark.sql.drop import drop_entry
+from rowlock.engines.spark.sql.entries import drop_entry
 from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
 from rowlock.engines.spark.sql.table_spec import Spec, spec_of
 from rowlock.exceptions import InvalidInput, TableExists

@@ -49,7 +49,7 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
             raise InvalidInput(f"The table has a constraint {name} already; drop it first, or choose another name", table=head.table)
         return replace(head.metadata, configuration={**head.metadata.configuration, f"{CONSTRAINT_PREFIX}{name.lower()}": expression})
 
-    return _alter(state, engine, "ADD CONSTRAINT", {"name": name, "expr": expression}, change, asks_rows=True)
+    return alter(state, engine, "ADD CONSTRAINT", {"name": name, "expr": expression}, change, asks_rows=True)
 
 
 def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_exists: bool = False) -> Receipt:
@@ -61,7 +61,7 @@ def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_e
             raise InvalidInput(f"The table has no constraint {name}", table=head.table)
         return replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k != key})
 
-    return _alter(state, engine, "DROP CONSTRAINT", {"name": name}, change)
+    return alter(state, engine, "DROP CONSTRAINT", {"name": name}, change)
 
 
 def add_columns(state: SharedState, engine: AppendEngine, fields: Sequence[StructField]) -> Receipt:
@@ -74,7 +74,7 @@ def add_columns(state: SharedState, engine: AppendEngine, fields: Sequence[Struc
         return creation.widened(head.metadata, schemas.schema_json(StructType((*head.schema.fields, *fields))), head.table)
 
     names = [{"column": {"name": f.name, "type": schemas.type_name(f.type), "nullable": True, "metadata": {}}} for f in fields]
-    return _alter(state, engine, "ADD COLUMNS", {"columns": names}, change)
+    return alter(state, engine, "ADD COLUMNS", {"columns": names}, change)
 
 
 def rename_column(state: SharedState, engine: AppendEngine, old: str, new: str) -> Receipt:
@@ -82,12 +82,12 @@ def rename_column(state: SharedState, engine: AppendEngine, old: str, new: str) 
 
     def change(head: Snapshot) -> Metadata:
         found = _column(head, old)
-        _check_mapped(head, "renaming a column")
+        check_mapped(head, "renaming a column")
         fields = tuple(replace(f, name=new) if f is found else f for f in head.schema.fields)
         partitions = tuple(new if p == found.name else p for p in head.metadata.partition_columns)
         return _redefined(head, fields, partitions)
 
-    return _alter(state, engine, "RENAME COLUMN", {"oldColumnPath": old, "newColumnPath": new}, change, asks_names=True)
+    return alter(state, engine, "RENAME COLUMN", {"oldColumnPath": old, "newColumnPath": new}, change, asks_names=True)
 
 
 def drop_columns(state: SharedState, engine: AppendEngine, names: Sequence[str]) -> Receipt:
@@ -95,12 +95,12 @@ def drop_columns(state: SharedState, engine: AppendEngine, names: Sequence[str])
 
     def change(head: Snapshot) -> Metadata:
         gone = [_column(head, n) for n in names]
-        _check_mapped(head, "dropping a column")
+        check_mapped(head, "dropping a column")
         if by := next((f.name for f in gone if f.name in head.metadata.partition_columns), None):
             raise StatementRefused(f"The table is partitioned by {by}, which cannot be dropped", what="dropping a partition column", table=head.table)
         return _redefined(head, tuple(f for f in head.schema.fields if f not in gone), head.metadata.partition_columns)
 
-    return _alter(state, engine, "DROP COLUMNS", {"columns": list(names)}, change, asks_names=True)
+    return alter(state, engine, "DROP COLUMNS", {"columns": list(names)}, change, asks_names=True)
 
 
 def alter_column(
@@ -121,7 +121,7 @@ def alter_column(
             made = replace(made, metadata={**made.metadata, "comment": comment})
         return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
 
-    return _alter(
+    return alter(
         state,
         engine,
         "CHANGE COLUMN",
@@ -154,10 +154,10 @@ def set_default(state: SharedState, engine: AppendEngine, name: str, expression:
         made = replace(found, metadata=kept if expression is None else {**kept, CURRENT_DEFAULT: expression})
         return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
 
-    return _alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, change)
+    return alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, change)
 
 
-def _alter(
+def alter(
     state: SharedState,
     engine: AppendEngine,
     operation: str,
@@ -228,7 +228,8 @@ def _column(head: Snapshot, name: str) -> StructField:
     return found
 
 
-def _check_mapped(head: Snapshot, what: str) -> None:
+def check_mapped(head: Snapshot, what: str) -> None:
+    """Raises StatementRefused where data files know columns by their names, which rules a change out."""
     if not column_mapping.is_mapped(head.metadata.configuration):
         raise StatementRefused(
             f"Files know this table's columns by their names, which rules out {what}: set {column_mapping.MODE}=name first", what=what, table=head.table

@@ -2,7 +2,7 @@
 
 A catalog entry says that the table is a Delta table, where it is, and whether the catalog owns its folder; everything else
 is in the table's log.  Works on Spark's session catalog, whether or not delta-spark's catalog is configured over it.
-Never writes into a table's folder and never changes an existing entry.
+Never writes into a table's folder; only `point_to` changes an existing entry.
 """
 
 from __future__ import annotations
@@ -100,6 +100,11 @@ class Name:
                 f"The table was made, but its name {self} was given to {entry.folder or entry.kind if entry else 'another table'} meanwhile: it is at its path only",
                 table=folder,
             )
+
+    def point_to(self, folder: str, *, managed: bool) -> None:
+        """Makes the entry that is there stand for this folder."""
+        self._catalog.refreshTable(self._identifier)
+        self._catalog.alterTable(self._new_entry(folder, managed))
 
     def _new_entry(self, folder: str, managed: bool) -> Any:
         """A CatalogTable without a schema, which readers take from the table's log."""

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException, PySparkException, UnsupportedOperationException
 from pyspark.errors.exceptions.captured import AnalysisException as CapturedAnalysisException
 
-from rowlock.exceptions import InvalidInput, RowlockError, TableExists, TableNotFound, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, RowlockError, TableExists, TableNotFound, UnsupportedFeature, VersionNotFound, WrongType
 from rowlock.protocol.schema import RESERVED_PREFIX
 
 _SUGGESTED = re.compile(rf"(?:`[^`]*`\.)*`{RESERVED_PREFIX}[^`]*`")
@@ -69,8 +69,31 @@ class NameNotFound(_Both, TableNotFound, AnalysisException):
     """The catalog has no Delta table of this name."""
 
 
+class PathNotFound(_Both, TableNotFound, AnalysisException):
+    """There is no Delta table at the path that a read by format name gives."""
+
+
 class NameTaken(_Both, TableExists, AnalysisException):
     """The catalog has a table or a view of this name, or there is a table in the folder that a new one would get."""
+
+
+_SPARK_RAISES = (InvalidInput, TableNotFound, TableExists, VersionNotFound)
+_CONDITION = re.compile(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\]")
+_as_analysis: dict[type[BaseException], type[BaseException]] = {}
+
+
+def as_sparks(error: BaseException) -> BaseException:
+    """The same error, which Spark's AnalysisException catches too where delta-spark raises one: `except AnalysisException` around `spark.sql` goes on working."""
+    kind = type(error)
+    if not isinstance(error, _SPARK_RAISES) or isinstance(error, (PySparkException, WrongType)):
+        return error
+    if kind not in _as_analysis:
+        _as_analysis[kind] = type(kind.__name__, (kind, AnalysisException), {"__doc__": kind.__doc__, "__module__": kind.__module__, "__str__": kind.__str__})
+    text = str(error)
+    error.__class__ = _as_analysis[kind]  # type: ignore[assignment]
+    found = _CONDITION.search(text)
+    vars(error).update(_message=text, _errorClass=found[1] if found else None, _messageParameters={}, _contexts=[])
+    return error
 
 
 class BadName(_Both, InvalidInput, AnalysisException):

@@ -14,7 +14,9 @@ from pyspark.errors.exceptions import captured
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from rowlock.engines.spark.catalyst.errors import as_sparks
 from rowlock.engines.spark.sql.compiled import Classes
+from rowlock.engines.spark.sql.streams import still
 
 _FAILED = "\x01rowlock failed "
 _KEPT_ERRORS = 64
@@ -45,6 +47,12 @@ class Answers(Protocol):
     def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
         """Writes a DataFrame by format name."""
 
+    def sink(self, spark: SparkSession, options: dict[str, str], partition_by: list[str], mode: str) -> None:
+        """Raises where a stream cannot write in this way."""
+
+    def batch(self, spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
+        """Writes a batch of a stream, once however often it is given."""
+
 
 class Callback:
     """A java.util.function.BiFunction; called by any thread of the JVM."""
@@ -67,13 +75,16 @@ class Callback:
         try:
             return self._answer(str(what), [arguments[n] for n in range(len(arguments))])
         except Exception as e:  # noqa: BLE001 - all that Python raises is raised to the user, by way of the JVM
-            return f"{_FAILED}{_keep(e)} {type(e).__name__}: {e}"
+            return f"{_FAILED}{_keep(as_sparks(e))} {type(e).__name__}: {e}"
 
     def _answer(self, what: str, given: list[Any]) -> Any:
         answers = self._answers
         if what == "save":
             spark = self._session(given[2].sparkSession())
             return answers.save(spark, str(given[0]), _texts(given[1]), DataFrame(given[2], spark))
+        if what == "batch":
+            spark = self._session(given[0].sparkSession())
+            return answers.batch(spark, int(given[1]), _texts(given[2]), _names(given[3]), str(given[4]), still(given[0], spark))
         spark = self._session(given[0])
         if what == "claim":
             return answers.claim(spark, given[1], bool(given[2]))
@@ -88,6 +99,8 @@ class Callback:
             return answers.read(spark, {k.lower(): v for k, v in _texts(given[1]).items()}, None if given[2] is None else str(given[2]))
         if what == "relation":
             return answers.relation(spark, given[1])
+        if what == "sink":
+            return answers.sink(spark, _texts(given[1]), _names(given[2]), str(given[3]))
         raise AssertionError(what)
 
     def _session(self, session: Any) -> SparkSession:
@@ -101,6 +114,11 @@ class Callback:
 def _texts(options: Any) -> dict[str, str]:
     """A Java map of texts."""
     return {str(k): str(v) for k, v in options.items()}
+
+
+def _names(held: Any) -> list[str]:
+    """A Java list of texts."""
+    return [str(n) for n in held]
 
 
 _errors: OrderedDict[str, BaseException] = OrderedDict()
@@ -143,7 +161,11 @@ def connect(spark: SparkSession, classes: Classes, answers: Answers, harmless: f
 
         def convert(error: Any) -> Any:
             kept = _kept(error)
-            return before(error) if kept is None else kept
+            if kept is None or str(error.getClass().getName()).endswith(".StreamingQueryException"):
+                told = before(error)
+                told.__cause__ = kept or told.__cause__
+                return told
+            return kept
 
         convert.rowlock = True  # type: ignore[attr-defined]
         captured.convert_exception = convert  # type: ignore[assignment]

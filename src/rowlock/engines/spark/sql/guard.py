@@ -16,12 +16,13 @@ from pyspark.sql import SparkSession
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, statement_name
 from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
-from rowlock.engines.spark.sql.overlap import table_at
+from rowlock.engines.spark.sql.overlap import SINK_LOG, delete_empty, table_at
 from rowlock.exceptions import UnsupportedFeature
 
 _OURS = ("rowlock.DefaultSource", "rowlock.Delta", "rowlock.Relation")
 _PATH_FIELDS = frozenset(("path", "location", "outputPath", "newLocation"))
 _DEEPEST = 6
+_STREAMS = ("WriteToStream", "WriteToStreamStatement")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Guard:
         short = class_name(command)
         if short == "SaveIntoDataSourceCommand" and str(command.dataSource().getClass().getName()) in _OURS:
             return  # Rowlock itself writes this one
+        if short in _STREAMS and str(command.sink().getClass().getName()) == "rowlock.StreamSink":
+            return  # and the batches of this one
         if short in ("DropDatabaseCommand", "DropNamespace"):
             self._check_database(command, statement)
             return
@@ -69,6 +72,7 @@ class Guard:
     def _check_folder(self, folder: str, statement: str, *, below: bool) -> None:
         table = table_at(self.spark, folder, below=below)
         if table is not None:
+            delete_empty(self.spark, folder, SINK_LOG)
             refuse(statement, table, f"it would write or delete files in {folder}, where the Delta table {table} is", _INSTEAD)
 
     def _check_database(self, command: JavaObject, statement: str) -> None:
@@ -94,7 +98,7 @@ class Guard:
         """Each table and folder that is a field of a command, however deep; its queries are not looked into."""
         for n in range(command.productArity()):
             yield from self._in(command.productElement(n), str(command.productElementName(n)), 0)
-        if class_name(command) == "WriteToStream":
+        if class_name(command) in _STREAMS:
             yield from self._sink(command.sink())
         if class_name(command) == "CreateTableLikeCommand" or class_name(command).startswith("Create"):
             yield from self._default_folder(command)
@@ -235,8 +239,6 @@ class Guard:
         if class_name(sink) == "FileStreamSink" and text.startswith("FileSink["):
             place = text.removeprefix("FileSink[").removesuffix("]")
             yield Found(place, place)
-        elif str(sink.getClass().getName()) in _OURS:
-            yield Found(text, delta=True)
 
 
 def _is_delta(provider: object) -> bool:

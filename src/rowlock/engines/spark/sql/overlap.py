@@ -12,6 +12,18 @@ from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.protocol.names import LOG_DIRECTORY
 from rowlock.protocol.paths import decode
 
+SINK_LOG = "_spark_metadata"
+"""The folder that Spark makes below the one that a stream is to write files into, before anything of the stream is looked at."""
+
+
+def delete_empty(spark: SparkSession, place: str, name: str) -> None:
+    """Deletes the folder `name` in `place` where there is one and nothing is in it."""
+    path = catalyst(spark).hadoop_path
+    made = path(path(place), name)
+    files = made.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    if files.exists(made) and not files.listStatus(made):
+        files.delete(made, False)
+
 
 def table_at(spark: SparkSession, place: str, *, below: bool) -> str | None:
     """The Delta table whose folder is `place` or lies above it, and with `below` one that lies in it; None where there is none.

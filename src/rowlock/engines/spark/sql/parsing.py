@@ -14,7 +14,7 @@ from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.exceptions import UnsupportedFeature, WrongType
 
-_NAMES = ("UnresolvedRelation", "RelationTimeTravel")
+_NAMES = ("UnresolvedRelation", "RelationTimeTravel", "UnresolvedTableValuedFunction")
 
 
 class _Replace:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -15,24 +16,35 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.read.scan import local_frame
 from rowlock.engines.spark.sql.nodes import Nodes
-from rowlock.exceptions import InvalidInput, SchemaMismatch
+from rowlock.exceptions import InvalidInput, SchemaMismatch, TableNotFound
+
+CHANGE_FUNCTIONS = ("table_changes", "table_changes_by_path")
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A table that a query names, at a version or a time, or as it is now; `name` is the last part of its name."""
+    """A table that a query names, at a version or a time, or as it is now.
+
+    name     the last part of its name
+    options  those of a DataFrameReader, their names in small letters
+    changes  with which version or time the changes start, and perhaps with which they end, where it is those that are asked for
+    """
 
     path: str
     name: str
     version: int | None = None
     timestamp: datetime.datetime | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    changes: Sequence[int | str | datetime.datetime] = ()
 
 
 def named(nodes: Nodes, node: JavaObject) -> Named | None:
-    """What an UnresolvedRelation or a RelationTimeTravel names; None where it is no Delta table.
+    """What an UnresolvedRelation, a RelationTimeTravel or a function such as table_changes names; None where it is no Delta table.
 
     Raises InvalidInput for a version that is no number, or a time that is none.
     """
+    if class_name(node) == "UnresolvedTableValuedFunction":
+        return _changes_of(nodes, node)
     travels = class_name(node) == "RelationTimeTravel"
     relation = node.relation() if travels else node
     parts = nodes.parts(relation)
@@ -42,11 +54,46 @@ def named(nodes: Nodes, node: JavaObject) -> Named | None:
     if folder is None:
         return None
     if not travels:
-        return Named(folder, parts[-1])
+        return Named(folder, parts[-1], options={str(k).lower(): str(v) for k, v in relation.options().items()})
     version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
     if version is not None and not str(version).isdecimal():
         raise InvalidInput(f"VERSION AS OF {version!r}: a version is a number", table=folder)
     return Named(folder, parts[-1], None if version is None else int(version), None if moment is None else _moment(nodes, moment, folder))
+
+
+def _changes_of(nodes: Nodes, node: JavaObject) -> Named | None:
+    """What table_changes(name, start[, end]) or table_changes_by_path(path, start[, end]) names; None for another function.
+
+    Raises InvalidInput for arguments of another kind.
+    """
+    function = [str(p) for p in nodes.items(node.name())][-1].lower()
+    if function not in CHANGE_FUNCTIONS:
+        return None
+    arguments = [_value(nodes, a, function) for a in nodes.items(node.functionArgs())]
+    if (
+        len(arguments) not in (2, 3)
+        or not isinstance(arguments[0], str)
+        or any(isinstance(a, bool) or not isinstance(a, (int, str, datetime.datetime)) for a in arguments)
+    ):
+        raise InvalidInput(f"{function} takes the table as a text, the version or the time to start with, and perhaps one to end with")
+    table = arguments[0]
+    if function == "table_changes_by_path":
+        return Named(table, function, changes=arguments[1:])
+    parts = [str(p) for p in nodes.items(nodes.spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(table))]
+    folder = nodes.folder(_within_view(nodes, parts))
+    if folder is None:
+        raise TableNotFound(f"{table} is no Delta table: {function} reads the changes of these only")
+    return Named(folder, function, changes=arguments[1:])
+
+
+def _value(nodes: Nodes, expression: JavaObject, function: str) -> Any:
+    """The value of an argument that is a constant."""
+    if nodes.bridge.subquery.hasSubquery(expression):
+        raise InvalidInput(f"{function} takes constants, no subquery")
+    one = local_frame(nodes.spark, pa.table({"one": ["1"]}), StructType([StructField("one", StringType())]))
+    row = one.select(nodes.column(expression).alias("value")).first()
+    value = None if row is None else row["value"]
+    return value.isoformat() if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) else value
 
 
 def _within_view(nodes: Nodes, parts: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.parser.ParameterContext;
@@ -30,13 +31,17 @@ import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.command.LeafRunnableCommand;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.streaming.Sink;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.sources.RelationProvider;
 import org.apache.spark.sql.sources.SchemaRelationProvider;
+import org.apache.spark.sql.sources.StreamSinkProvider;
+import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -95,7 +100,7 @@ public class Relation extends BaseRelation {
 }
 
 /** format("rowlock").  It takes no INSERT: statements are caught before Spark would hand their rows to a relation. */
-public class DefaultSource implements RelationProvider, SchemaRelationProvider, CreatableRelationProvider, DataSourceRegister {
+public class DefaultSource implements RelationProvider, SchemaRelationProvider, CreatableRelationProvider, StreamSinkProvider, DataSourceRegister {
     public String shortName() { return "rowlock"; }
     public boolean supportsDataType(DataType type) { return true; }
     public BaseRelation createRelation(SQLContext context, Map options) { return new Relation(context, options, null); }
@@ -105,6 +110,26 @@ public class DefaultSource implements RelationProvider, SchemaRelationProvider, 
         Bridge.call("save", new Object[] { mode.name(), CollectionConverters.asJava(said), rows });
         return new Relation(context, options, null);
     }
+    public Sink createSink(SQLContext context, Map options, Seq partitions, OutputMode mode) { return new StreamSink(context, options, partitions, mode); }
+}
+
+/** Where a stream writes by format name; each batch is one call of Python. */
+public class StreamSink implements Sink {
+    private final Map options;
+    private final Seq partitions;
+    private final String mode;
+
+    public StreamSink(SQLContext context, Map options, Seq partitions, OutputMode mode) {
+        this.options = options instanceof CaseInsensitiveMap ? ((CaseInsensitiveMap) options).originalMap() : options;
+        this.partitions = partitions;
+        this.mode = mode.toString();
+        Bridge.call("sink", new Object[] { context.sparkSession(), CollectionConverters.asJava(this.options), CollectionConverters.asJava(partitions), this.mode });
+    }
+
+    public void addBatch(long number, Dataset rows) {
+        Bridge.call("batch", new Object[] { rows, Long.valueOf(number), CollectionConverters.asJava(options), CollectionConverters.asJava(partitions), mode });
+    }
+    public String toString() { return "Rowlock"; }
 }
 
 /** format("delta"), and the tables in the catalog whose provider has this name. */
@@ -148,13 +173,16 @@ public class Statements extends SessionRule {
     }
 }
 
-/** VERSION AS OF and TIMESTAMP AS OF, and names such as delta.`/path`. */
+/** VERSION AS OF and TIMESTAMP AS OF, names such as delta.`/path`, tables with options of a reader, and table_changes. */
 public class Travel extends scala.runtime.AbstractPartialFunction {
     private final SparkSession session;
     public Travel(SparkSession session) { this.session = session; }
     public boolean isDefinedAt(Object node) {
         if (node instanceof RelationTimeTravel) return true;
+        if (node instanceof UnresolvedTableValuedFunction) return ((String) ((UnresolvedTableValuedFunction) node).name().last()).toLowerCase().startsWith("table_changes");
         if (!(node instanceof UnresolvedRelation)) return false;
+        if (((UnresolvedRelation) node).isStreaming()) return false;
+        if (!((UnresolvedRelation) node).options().isEmpty()) return true;
         Seq parts = ((UnresolvedRelation) node).multipartIdentifier();
         return parts.size() == 2 && ("delta".equalsIgnoreCase((String) parts.apply(0)) || "rowlock".equalsIgnoreCase((String) parts.apply(0)));
     }
@@ -173,7 +201,22 @@ public class Reading extends SessionRule {
 public class Read extends scala.runtime.AbstractPartialFunction {
     public boolean isDefinedAt(Object node) { return node instanceof LogicalRelation && ((LogicalRelation) node).relation() instanceof Relation; }
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
-        return isDefinedAt(node) ? ((Relation) ((LogicalRelation) node).relation()).plan() : otherwise.apply(node);
+        if (!isDefinedAt(node)) return otherwise.apply(node);
+        LogicalPlan plan = ((Relation) ((LogicalRelation) node).relation()).plan();
+        Option entry = ((LogicalRelation) node).catalogTable();
+        return entry.isEmpty() ? plan : plan.transformUp(new Listed(entry));
+    }
+}
+
+/** The catalog's entry of a table for each scan in its plan: Spark's refreshTable, which streams call too, demands one of every relation. */
+public class Listed extends scala.runtime.AbstractPartialFunction {
+    private final Option entry;
+    public Listed(Option entry) { this.entry = entry; }
+    public boolean isDefinedAt(Object node) { return node instanceof LogicalRelation && ((LogicalRelation) node).catalogTable().isEmpty(); }
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+        if (!isDefinedAt(node)) return otherwise.apply(node);
+        LogicalRelation scan = (LogicalRelation) node;
+        return new LogicalRelation(scan.relation(), scan.output(), entry, scan.isStreaming(), scan.stream());
     }
 }
 

@@ -1,0 +1,155 @@
+"""`rowlock.changes`: the change data feed of a table as a DataFrame."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from rowlock import arguments
+from rowlock.api.handle import Handle
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.frames.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, changed_rows, changes_frame
+from rowlock.engines.spark.frames.instants import milliseconds
+from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import change_feed, column_mapping
+from rowlock.protocol.actions import Commit, Metadata
+from rowlock.protocol.schema import TYPE_CHANGES, StructType, nullable_type, parse_schema
+
+Bound = int | str | datetime.datetime
+"""A version, or a time: text that Spark can cast to a timestamp, or a datetime."""
+
+
+def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = None, *, storage_options: Mapping[str, str] | None = None) -> DataFrame:
+    """The rows that were inserted, updated and deleted between two versions or times, from a table's change data feed; whoever wrote it.
+
+    The table's property `delta.enableChangeDataFeed` must have been true all the while.  The log is read now, on the driver; the rows are read
+    by Spark jobs when the DataFrame is used.
+
+    Args:
+        spark: A classic SparkSession (not Spark Connect).
+        path: A local path or a URL, as `DeltaTable.forPath` takes it.
+        start: The first version, 0 or more; or a time, from which on: text that Spark can cast to a timestamp, or a datetime.
+        end: The last version, or a time, up to which; None is the newest version.
+        storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
+
+    Returns:
+        A DataFrame with the table's columns and `_change_type` (insert, update_preimage, update_postimage or delete), `_commit_version` and
+        `_commit_timestamp`.  It stays as it is, however the table goes on.
+
+    Raises:
+        TableNotFound: There is no Delta table at the path.
+        VersionNotFound: The log does not hold the first version any more, or not yet.
+        InvalidInput: The feed was off at one of the versions; the end lies before the start; the columns at one of the versions are others than those
+            that are read; text that is no time.
+        WrongType: An argument is of another type.
+        UnsupportedFeature: The table needs a feature that this version cannot read.
+        CorruptLog: The table's log is damaged.
+
+    Examples:
+        >>> t.setProperties({"delta.enableChangeDataFeed": "true"})
+        >>> t.update("id = 1", {"amount": "0"})
+        >>> rowlock.changes(spark, path, start=2).select("id", "amount", "_change_type", "_commit_version").orderBy("_change_type").show()
+        +---+------+----------------+---------------+
+        | id|amount|    _change_type|_commit_version|
+        +---+------+----------------+---------------+
+        |  1|   0.0|update_postimage|              2|
+        |  1|  10.0| update_preimage|              2|
+        +---+------+----------------+---------------+
+        <BLANKLINE>
+    """
+    handle = Handle(spark, path, storage_options=storage_options)
+    newest = handle.state.refresh()
+    times = dict(handle.state.log.commit_times())
+    first = _first(handle, start, times, newest)
+    last = newest.version if end is None else _last(handle, end, times, newest)
+    if last < first:
+        raise InvalidInput(
+            f"The changes end with version {last}, before they start, with version {first}: give an end that is not before the start", table=path
+        )
+    commits = handle.state.log.commits(first - 1, last)
+    shown = handle.state.log.at(last) if column_mapping.is_mapped(newest.metadata.configuration) and last < newest.version else newest
+    _check_readable(handle.state.log.at(first), commits, shown)
+    changed = [piece for commit in commits for piece in changed_rows(commit, handle.state.vectors.of, handle.path)]
+    return changes_frame(handle.evaluator, shown, changed, times)
+
+
+def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snapshot) -> int:
+    """The version that the changes start with."""
+    version = _version(start, "start")
+    if version is None:
+        at = milliseconds(handle.spark, start, handle.path)  # type: ignore[arg-type]
+        version = next((v for v, t in times.items() if t >= at), None)
+        if version is None:
+            raise VersionNotFound(f"The start {start} is after the newest version, {newest.version}: give an earlier time", table=handle.path)
+    if version > newest.version:
+        raise VersionNotFound(f"There is no version {version} yet: the newest is {newest.version}", table=handle.path, version=version)
+    if version not in times:
+        raise VersionNotFound(f"The log no longer contains version {version}; its oldest is {min(times)}", table=handle.path, version=version)
+    return version
+
+
+def _last(handle: Handle, end: Bound, times: Mapping[int, int], newest: Snapshot) -> int:
+    """The version that the changes end with: the newest where a later one is asked for."""
+    version = _version(end, "end")
+    if version is not None:
+        return min(version, newest.version)
+    at = milliseconds(handle.spark, end, handle.path)  # type: ignore[arg-type]
+    found = [v for v, t in times.items() if t <= at]
+    if not found:
+        raise VersionNotFound(f"The end {end} is before the oldest version in the log, {min(times)}: give a later time", table=handle.path)
+    return found[-1]
+
+
+def _version(bound: Bound, name: str) -> int | None:
+    """A bound as a version; None for a time.  Raises WrongType."""
+    if isinstance(bound, (str, datetime.datetime)):
+        return None
+    if isinstance(bound, bool) or not isinstance(bound, int):
+        raise WrongType(f"{name} must be a version (an int) or a time (a str or a datetime), not {type(bound).__name__}")
+    return arguments.number(bound, name)
+
+
+def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot) -> None:
+    """Raises InvalidInput where the feed was off at a version, or columns were others than those of `shown`."""
+    if taken := [n for n in shown.schema.names if n.lower() in (change_feed.CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]:
+        raise InvalidInput(f"The table has a column {taken[0]!r} itself, which the change data feed adds: rename it first", table=shown.table)
+    protocol, metadata = first.protocol, first.metadata
+    checked: Metadata | None = None
+    for commit in commits:
+        protocol = commit.protocol or protocol
+        metadata = (commit.metadata or metadata) if commit.version > first.version else metadata
+        if metadata == checked:
+            continue
+        if not change_feed.is_enabled(protocol, metadata):
+            raise InvalidInput(
+                f"No change data feed was recorded for version {commit.version}: {change_feed.ENABLED} was not true then. Start with a later version",
+                table=shown.table,
+                version=commit.version,
+            )
+        _check_columns(parse_schema(metadata.schema_string, shown.table), metadata, shown, commit.version)
+        checked = metadata
+
+
+def _check_columns(then: StructType, metadata: Metadata, shown: Snapshot, version: int) -> None:
+    """Raises InvalidInput where rows of a version cannot be shown under the columns of `shown`."""
+    now = {f.physical_name: f for f in shown.schema.fields}
+    for f in then.fields:
+        found = now.get(f.physical_name)
+        if found is None:
+            _refuse(f"had a column {f.name!r}, which is not there any more", shown, version)
+        if found.name != f.name:
+            _refuse(f"called column {found.name!r} {f.name!r}", shown, version)
+        if nullable_type(found.type) != nullable_type(f.type) and not found.metadata.get(TYPE_CHANGES):
+            _refuse(f"had another type of column {f.name!r}", shown, version)
+    if metadata.partition_columns != shown.metadata.partition_columns:
+        _refuse("was partitioned by other columns", shown, version)
+
+
+def _refuse(what: str, shown: Snapshot, version: int) -> NoReturn:
+    raise InvalidInput(
+        f"Version {version} {what}, so its changes cannot be shown with those of version {shown.version}: read the versions before and after apart",
+        table=shown.table,
+        version=version,
+    )

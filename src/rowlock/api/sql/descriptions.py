@@ -1,0 +1,157 @@
+"""DESCRIBE and SHOW of a Delta table, answered from its log: the catalog's entry knows neither its columns nor its properties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.api.handle import Handle
+from rowlock.api.sql.target import Target
+from rowlock.engines.spark.catalog.names import Name
+from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType
+from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types, rows_frame
+from rowlock.engines.spark.read.scan import table_schema
+from rowlock.engines.spark.sql.nodes import dotted, path_of
+from rowlock.engines.spark.sql.partitions import partition_literal
+from rowlock.exceptions import InvalidInput, SchemaMismatch
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import clustering
+from rowlock.protocol.defaults import CURRENT_DEFAULT
+from rowlock.protocol.features import reader_features, writer_features
+
+
+def describe(target: Target, plan: Any) -> DataFrame:
+    """DESCRIBE [EXTENDED] TABLE: the columns, by which of them it is partitioned or clustered, and with EXTENDED what else is known."""
+    snapshot = _head(target)
+    columns = {f.name: (f.name, f.dataType.simpleString(), f.metadata.get("comment")) for f in table_schema(snapshot).fields}
+    rows: list[tuple[str, str, str | None]] = list(columns.values())
+    clusters = _clusters(snapshot)
+    for title, names in (("# Partition Information", snapshot.partition_columns), ("# Clustering Information", clusters)):
+        if names:
+            rows += [(title, "", ""), ("# col_name", "data_type", "comment"), *(columns.get(n, (n, "", None)) for n in names)]
+    if plan.isExtended():
+        rows += [("", "", ""), ("# Detailed Table Information", "", ""), *((k, v, "") for k, v in _details(target, snapshot))]
+    return rows_frame(target.spark, DESCRIPTION, rows)
+
+
+def _details(target: Target, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """What DESCRIBE EXTENDED tells beside the columns."""
+    by_name = path_of(target.parts) is None
+    entry = Name(target.spark, dotted(target.parts)).entry() if by_name else None
+    name = str(Name(target.spark, dotted(target.parts))) if by_name else f"delta.`{target.path}`"
+    properties = ",".join(f"{k}={v}" for k, v in sorted(properties_of(snapshot).items()))
+    return [
+        ("Name", name),
+        ("Type", "MANAGED" if entry is not None and entry.kind == "managed" else "EXTERNAL"),
+        *([("Comment", snapshot.metadata.description)] if snapshot.metadata.description else []),
+        ("Location", f"file:{target.path}" if target.path.startswith("/") else target.path),
+        ("Provider", "delta"),
+        ("Table Properties", f"[{properties}]"),
+    ]
+
+
+def describe_column(target: Target, plan: Any) -> DataFrame:
+    """DESCRIBE TABLE name column: the column's type and comment."""
+    parts = [str(p) for p in target.nodes.items(plan.column().nameParts())]
+    found: StructField | None = None
+    if len(parts) == 1:
+        found = next((f for f in table_schema(_head(target)).fields if f.name.lower() == parts[0].lower()), None)
+    if found is None:
+        raise SchemaMismatch(f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own", table=target.path)
+    said = [("col_name", found.name), ("data_type", found.dataType.simpleString()), ("comment", found.metadata.get("comment") or "NULL")]
+    return rows_frame(target.spark, INFO, said)
+
+
+def properties_of(snapshot: Snapshot) -> dict[str, str]:
+    """The table's properties as SHOW TBLPROPERTIES has them: those that were set, the protocol's versions and its features."""
+    protocol = snapshot.protocol
+    listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())} & {*reader_features(protocol), *writer_features(protocol)}
+    return {
+        **snapshot.metadata.configuration,
+        "delta.minReaderVersion": str(protocol.min_reader_version),
+        "delta.minWriterVersion": str(protocol.min_writer_version),
+        **{f"delta.feature.{name}": "supported" for name in listed},
+    }
+
+
+def show_properties(target: Target, plan: Any) -> DataFrame:
+    """SHOW TBLPROPERTIES [(key)]."""
+    said = properties_of(_head(target))
+    key = target.nodes.option(plan.propertyKey())
+    if key is not None:
+        return rows_frame(target.spark, PAIRS, [(key, said.get(key, f"Table {'.'.join(target.parts)} does not have property: {key}"))])
+    return rows_frame(target.spark, PAIRS, sorted(said.items()))
+
+
+def show_columns(target: Target, plan: Any) -> DataFrame:
+    """SHOW COLUMNS."""
+    return rows_frame(target.spark, ONE_COLUMN, [(n,) for n in _head(target).schema.names])
+
+
+def partition_columns(target: Target, plan: Any) -> StructType:
+    """The columns of what SHOW PARTITIONS returns.  Raises InvalidInput where the table is not partitioned."""
+    snapshot = _head(target)
+    if not snapshot.partition_columns:
+        raise InvalidInput("The table is not partitioned, so there is no partition to show [DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE]", table=target.path)
+    return partition_types(snapshot)
+
+
+def show_partitions(target: Target, plan: Any) -> DataFrame:
+    """SHOW PARTITIONS [PARTITION (column = value)]: the values that the rows of the table have, in their order."""
+    nodes, table = target.nodes, target.table().toDF()
+    names = [dotted([n]) for n in partition_columns(target, plan).names]
+    frame = table
+    pattern = nodes.option(plan.pattern())
+    for name, value in (nodes.mapping(pattern.spec()) if pattern is not None else {}).items():
+        if name.lower() not in {n.lower() for n in target.partition_columns()}:
+            raise InvalidInput(f"PARTITION names {name}, by which the table is not partitioned", table=target.path)
+        frame = frame.where(partition_literal(table, name, value, target.path)[1])
+    return frame.select(*names).distinct().orderBy(*names)
+
+
+def show_create(target: Target, plan: Any) -> DataFrame:
+    """SHOW CREATE TABLE: a statement that makes an empty table like this one."""
+    if plan.asSerde():
+        target.refuse("AS SERDE", "Leave AS SERDE out")
+    snapshot, detail = _head(target), dict(_details(target, _head(target)))
+    columns = ",\n  ".join(_column(f) for f in table_schema(snapshot).fields)
+    text = f"CREATE TABLE {detail['Name'].removeprefix('spark_catalog.')} (\n  {columns})\nUSING delta\n"
+    for words, names in (("PARTITIONED BY", snapshot.partition_columns), ("CLUSTER BY", _clusters(snapshot))):
+        text += f"{words} ({', '.join(names)})\n" if names else ""
+    text += f"COMMENT {_quoted(snapshot.metadata.description)}\n" if snapshot.metadata.description else ""
+    text += f"LOCATION {_quoted(detail['Location'])}\n" if detail["Type"] == "EXTERNAL" else ""
+    said = sorted(properties_of(snapshot).items())
+    listed = ",\n  ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in said)
+    return rows_frame(target.spark, STATEMENT, [(f"{text}TBLPROPERTIES (\n  {listed})\n",)])
+
+
+def _column(field: StructField) -> str:
+    generated = field.metadata.get("delta.generationExpression")
+    identity = (
+        ""
+        if "delta.identity.start" not in field.metadata
+        else (
+            f" GENERATED {'BY DEFAULT' if field.metadata.get('delta.identity.allowExplicitInsert') else 'ALWAYS'} AS IDENTITY "
+            f"(START WITH {field.metadata['delta.identity.start']} INCREMENT BY {field.metadata['delta.identity.step']})"
+        )
+    )
+    return (
+        f"{dotted([field.name]) if not field.name.isidentifier() else field.name} {field.dataType.simpleString().upper()}"
+        + (f" GENERATED ALWAYS AS ({generated})" if generated else identity)
+        + ("" if field.nullable else " NOT NULL")
+        + (f" DEFAULT {field.metadata[CURRENT_DEFAULT]}" if CURRENT_DEFAULT in field.metadata else "")
+        + (f" COMMENT {_quoted(field.metadata['comment'])}" if field.metadata.get("comment") else "")
+    )
+
+
+def _clusters(snapshot: Snapshot) -> list[str]:
+    """The clustering columns."""
+    return [".".join(path) for path in clustering.logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
+
+
+def _quoted(text: str) -> str:
+    """A text of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _head(target: Target) -> Snapshot:
+    return Handle(target.spark, target.path).state.refresh()

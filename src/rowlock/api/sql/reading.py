@@ -1,0 +1,90 @@
+"""Reads by options: `spark.read.format("delta").option(...)`, `spark.read.option(...).table(name)` and the function `table_changes`."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+
+from rowlock.api import frames
+from rowlock.api.change_feed import Bound, changes
+from rowlock.engines.spark.catalyst.errors import PathNotFound
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.sql.relations import Named
+from rowlock.exceptions import InvalidInput, TableNotFound, UnsupportedFeature
+
+_VERSION_IN_PATH = re.compile(r"(.+)@v(\d+)\Z")
+_VERSION, _TIME = "versionasof", "timestampasof"
+_FEED = ("readchangefeed", "readchangedata")
+_BOUNDS = ("startingversion", "endingversion", "startingtimestamp", "endingtimestamp")
+_NO_EFFECT = frozenset(("path", "serialization.format"))
+_KNOWN = frozenset((*_NO_EFFECT, _VERSION, _TIME, *_FEED, *_BOUNDS))
+
+
+def frame_of(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:
+    """The rows that options of a DataFrameReader ask for; their names are in small letters.
+
+    Raises UnsupportedFeature for an option without effect, PathNotFound (an AnalysisException, as delta-spark raises) where there is no table.
+    """
+    try:
+        return _frame(spark, path, options)
+    except TableNotFound as e:
+        raise PathNotFound(f"{path} is not a Delta table: correct the path, or make the table [DELTA_TABLE_NOT_FOUND]", table=path) from e
+
+
+def _frame(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:
+    if unknown := sorted(set(options) - _KNOWN):
+        raise UnsupportedFeature(
+            f"The option {unknown[0]} of a read is refused: this version of Rowlock does nothing with it. It knows versionAsOf, timestampAsOf, readChangeFeed and "
+            "its bounds (startingVersion, endingVersion, startingTimestamp, endingTimestamp)",
+            feature=f"option {unknown[0]}",
+            access="read",
+            table=path,
+        )
+    version, timestamp = options.get(_VERSION), options.get(_TIME)
+    if not any(options.get(name, "").lower() == "true" for name in _FEED):
+        if said := next((name for name in _BOUNDS if name in options), None):
+            raise InvalidInput(f"The option {said} goes with readChangeFeed=true, which is not set", table=path)
+        return _read(spark, path, None if version is None else _number(version, "versionAsOf", path), timestamp)
+    if version is not None or timestamp is not None:
+        raise InvalidInput("readChangeFeed does not go with versionAsOf or timestampAsOf: use startingVersion and endingVersion", table=path)
+    start = _bound(options, "starting", path)
+    if start is None:
+        raise InvalidInput("readChangeFeed needs startingVersion or startingTimestamp", table=path)
+    return changes(spark, path, start, _bound(options, "ending", path))
+
+
+def frame_of_named(spark: SparkSession, found: Named) -> DataFrame:
+    """The rows of a table that a query names: as it is, at a version or a time, or its changes."""
+    if found.options:
+        if found.version is not None or found.timestamp is not None:
+            raise InvalidInput("Options do not go with VERSION AS OF or TIMESTAMP AS OF: leave one of them out", table=found.path)
+        return frame_of(spark, found.path, found.options)
+    if found.changes:
+        return changes(spark, found.path, *found.changes)
+    return _read(spark, found.path, found.version, found.timestamp)
+
+
+def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | datetime.datetime | None) -> DataFrame:
+    """The rows of a table, of a version where the path ends with one (`/lake/sales@v3`) and is no table itself."""
+    try:
+        return frames.read(spark, path, version, timestamp)
+    except TableNotFound:
+        named = _VERSION_IN_PATH.match(path)
+        if named is None or version is not None or timestamp is not None:
+            raise
+        return frames.read(spark, named[1], int(named[2]))
+
+
+def _bound(options: Mapping[str, str], name: str, path: str) -> Bound | None:
+    """The version or the time with which the changes start or end."""
+    version, timestamp = options.get(f"{name}version"), options.get(f"{name}timestamp")
+    if version is not None and timestamp is not None:
+        raise InvalidInput(f"Give {name}Version or {name}Timestamp, not both", table=path)
+    return timestamp if version is None else _number(version, f"{name}Version", path)
+
+
+def _number(text: str, name: str, path: str) -> int:
+    if not text.isdecimal():
+        raise InvalidInput(f"{name} is a number, not {text!r}", table=path)
+    return int(text)

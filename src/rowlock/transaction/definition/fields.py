@@ -1,0 +1,92 @@
+"""ALTER TABLE of fields at any depth and of their order; the rows that are there stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowlock.boundary.engine import AppendEngine
+from rowlock.exceptions import SchemaMismatch
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import schema as schemas
+from rowlock.protocol import schema_edit
+from rowlock.protocol.actions import Metadata
+from rowlock.protocol.schema import StructField, StructType
+from rowlock.protocol.schema_edit import Position
+from rowlock.transaction.definition import creation
+from rowlock.transaction.definition.alteration import alter, check_mapped
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
+
+NewField = tuple[tuple[str, ...], StructField, Position | None]
+"""(the path of the struct that gets it, the field, where in the struct)."""
+
+
+def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewField]) -> Receipt:
+    """Adds nullable fields to structs or to the table, null in the rows that exist.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
+    schemas.check_no_collation([f for _, f, _ in fields], state.store.root)
+    if strict := next((f.name for _, f, _ in fields if not f.nullable), None):
+        raise SchemaMismatch(f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it", table=state.store.root)
+
+    def change(schema: StructType) -> StructType:
+        for parent, field, position in fields:
+            schema = schema_edit.added(schema, parent, field, position)
+        return schema
+
+    names = [{"column": {"name": ".".join([*p, f.name]), "type": schemas.type_name(f.type), "nullable": True, "metadata": {}}} for p, f, _ in fields]
+    return _changed(state, engine, "ADD COLUMNS", {"columns": names}, change)
+
+
+def move_field(state: SharedState, engine: AppendEngine, path: Sequence[str], position: Position) -> Receipt:
+    """Gives a column, or a field of a struct, another place among its neighbours."""
+    return _changed(state, engine, "CHANGE COLUMN", {"column": {"name": ".".join(path)}}, lambda schema: schema_edit.moved(schema, path, position))
+
+
+def comment_field(state: SharedState, engine: AppendEngine, path: Sequence[str], comment: str) -> Receipt:
+    """Sets the comment of a field."""
+
+    def change(schema: StructType) -> StructType:
+        return schema_edit.with_field(schema, path, lambda f: replace(f, metadata={**f.metadata, "comment": comment}))
+
+    return _changed(state, engine, "CHANGE COLUMN", {"column": {"name": ".".join(path)}}, change)
+
+
+def rename_field(state: SharedState, engine: AppendEngine, path: Sequence[str], new: str) -> Receipt:
+    """Renames a field of a struct.  Raises StatementRefused where the table does not map columns, or something names the field."""
+
+    def change(schema: StructType) -> StructType:
+        return schema_edit.with_field(schema, path, lambda f: replace(f, name=new))
+
+    parameters = {"oldColumnPath": ".".join(path), "newColumnPath": ".".join([*path[:-1], new])}
+    return _changed(state, engine, "RENAME COLUMN", parameters, change, needs_mapping="renaming a column")
+
+
+def drop_fields(state: SharedState, engine: AppendEngine, paths: Sequence[Sequence[str]]) -> Receipt:
+    """Drops fields of structs.  Raises StatementRefused where the table does not map columns, or something names a field."""
+
+    def change(schema: StructType) -> StructType:
+        for path in paths:
+            schema = schema_edit.with_field(schema, path, lambda f: None)
+        return schema
+
+    return _changed(state, engine, "DROP COLUMNS", {"columns": [".".join(p) for p in paths]}, change, needs_mapping="dropping a column")
+
+
+def _changed(
+    state: SharedState,
+    engine: AppendEngine,
+    operation: str,
+    parameters: dict[str, Any],
+    change: Callable[[StructType], StructType],
+    *,
+    needs_mapping: str | None = None,
+) -> Receipt:
+    """Commits a change of the schema, computed from the head that it lands on."""
+
+    def make(head: Snapshot) -> Metadata:
+        if needs_mapping is not None:
+            check_mapped(head, needs_mapping)
+        return creation.widened(head.metadata, schemas.schema_json(change(head.schema)), head.table)
+
+    return alter(state, engine, operation, parameters, make, asks_names=needs_mapping is not None)

@@ -1,0 +1,59 @@
+"""Changes of a schema at any depth: what comes out, and which places are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rowlock.exceptions import SchemaMismatch
+from rowlock.protocol.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
+from rowlock.protocol.schema_edit import Position, added, moved, with_field
+
+INT = PrimitiveType("integer")
+INNER = StructType((StructField("x", INT), StructField("y", INT)))
+SCHEMA = StructType((StructField("id", INT), StructField("S", INNER), StructField("a", ArrayType(INNER)), StructField("m", MapType(INNER, INNER))))
+NEW = StructField("new", INT)
+
+
+@pytest.mark.parametrize(
+    ("position", "names"), [(None, ("x", "y", "new")), (Position(), ("new", "x", "y")), (Position("X"), ("x", "new", "y")), (Position("y"), ("x", "y", "new"))]
+)
+@pytest.mark.parametrize(
+    ("parent", "seen"), [(("s",), ("S",)), (("a", "element"), ("a", "element")), (("m", "key"), ("m", "key")), (("M", "Value"), ("m", "value"))]
+)
+def test_added(parent: tuple[str, ...], seen: tuple[str, ...], position: Position | None, names: tuple[str, ...]) -> None:
+    made = added(SCHEMA, parent, NEW, position)
+    assert tuple(path[-1] for path, _ in made.all_fields() if path[:-1] == seen) == names
+    assert len(list(made.all_fields())) == len(list(SCHEMA.all_fields())) + 1
+
+
+def test_moved() -> None:
+    assert moved(SCHEMA, ("m",), Position()).names == ("m", "id", "S", "a")
+    assert moved(SCHEMA, ("id",), Position("A")).names == ("S", "a", "id", "m")
+    assert moved(moved(SCHEMA, ("s", "x"), Position("y")), ("s", "x"), Position()) == SCHEMA
+
+
+def test_replaced_and_dropped() -> None:
+    assert with_field(SCHEMA, ("s", "X"), lambda f: replace(f, name="z")).resolve(("S", "z")) is not None
+    assert with_field(SCHEMA, ("s", "x"), lambda f: None).resolve(("S", "x")) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: added(SCHEMA, ("s",), StructField("X", INT), None),
+        lambda: added(SCHEMA, ("id",), NEW, None),
+        lambda: added(SCHEMA, ("a",), NEW, None),
+        lambda: added(SCHEMA, ("nosuch",), NEW, None),
+        lambda: added(SCHEMA, (), NEW, Position("nosuch")),
+        lambda: moved(SCHEMA, ("id",), Position("ID")),
+        lambda: moved(SCHEMA, ("nosuch",), Position()),
+        lambda: with_field(SCHEMA, ("s", "x"), lambda f: replace(f, name="Y")),
+        lambda: with_field(with_field(SCHEMA, ("s", "x"), lambda f: None), ("s", "y"), lambda f: None),
+        lambda: with_field(SCHEMA, ("m", "nosuch", "x"), lambda f: None),
+    ],
+)
+def test_refused(change: object) -> None:
+    with pytest.raises(SchemaMismatch):
+        change()  # type: ignore[operator]
