@@ -24,12 +24,8 @@ def set_properties(target: Target, plan: Any) -> None:
 
 
 def unset_properties(target: Target, plan: Any) -> None:
-    """ALTER TABLE ... UNSET TBLPROPERTIES [IF EXISTS]."""
-    keys = [str(k) for k in target.nodes.items(plan.propertyKeys())]
-    there = Handle(target.spark, target.path).state.refresh().metadata.configuration
-    if not plan.ifExists() and (missing := [k for k in keys if k not in there]):
-        raise InvalidInput(f"The property {missing[0]} is not set; use IF EXISTS", table=target.path)
-    target.table().unsetProperties(keys)
+    """ALTER TABLE ... UNSET TBLPROPERTIES [IF EXISTS]; a property that is not set is passed over, as delta-spark does with and without IF EXISTS."""
+    target.table().unsetProperties([str(k) for k in target.nodes.items(plan.propertyKeys())])
 
 
 def add_columns(target: Target, plan: Any) -> None:

@@ -20,11 +20,11 @@ from rowlock.protocol.features import reader_features, writer_features
 
 
 def describe(target: Target, plan: Any) -> DataFrame:
-    """DESCRIBE [EXTENDED] TABLE: the columns, by which of them it is partitioned or clustered, and with EXTENDED what else is known."""
+    """DESCRIBE [EXTENDED] TABLE: the columns, by which of them it is partitioned, and with EXTENDED what else is known."""
     snapshot = _head(target)
     columns = {f.name: (f.name, f.dataType.simpleString(), f.metadata.get("comment")) for f in table_schema(snapshot).fields}
     rows: list[tuple[str, str, str | None]] = list(columns.values())
-    clusters = _clusters(snapshot)
+    clusters = _clusters(snapshot) if plan.isExtended() else []  # as delta-spark has it
     for title, names in (("# Partition Information", snapshot.partition_columns), ("# Clustering Information", clusters)):
         if names:
             rows += [(title, "", ""), ("# col_name", "data_type", "comment"), *(columns.get(n, (n, "", None)) for n in names)]
@@ -35,18 +35,21 @@ def describe(target: Target, plan: Any) -> DataFrame:
 
 def _details(target: Target, snapshot: Snapshot) -> list[tuple[str, str]]:
     """What DESCRIBE EXTENDED tells beside the columns."""
-    by_name = path_of(target.parts) is None
-    entry = Name(target.spark, dotted(target.parts)).entry() if by_name else None
-    name = str(Name(target.spark, dotted(target.parts))) if by_name else f"delta.`{target.path}`"
+    entry = Name(target.spark, dotted(target.parts)).entry() if path_of(target.parts) is None else None
     properties = ",".join(f"{k}={v}" for k, v in sorted(properties_of(snapshot).items()))
     return [
-        ("Name", name),
+        ("Name", _name(target)),
         ("Type", "MANAGED" if entry is not None and entry.kind == "managed" else "EXTERNAL"),
         *([("Comment", snapshot.metadata.description)] if snapshot.metadata.description else []),
         ("Location", f"file:{target.path}" if target.path.startswith("/") else target.path),
         ("Provider", "delta"),
         ("Table Properties", f"[{properties}]"),
     ]
+
+
+def _name(target: Target) -> str:
+    """The table's whole name."""
+    return str(Name(target.spark, dotted(target.parts))) if path_of(target.parts) is None else f"delta.`{target.path}`"
 
 
 def describe_column(target: Target, plan: Any) -> DataFrame:
@@ -78,7 +81,7 @@ def show_properties(target: Target, plan: Any) -> DataFrame:
     said = properties_of(_head(target))
     key = target.nodes.option(plan.propertyKey())
     if key is not None:
-        return rows_frame(target.spark, PAIRS, [(key, said.get(key, f"Table {'.'.join(target.parts)} does not have property: {key}"))])
+        return rows_frame(target.spark, PAIRS, [(key, said.get(key, f"Table {_name(target)} does not have property: {key}"))])
     return rows_frame(target.spark, PAIRS, sorted(said.items()))
 
 

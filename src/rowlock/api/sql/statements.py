@@ -65,6 +65,7 @@ _BY_NAME: dict[str, tuple[Run, Columns]] = {
     "ReplaceTableAsSelect": (table_statements.replace_as_select, _NOTHING),
     "SaveAsV1TableCommand": (table_statements.save_as_table, _NOTHING),
 }
+_OF_ROWS = ("UpdateTable", "DeleteFromTable", "MergeIntoTable")
 HANDLED = _BY_TABLE | _BY_NAME
 """How each statement on a Delta table is carried out, by the class of its plan, and the columns of its answer."""
 
@@ -84,6 +85,8 @@ def target_of(nodes: Nodes, plan: Any) -> Target | None:
         if folder is not None or (kind in _BY_NAME and _makes_delta(nodes, plan, kind)):
             _, alias = nodes.without_alias(node) if not isinstance(node, list) else (None, None)
             return Target(nodes, statement_name(name), tuple(parts), folder, alias)
+        if kind in _OF_ROWS and nodes.is_view(parts):
+            refuse(f"{statement_name(name)} on a view", None, f"{'.'.join(parts)} is a view", "Name the table itself")
     return None
 
 

@@ -110,7 +110,8 @@ def save_as_table(target: Target, plan: Any) -> None:
     nodes, mode = target.nodes, str(plan.mode().name())
     entry = plan.tableDesc()
     provider = str(nodes.option(entry.provider()) or "")
-    if provider.lower() not in FORMATS:
+    unsaid = mode == "Append" and provider == str(target.spark.conf.get("spark.sql.sources.default", "parquet"))  # an append goes by the table's own format
+    if provider.lower() not in FORMATS and not unsaid:
         target.refuse(f"with format {provider} on a Delta table", 'Use df.write.format("delta").saveAsTable(name)')
     if entry.bucketSpec().isDefined():
         target.refuse("with bucketBy", "Leave bucketBy out")

@@ -27,7 +27,10 @@ def rename_entry(nodes: Nodes, parts: Sequence[str], new: Sequence[str]) -> None
     entry = old_name.entry()
     assert entry is not None and entry.folder is not None
     if (taken := new_name.entry()) is not None:
-        raise NameTaken(f"Table {new_name} cannot be made: there is {taken.kind} of this name already [TABLE_OR_VIEW_ALREADY_EXISTS]", table=entry.folder)
+        raise NameTaken(
+            f"Table {new_name} cannot be made: there is {taken.kind if taken.folder is None else 'a table'} of this name already [TABLE_OR_VIEW_ALREADY_EXISTS]",
+            table=entry.folder,
+        )
     new_name.check()
     new_name.register(entry.folder, managed=False)
     old_name.point_to(entry.folder, managed=False)

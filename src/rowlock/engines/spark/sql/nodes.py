@@ -82,6 +82,19 @@ class Nodes:
         except (NameNotFound, BadName, PySparkException):
             return None
 
+    def is_view(self, parts: Sequence[str] | None) -> bool:
+        """Whether a name is that of a view, a temporary one too."""
+        if parts is None or path_of(parts) is not None:
+            return False
+        catalog = self.spark._jsparkSession.sessionState().catalog()
+        if len(parts) == 1 and catalog.isTempView(self.bridge.seq(parts)):
+            return True
+        try:
+            entry = Name(self.spark, dotted(parts)).entry()
+        except (BadName, PySparkException):
+            return False
+        return entry is not None and entry.kind == "a view"
+
 
 def path_of(parts: Sequence[str]) -> str | None:
     """The path in a name such as delta.`/path`."""
