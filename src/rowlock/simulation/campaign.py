@@ -13,7 +13,7 @@ from rowlock.simulation.draw import draw
 from rowlock.simulation.plan import World
 from rowlock.simulation.run import Result, run
 
-WORLDS: tuple[World, ...] = ("s3", "local")
+WORLDS: tuple[World, ...] = ("s3", "local", "dynamodb")
 LEAST_POINTS, LEAST_COMMITS, LEAST_FAULTS = 200, 12, 1
 """A schedule with fewer scheduling points, versions or faults that came is short."""
 

@@ -48,6 +48,7 @@ def draw(world: World, seed: int) -> Plan:
         actors=tuple(actors),
         faults=tuple(faults),
         weather=draw_weather(rng, world),
+        night_s=rng.choice([0.0, 0.0, 3 * 86_400.0]),
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
     )
@@ -58,6 +59,8 @@ def _properties(rng: random.Random) -> dict[str, str]:
         "delta.enableDeletionVectors": rng.choice(["true", "true", "false"]),
         "delta.checkpointInterval": rng.choice(["2", "3", "5", "10", "100", "100"]),
     }
+    if rng.random() < 0.3:
+        out |= {"delta.logRetentionDuration": "interval 1 day", "delta.deletedFileRetentionDuration": "interval 12 hours"}
     if rng.random() < 0.3:
         out["delta.enableRowTracking"] = "true"
     if rng.random() < 0.2:
@@ -92,6 +95,8 @@ class _Role:
         if rng.random() < 0.25:
             self._options["on_conflict"] = rng.choice(["fail", "rerun", "rerun"])
             self._options["granularity"] = rng.choice(["row", "file"])
+        if rng.random() < 0.25:
+            self._options["isolation"] = rng.choice(["snapshot", "write_serializable", "serializable"])
         if rng.random() < 0.25:
             self._options["lock"] = rng.choice(["writes", "table", "partition", "auto"])
             self._options["lock_timeout"] = rng.choice([0.5, 20.0])

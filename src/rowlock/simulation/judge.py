@@ -18,7 +18,7 @@ from rowlock.protocol import deletion_vector as vectors
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import commit_key
-from rowlock.simulation.draw import COLUMNS
+from rowlock.simulation.draw import APPENDS, COLUMNS, UPSERTS
 from rowlock.simulation.history import History
 from rowlock.simulation.outcome import Outcome
 from rowlock.simulation.plan import Plan
@@ -51,10 +51,14 @@ class _Raw:
     def __init__(self, history: History) -> None:
         self._history = history
         self._rows: dict[str, tuple[str | None, list[tuple[Any, ...]]]] = {}
+        self._ids: dict[str, list[tuple[int, int]]] = {}
+        self._id_column: str | None = None
 
     def apply(self, commit: Commit) -> list[str]:
         """Takes a commit in; returns what is wrong with its actions (I4)."""
         wrong = []
+        if commit.metadata is not None:
+            self._id_column = commit.metadata.configuration.get("delta.rowTracking.materializedRowIdColumnName")
         removes = Counter(r.path for r in commit.removes)
         adds = Counter(a.path for a in commit.adds)
         if any(n > 1 for n in (*removes.values(), *adds.values())):
@@ -65,6 +69,7 @@ class _Raw:
             elif self._rows[remove.path][0] != remove.key[1]:
                 wrong.append(f"I4: version {commit.version} removes {remove.path} with another vector than lives")
             self._rows.pop(remove.path, None)
+            self._ids.pop(remove.path, None)
         for add in commit.adds:
             if add.path in self._rows:
                 wrong.append(f"I4: version {commit.version} adds {add.path}, which lives")
@@ -74,6 +79,8 @@ class _Raw:
     def _read(self, add: AddFile) -> list[tuple[Any, ...]]:
         rows = orjson.loads(self._history.objects[add.path])
         dead = self._dead(add)
+        if self._id_column is not None and add.base_row_id is not None:
+            self._ids[add.path] = [(row.get(self._id_column, add.base_row_id + n), row["k"]) for n, row in enumerate(rows) if n not in dead]
         return [tuple(row.get(c) for c in COLUMNS) for n, row in enumerate(rows) if n not in dead]
 
     def _dead(self, add: AddFile) -> BitMap64:
@@ -81,6 +88,10 @@ class _Raw:
         if descriptor is None:
             return BitMap64()
         return vectors.read_inline(descriptor) if descriptor.is_inline else vectors.read_from_file(descriptor, self._history.objects[descriptor.path or ""])
+
+    def ids(self) -> list[tuple[int, int]]:
+        """(row id, key) of every row, where the table tracks its rows."""
+        return [found for ids in self._ids.values() for found in ids]
 
     def bag(self) -> Bag:
         return Counter(row for _, rows in self._rows.values() for row in rows)
@@ -93,6 +104,8 @@ class _Verdict:
         self._plan, self._history, self._commits, self._outcomes = plan, history, commits, outcomes
         self._of_txn = {txn_id: o for o in outcomes for txn_id in o.txn_ids}
         self.bags: list[Bag] = []
+        self._key_of: dict[int, int] = {}
+        self._id_of: dict[int, int] = {}
         self.violations: list[str] = []
 
     def check_versions(self) -> None:
@@ -107,6 +120,7 @@ class _Verdict:
             self._serve(serial, states, commit)
             states.append(serial.state())
             self.bags.append(raw.bag())
+            self._check_ids(number, raw.ids())
             wanted = Counter(tuple(row[c] for c in COLUMNS) for row in serial.rows)
             if self.bags[-1] != wanted:
                 doing = ", ".join(self._of_txn[t].name for t in sorted(commit.txn_ids) if t in self._of_txn)
@@ -117,6 +131,18 @@ class _Verdict:
             money = sum(v * n for (k, v, _), n in self.bags[-1].items() if k < self._plan.accounts)
             if number >= 2 and money != 100 * self._plan.accounts:
                 self.violations.append(f"money: the accounts hold {money} in version {number}")
+
+    def _check_ids(self, version: int, ids: Sequence[tuple[int, int]]) -> None:
+        """No two rows have one id, now or ever, and a row that is never deleted keeps its own (I6)."""
+        if len({row_id for row_id, _ in ids}) != len(ids):
+            self.violations.append(f"I6: two rows of version {version} have one id")
+        for row_id, key in ids:
+            lasts = key < UPSERTS or key >= APPENDS
+            if self._key_of.setdefault(row_id, key) != key or (lasts and self._id_of.setdefault(key, row_id) != row_id):
+                self.violations.append(
+                    f"I6: the row {key} of version {version} has the id {row_id}; it had {self._id_of.get(key)}, and that id was of {self._key_of[row_id]}"
+                )
+                return
 
     def _serve(self, serial: SerialTable, states: Sequence[State], commit: Commit) -> None:
         for txn_id in sorted(commit.txn_ids):

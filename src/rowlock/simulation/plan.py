@@ -9,7 +9,7 @@ from typing import Literal
 
 from rowlock.simulation.actions import Action
 
-World = Literal["s3", "local", "dynamodb", "memory"]
+World = Literal["s3", "local", "dynamodb"]
 FaultKind = Literal[
     "lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list", "crash before", "crash after", "stall",
     "partition", "clock jump", "disk error", "disk full", "done and denied", "power loss",
@@ -66,6 +66,8 @@ class Plan:
     actors: tuple[ActorPlan, ...]
     faults: tuple[Fault, ...]
     weather: Weather
+    night_s: float = 0.0
+    """Where it is not 0, actors carry out the second half of their actions after so much time: what is kept for a day may go."""
     skews_ms: dict[str, int] = field(default_factory=dict)
     drifts: dict[str, float] = field(default_factory=dict)
 
@@ -88,7 +90,9 @@ class Plan:
 
     def described(self) -> list[str]:
         """The plan as lines of text."""
-        lines = [f"world {self.world}, seed {self.seed}; properties {self.properties}; {self.accounts} accounts; {self.weather}"]
+        lines = [
+            f"world {self.world}, seed {self.seed}; properties {self.properties}; {self.accounts} accounts; night after {self.night_s:g} s; {self.weather}"
+        ]
         for a in self.actors:
             lines += [f"actor {a.name} in process {a.process}, after {a.after_s:g} s", *(f"    {a.name}.{x.number}  {x}" for x in a.actions)]
         return [*lines, *(f"fault {f}" for f in self.faults)]
@@ -96,5 +100,5 @@ class Plan:
 
 def draw_weather(rng: random.Random, world: World) -> Weather:
     """How fast the store is in one schedule."""
-    usual = rng.choice([0.05, 0.5] if world in ("local", "memory") else [5, 20, 60])
+    usual = rng.choice([0.05, 0.5] if world == "local" else [5, 20, 60])
     return Weather(usual, usual * rng.choice([4, 20, 100]), rng.choice([5, 20, 100]))

@@ -75,7 +75,7 @@ def run(plan: Plan) -> Result:
         if isinstance(server, LocalServer):
             one_machine(hosts, server, scheduler)
         for actor in plan.actors:
-            _spawn(actor, hosts[actor.process], scheduler, outcomes)
+            _spawn(actor, plan.night_s, hosts[actor.process], scheduler, outcomes)
         scheduler.run()
         violations = _judged(plan, server, scheduler, outcomes)
     met = sum(1 for line in scheduler.lines if line.endswith(_FAULTS))
@@ -114,12 +114,14 @@ def _set_up(plan: Plan, table: Table, scheduler: Scheduler) -> list[Outcome]:
     return [created, *filled]
 
 
-def _spawn(actor: ActorPlan, host: Host, scheduler: Scheduler, outcomes: list[Outcome]) -> None:
+def _spawn(actor: ActorPlan, night_s: float, host: Host, scheduler: Scheduler, outcomes: list[Outcome]) -> None:
     recorder = _Recorder(scheduler)
 
     def live() -> None:
         with use_observer(recorder):
-            for action in actor.actions:
+            for n, action in enumerate(actor.actions):
+                if n == len(actor.actions) // 2:
+                    scheduler.pause(max(0.0, night_s - scheduler.now_us / 1e6))
                 for _ in range(_STEPS_AGAIN):
                     outcome = recorder.outcome = Outcome(actor.name, action)
                     outcomes.append(outcome)

@@ -49,7 +49,7 @@ class Wire:
         """Sends a call; returns what goes wrong with it of what is `possible`.  Raises Crashed where the process dies first."""
         counted = self._counted
         counted.calls += 1
-        counted.commits += is_commit(key) and what in ("create", "link", "rename")
+        counted.commits += is_commit(key) and what in ("create", "link", "rename", "claim")
         own: set[FaultKind] = {"crash before", "crash after", "stall", "partition", "clock jump"}
         if self.on_power_loss is not None:
             own.add("power loss")

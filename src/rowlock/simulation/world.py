@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from rowlock.engines.memory.engine import MemoryEngine
 from rowlock.log.table_log import TableLog
 from rowlock.simulation.history import History
 from rowlock.simulation.plan import Plan, Weather
 from rowlock.simulation.servers.disk import ROOT, Disk, SimulatedCalls
+from rowlock.simulation.servers.dynamodb import DynamoDbRequests
 from rowlock.simulation.servers.s3 import Bucket, S3Requests
 from rowlock.simulation.wire import Counted, Wire, counted_of
 from rowlock.storage.address import parse
+from rowlock.storage.dynamodb import ArbitratedStore, EntryTable
 from rowlock.storage.local import LocalStore
 from rowlock.storage.options import Settings
 from rowlock.storage.remote import RemoteStore
@@ -46,6 +48,22 @@ class S3Server:
         return RemoteStore(self._address, self._settings, S3Requests(self._bucket, wire))
 
 
+class DynamoDbServer(S3Server):
+    """S3 with the DynamoDB arbiter: `storage/dynamodb` over `storage/remote`, both over simulated servers.
+
+    conditional_copy  False: the bucket's conditional puts are not used, as with Delta's own store
+    """
+
+    def __init__(self, *, conditional_copy: bool) -> None:
+        super().__init__()
+        self._conditional_copy = conditional_copy
+        self._rows: dict[tuple[str, str], Any] = {}
+
+    def store(self, wire: Wire) -> ObjectStore:
+        client: Any = DynamoDbRequests(self._rows, wire)
+        return ArbitratedStore(super().store(wire), EntryTable(client, "delta_log"), conditional_copy=self._conditional_copy)
+
+
 class LocalServer:
     """One machine with a local disk: `storage/local` over simulated system calls."""
 
@@ -59,7 +77,9 @@ class LocalServer:
 
 def server_of(plan: Plan, scheduler: Scheduler) -> Server:
     """The server of a plan's world."""
-    return LocalServer(scheduler) if plan.world == "local" else S3Server()
+    if plan.world == "local":
+        return LocalServer(scheduler)
+    return DynamoDbServer(conditional_copy=plan.seed % 2 == 0) if plan.world == "dynamodb" else S3Server()
 
 
 def open_table(store: ObjectStore) -> Table:

@@ -5,18 +5,13 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from rowlock.simulation.history import History
-from rowlock.simulation.plan import FaultKind
+from rowlock.simulation.servers.network import Network
 from rowlock.simulation.wire import Wire
 from rowlock.storage.requests import Told, error_of
 from rowlock.testing.scheduler import START_MS
-
-T = TypeVar("T")
-_TIMEOUT_S = 10.0
-_ALWAYS: tuple[FaultKind, ...] = ("lost request", "lost reply", "unavailable", "error after")
 
 
 class Bucket:
@@ -63,57 +58,8 @@ class S3Requests:
     """The requests of one process to a simulated bucket."""
 
     def __init__(self, bucket: Bucket, wire: Wire) -> None:
-        self._bucket, self._wire, self._s = bucket, wire, wire.scheduler
-
-    def _send(self, what: str, key: str, do: Callable[[], T], possible: Sequence[FaultKind] = (), stale: Callable[[int], T] | None = None) -> T:
-        """One request: its way there, what the server does, and the way back."""
-        wire, s = self._wire, self._s
-        fault = wire.depart(what, key, (*_ALWAYS, *possible))
-        kind = fault.kind if fault is not None else None
-        if kind == "lost request" or wire.is_cut_off:
-            self._unanswered(what, key)
-        if kind == "late request":
-            assert fault is not None
-            s.at(fault.seconds, lambda: self._late(what, key, do))
-            self._unanswered(what, key)
-        if kind in ("unavailable", "conflict"):
-            self._refused(what, key, 503 if kind == "unavailable" else 409)
-        if kind == "stale list" and stale is not None and fault is not None:
-            do = partial(stale, s.now_us - round(fault.seconds * 1e6))
-        answer: T | Exception
-        try:
-            answer = do()
-            if kind == "sent twice":  # by a proxy: the client gets the answer to the second one
-                answer = do()
-        except Exception as e:  # noqa: BLE001 - the server's answer
-            answer = e
-        s.note(f"{what} {key}: {'done' if not isinstance(answer, Exception) else type(answer).__name__}")
-        if kind == "crash after":
-            wire.die()
-        if kind == "error after":
-            self._refused(what, key, 500)
-        if kind == "lost reply" or wire.is_cut_off:
-            self._unanswered(what, key)
-        wire.travel()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def _late(self, what: str, key: str, do: Callable[[], object]) -> None:
-        try:
-            do()
-        except Exception as e:  # noqa: BLE001 - nobody hears it
-            self._s.note(f"late {what} {key}: {type(e).__name__}")
-        else:
-            self._s.note(f"late {what} {key}: done")
-
-    def _unanswered(self, what: str, key: str) -> None:
-        self._s.pause(_TIMEOUT_S)
-        raise error_of(None, f"{what} {key}")
-
-    def _refused(self, what: str, key: str, status: int) -> None:
-        self._wire.travel()
-        raise error_of(status, f"{what} {key}")
+        self._bucket, self._s = bucket, wire.scheduler
+        self._send = Network(wire, error_of).send
 
     # ---- what the server does ---------------------------------------------------------------------
 
