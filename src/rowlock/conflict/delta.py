@@ -98,6 +98,6 @@ def delta_of(paths: Iterable[str], before: Mapping[str, Slice], after: Mapping[s
 
 def delta_between(paths: Iterable[str], before: Mapping[str, AddFile], after: Mapping[str, AddFile], vector_of: VectorOf) -> Delta:
     """The delta between two states, given as live files by path; `paths` must contain every path that a commit in between added or removed."""
-    differing = [p for p in set(paths) if (old := before.get(p)) is None or (new := after.get(p)) is None or old.deletion_vector != new.deletion_vector]
+    differing = [p for p in sorted(set(paths)) if (old := before.get(p)) is None or (new := after.get(p)) is None or old.deletion_vector != new.deletion_vector]
     old_slices, new_slices = ({p: live_slice(files[p], vector_of) for p in differing if p in files} for files in (before, after))
     return delta_of(differing, old_slices, new_slices)

@@ -15,7 +15,7 @@ from rowlock.simulation.run import Result, run
 
 WORLDS: tuple[World, ...] = ("s3", "local", "dynamodb")
 LEAST_POINTS, LEAST_COMMITS, LEAST_FAULTS = 200, 12, 1
-"""A schedule with fewer scheduling points, versions or faults that came is short."""
+"""A schedule with fewer scheduling points, committed actions or faults that came is short."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Summary:
         self.points += result.points
         self.commits += result.commits
         self.faults += result.faults_met
-        self.short += result.points < LEAST_POINTS or result.commits < LEAST_COMMITS or result.faults_met < LEAST_FAULTS
+        self.short += result.points < LEAST_POINTS or result.transactions < LEAST_COMMITS or result.faults_met < LEAST_FAULTS
         self.seconds += seconds
         self.hashes.add(result.trace_hash)
         if result.violations:

@@ -14,14 +14,22 @@ from rowlock.simulation.plan import ActorPlan, Fault, FaultKind, Plan, World, dr
 COLUMNS = ("k", "v", "w")
 COUNTERS, UPSERTS, APPENDS = 100, 1000, 10_000
 """Where the keys of counters, of upserted rows and of appended rows begin; keys below are accounts."""
-LEAST_WRITES = 19
+LEAST_WRITES = 22
 _REMOTE: tuple[FaultKind, ...] = ("lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list")
 _DISK: tuple[FaultKind, ...] = ("disk error", "disk full", "done and denied", "done and denied", "power loss")
 _ANYWHERE: tuple[FaultKind, ...] = ("crash before", "crash after", "crash before", "crash after", "stall", "clock jump")
-_ROLES = (
+_EVERYBODY = (
     ["banker"] * 4 + ["counter"] * 4 + ["upserter"] * 3 + ["deleter"] * 2 + ["updater"] * 2 + ["appender"] * 4 + ["reader"] * 2
     + ["optimizer", "restorer", "alterer", "checkpointer", "vacuumer", "traveller", "calculator"]
 )  # fmt: skip
+_THEMES = {
+    "everybody": _EVERYBODY,
+    "everybody again": _EVERYBODY,
+    "appends": ["appender"] * 8 + ["optimizer", "reader", "updater", "alterer"],
+    "one row": ["counter"] * 6 + ["calculator", "optimizer", "reader"],
+    "rows that come and go": ["upserter"] * 3 + ["deleter"] * 2 + ["updater", "optimizer", "restorer", "reader"],
+    "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["updater", "restorer", "counter"],
+}
 
 
 def draw(world: World, seed: int) -> Plan:
@@ -31,35 +39,44 @@ def draw(world: World, seed: int) -> Plan:
     accounts = rng.randint(3, 8)
     actors: list[ActorPlan] = []
     writes = 0
+    night_s = rng.choice([0.0, 0.0, 3 * 86_400.0])
+    roles, certain = _THEMES[rng.choice(list(_THEMES))], ["vacuumer", "checkpointer", "reader"] if night_s else []
+    if night_s:  # a RESTORE of files that expired races a VACUUM that deletes them: docs/simulation.md
+        roles = [role for role in roles if role != "restorer"]
+    certain.append(rng.choice(["banker", "counter", "appender"]))
     while len(actors) < 4 or writes < LEAST_WRITES:
-        role = rng.choice(_ROLES if len(actors) else ["banker", "counter", "appender"])
+        role = certain.pop() if certain else rng.choice(roles)
         name = f"a{len(actors)}"
         actions = _Role(rng, name, len(actors), accounts).actions(role)
         writes += sum(bool(a.scripts) for a in actions) if role != "deleter" else 0  # they may find nothing
         actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), 5 * rng.random()])))
     used = sorted({a.process for a in actors})
+    longest_jump_s = 3600.0 if night_s else 86_400.0  # a VACUUM by a clock that is ahead by its retention deletes what is being written: docs/simulation.md
     faults = [_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
     faults.append(replace(_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
     return Plan(
         world=world,
         seed=seed,
-        properties=_properties(rng),
+        properties=_properties(rng, keeps_short=night_s > 0),
         accounts=accounts,
         actors=tuple(actors),
-        faults=tuple(faults),
+        faults=tuple(replace(f, seconds=min(f.seconds, longest_jump_s)) for f in faults),
         weather=draw_weather(rng, world),
-        night_s=rng.choice([0.0, 0.0, 3 * 86_400.0]),
+        night_s=night_s,
+        limits=rng.choice([{}, {"inline_vector_bytes": 1}, {"group_files": 2}, {"inline_vector_bytes": 1, "cleaned_files": 2}]),
+        engine=rng.choice([{}, {}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True}, {"reorders": True}]),
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
     )
 
 
-def _properties(rng: random.Random) -> dict[str, str]:
+def _properties(rng: random.Random, *, keeps_short: bool) -> dict[str, str]:
     out = {
         "delta.enableDeletionVectors": rng.choice(["true", "true", "false"]),
         "delta.checkpointInterval": rng.choice(["2", "3", "5", "10", "100", "100"]),
     }
-    if rng.random() < 0.3:
+    if keeps_short:
+        out["delta.checkpointInterval"] = rng.choice(["2", "3", "5"])
         out |= {"delta.logRetentionDuration": "interval 1 day", "delta.deletedFileRetentionDuration": "interval 12 hours"}
     if rng.random() < 0.3:
         out["delta.enableRowTracking"] = "true"
@@ -95,8 +112,8 @@ class _Role:
         if rng.random() < 0.25:
             self._options["on_conflict"] = rng.choice(["fail", "rerun", "rerun"])
             self._options["granularity"] = rng.choice(["row", "file"])
-        if rng.random() < 0.25:
-            self._options["isolation"] = rng.choice(["snapshot", "write_serializable", "serializable"])
+        self._weaker: dict[str, Any] = {"isolation": rng.choice(["snapshot", "write_serializable"])} if rng.random() < 0.25 else {}
+        """For statements whose rows are always the same: for them every level of isolation comes to serial execution."""
         if rng.random() < 0.25:
             self._options["lock"] = rng.choice(["writes", "table", "partition", "auto"])
             self._options["lock_timeout"] = rng.choice([0.5, 20.0])
@@ -110,21 +127,22 @@ class _Role:
     def _pause(self) -> float:
         return self._rng.choice([0.0, 0.0, self._rng.random() * 0.1, self._rng.random() * 3])
 
-    def _statements(self, number: int, *scripts: Script, app: tuple[str, int] | None = None) -> Action:
-        return Action(number, "statements", scripts, self._options, app, pause_s=self._pause())
+    def _statements(self, number: int, *scripts: Script, app: tuple[str, int] | None = None, same_rows: bool = False) -> Action:
+        options = self._options | (self._weaker if same_rows else {})
+        return Action(number, "statements", scripts, options, app, pause_s=self._pause())
 
     def _banker(self, number: int) -> Action:
         a, b = self._rng.sample(range(self._accounts), 2)
         amount = self._rng.randint(1, 9)
         if self._rng.random() < 0.6:
             scripts: list[Script] = [Update((("v", f"v - {amount}"),), f"k = {a}"), Update((("v", f"v + {amount}"),), f"k = {b}")]
-            return self._statements(number, *scripts)
+            return self._statements(number, *scripts, same_rows=True)
         return self._statements(
             number, Merge(("k", "d"), ((a, -amount), (b, amount)), "t.k = s.k", (Clause("matched", "update", None, (("v", "t.v + s.d"),)),))
         )
 
     def _counter(self, number: int) -> Action:
-        return self._statements(number, Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}"))
+        return self._statements(number, Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}"), same_rows=True)
 
     def _calculator(self, number: int) -> Action:
         script = Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}")

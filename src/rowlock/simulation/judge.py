@@ -13,7 +13,7 @@ import orjson
 from pyroaring import BitMap64
 
 from rowlock.conflict.delta import live_slice
-from rowlock.exceptions import CorruptLog
+from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, MetadataChangedException
 from rowlock.protocol import deletion_vector as vectors
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.commits import parse_commit
@@ -171,9 +171,16 @@ class _Verdict:
                 self.violations.append(f"I2: {o.name} was told that it is version {o.done.receipt and o.done.receipt.version}, and is in {at or 'none'}")
             if o.status in ("failed", "nothing") and at:
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
+            if self._fails_by_others(o):
+                self.violations.append(f"{o.name} failed by what others did, under the policy repair: {o.detail}")
             if len(at) > 1:
                 self.violations.append(f"I2: {o.name} is in versions {at}")
         self._check_steps()
+
+    def _fails_by_others(self, o: Outcome) -> bool:
+        """Whether a statement that is to be rebased was told of a conflict; a log that was cleaned up beneath a writer that stood still is one."""
+        by_others = isinstance(o.error, DeltaConcurrentModificationException) and not isinstance(o.error, MetadataChangedException)
+        return by_others and o.action.kind == "statements" and "on_conflict" not in o.action.options and not self._plan.night_s
 
     def _named(self, txn_id: str) -> str:
         return self._of_txn[txn_id].name if txn_id in self._of_txn else "nobody"

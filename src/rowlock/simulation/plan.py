@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from rowlock.simulation.actions import Action
 
@@ -68,6 +68,10 @@ class Plan:
     weather: Weather
     night_s: float = 0.0
     """Where it is not 0, actors carry out the second half of their actions after so much time: what is kept for a day may go."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """What is set of `rowlock.limits`."""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """Options of the engine in memory."""
     skews_ms: dict[str, int] = field(default_factory=dict)
     drifts: dict[str, float] = field(default_factory=dict)
 
@@ -91,7 +95,7 @@ class Plan:
     def described(self) -> list[str]:
         """The plan as lines of text."""
         lines = [
-            f"world {self.world}, seed {self.seed}; properties {self.properties}; {self.accounts} accounts; night after {self.night_s:g} s; {self.weather}"
+            f"world {self.world}, seed {self.seed}; properties {self.properties}; {self.accounts} accounts; night after {self.night_s:g} s; limits {self.limits}, engine {self.engine}; {self.weather}"
         ]
         for a in self.actors:
             lines += [f"actor {a.name} in process {a.process}, after {a.after_s:g} s", *(f"    {a.name}.{x.number}  {x}" for x in a.actions)]

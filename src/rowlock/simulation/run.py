@@ -14,6 +14,7 @@ import orjson
 from rowlock.engines.memory.sql.script import Append
 from rowlock.engines.memory.statements import run as run_script
 from rowlock.exceptions import CommitUnknown, RowlockError
+from rowlock.limits import limited
 from rowlock.simulation import judge
 from rowlock.simulation.actions import Action, Done, perform
 from rowlock.simulation.draw import COLUMNS, COUNTERS
@@ -45,6 +46,11 @@ class Result:
     faults_met: int = 0
     virtual_s: float = 0.0
 
+    @property
+    def transactions(self) -> int:
+        """How many actions were committed; several may share a version."""
+        return sum(o.status == "committed" for o in self.outcomes)
+
 
 class _Recorder(Observer):
     """Notes the transactions of an actor, and makes a scheduling point of every phase."""
@@ -65,7 +71,7 @@ def run(plan: Plan) -> Result:
     """Runs a plan to its end, and judges it."""
     scheduler = Scheduler(f"{plan.world} {plan.seed}")
     outcomes: list[Outcome] = []
-    with simulated(scheduler), _quiet():
+    with simulated(scheduler), limited(**plan.limits), _quiet():
         server = server_of(plan, scheduler)
         try:
             outcomes += _set_up(plan, outside(server, scheduler), scheduler)
@@ -120,8 +126,7 @@ def _spawn(actor: ActorPlan, night_s: float, host: Host, scheduler: Scheduler, o
     def live() -> None:
         with use_observer(recorder):
             for n, action in enumerate(actor.actions):
-                if n == len(actor.actions) // 2:
-                    scheduler.pause(max(0.0, night_s - scheduler.now_us / 1e6))
+                _rest(max(0.0, night_s - scheduler.now_us / 1e6) if n == len(actor.actions) // 2 else 0.0, host, scheduler)
                 for _ in range(_STEPS_AGAIN):
                     outcome = recorder.outcome = Outcome(actor.name, action)
                     outcomes.append(outcome)
@@ -130,9 +135,22 @@ def _spawn(actor: ActorPlan, night_s: float, host: Host, scheduler: Scheduler, o
                         return
                     if action.app is None or outcome.status in ("committed", "nothing"):
                         break
-                    scheduler.pause(_AGAIN_S)
+                    _rest(_AGAIN_S, host, scheduler)
 
-    scheduler.spawn(actor.name, live, host.process, after_s=actor.after_s)
+    scheduler.spawn(actor.name, live, host.process, restarts=True, after_s=actor.after_s)
+
+
+def _rest(seconds: float, host: Host, scheduler: Scheduler) -> None:
+    """Waits between two actions, in a process that lives: one that is killed meanwhile is started again."""
+    task = scheduler.current
+    assert task is not None
+    task.process = host.restarted()
+    try:
+        scheduler.pause(seconds)
+    except Crashed:
+        if scheduler.ended:
+            raise
+        task.process = host.restarted()
 
 
 def _one(outcome: Outcome, host: Host, scheduler: Scheduler) -> None:
@@ -144,11 +162,8 @@ def _one(outcome: Outcome, host: Host, scheduler: Scheduler) -> None:
         outcome.ends("committed" if done.receipt is not None and done.receipt.version is not None else "nothing", done)
     except Crashed:
         outcome.ends("crashed", done)
-        task = scheduler.current
-        if task is None or scheduler.ended:
-            return
-        task.process = host.restarted()
-        scheduler.pause(_RESTART_S * task.rng.random())
+        if not scheduler.ended:
+            _rest(_RESTART_S * scheduler.random.random(), host, scheduler)
     except CommitUnknown as e:
         outcome.ends("unknown", done, e)
     except RowlockError as e:

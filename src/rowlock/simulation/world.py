@@ -82,10 +82,10 @@ def server_of(plan: Plan, scheduler: Scheduler) -> Server:
     return DynamoDbServer(conditional_copy=plan.seed % 2 == 0) if plan.world == "dynamodb" else S3Server()
 
 
-def open_table(store: ObjectStore) -> Table:
+def open_table(store: ObjectStore, **engine: Any) -> Table:
     """A handle of the table with memory of its own, as another process has it."""
     log = TableLog(store)
-    return Table(log, MemoryEngine(store), state=SharedState(log, store))
+    return Table(log, MemoryEngine(store, **engine), state=SharedState(log, store))
 
 
 class Host:
@@ -112,7 +112,7 @@ class Host:
         if self._table is None:
             wire = Wire(self._scheduler, self.process, self._plan.weather, self._counted)
             wire.on_power_loss = self.on_power_loss
-            self._table = open_table(self._server.store(wire))
+            self._table = open_table(self._server.store(wire), **self._plan.engine)
         return self._table
 
 

@@ -59,7 +59,7 @@ class Task:
         self.go = _closed()
         self.token = 0
         """Changes whenever the task goes on: what was to wake it before is void then."""
-        self.woken = False
+        self.woken = self.restarts = False
 
     def __repr__(self) -> str:
         return f"Task({self.name})"
@@ -120,9 +120,13 @@ class Scheduler:
         """The actor that asks; None for a thread that is none."""
         return self._of_thread.get(threading.get_ident())
 
-    def spawn(self, name: str, call: Callable[[], object], process: Process, *, daemon: bool = False, after_s: float = 0.0) -> Task:
-        """Adds an actor that begins `after_s` from now.  Daemons end with the last of the others."""
+    def spawn(self, name: str, call: Callable[[], object], process: Process, *, daemon: bool = False, restarts: bool = False, after_s: float = 0.0) -> Task:
+        """Adds an actor that begins `after_s` from now.  Daemons end with the last of the others.
+
+        `restarts`: it begins even where its process was killed before; then it has to give itself another (`Task.process`) first.
+        """
         task = Task(name, process, daemon=daemon, rng=random.Random(f"{self._seed} {name}"))
+        task.restarts = restarts
         self._tasks.add(task)
         self._push(after_s, task, task.token)
         threading.Thread(target=self._live, args=(task, call), name=f"actor {name}", daemon=True).start()
@@ -132,7 +136,7 @@ class Scheduler:
         task.go.acquire()
         self._of_thread[threading.get_ident()] = task
         try:
-            if task.process.alive and not self.ended:
+            if (task.process.alive or task.restarts) and not self.ended:
                 call()
         except Crashed:
             pass

@@ -187,7 +187,7 @@ class Exchange:
             clock.sleep(pace * 0.5 * clock.jitter())
             return None
         carried, guests = _admitted(self._board.of_others(line, own, head), members, head, state.log)
-        self._spent = [*carried, *mine, *line.dead]
+        self._spent = [*carried, *sorted(mine), *line.dead]
         return Lot(members, head, guests, line.until_s)
 
     def landed(self, lot: Lot) -> None:
