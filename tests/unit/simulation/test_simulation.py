@@ -55,9 +55,9 @@ def test_a_seed_is_one_schedule_in_every_process(world: World) -> None:
 
 
 def test_a_check_that_is_taken_out_is_found_and_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever believes an answer that says Lost doubles what has landed (the regression lost_reply)."""
-    monkeypatch.setattr(outcome, "_is_own_commit", lambda *_: False)
-    found = next(r for r in (run(draw("s3", seed)) for seed in range(60)) if r.violations)
+    """A put that was lost and is taken for won, because nobody reads the log back (I2)."""
+    monkeypatch.setattr(outcome, "_is_own_commit", lambda *_: True)
+    found = next(r for r in (run(draw("s3", seed)) for seed in range(10)) if r.violations)
     gone, smaller = shrink(found.plan, most_runs=8)
     assert smaller.violations and gone and len(smaller.lines) < len(found.lines)
 
