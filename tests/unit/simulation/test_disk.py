@@ -1,0 +1,28 @@
+"""The local store on a simulated disk that loses its power: what was acknowledged is durable, with the folders that it is in (I2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.simulation.history import History
+from rowlock.simulation.plan import Weather
+from rowlock.simulation.servers.disk import ROOT, Disk, SimulatedCalls
+from rowlock.simulation.wire import Counted, Wire
+from rowlock.storage.local import LocalStore
+from rowlock.storage.store import Committed, NotFound
+from rowlock.testing import Scheduler, simulated
+
+
+def test_what_was_put_outlives_the_power() -> None:
+    s = Scheduler(0)
+    with simulated(s):
+        disk = Disk(History(), s)
+        calls = SimulatedCalls(disk, Wire(s, s.outside, Weather(0.01, 0.01, 1000), Counted([])))
+        store = LocalStore(ROOT, calls)
+        assert isinstance(store.put_if_absent("_delta_log/a.json", b"1"), Committed)
+        store.put("day=1/part.parquet", b"2")
+        calls.close(calls.open(f"{ROOT}/unsynced", 0o101))
+        disk.lose_power()
+        assert (store.get("_delta_log/a.json"), store.get("day=1/part.parquet")) == (b"1", b"2")
+        with pytest.raises(NotFound):
+            store.get("unsynced")  # the disk does lose what nobody synced
