@@ -9,7 +9,7 @@ from typing import get_args
 from rowlock import arguments
 from rowlock.api import expressions
 from rowlock.api.handle import Handle
-from rowlock.api.row_writes import create_with_rows, head_or_created, widened_metadata
+from rowlock.api.row_writes import Stage, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.transaction import append_statements, overwrite_statements
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
@@ -18,7 +18,8 @@ from rowlock.engines.spark.frames.instants import milliseconds
 from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, conform
-from rowlock.exceptions import InvalidInput, TableExists
+from rowlock.engines.spark.statements.source_versions import versions_read
+from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput, TableExists
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.schema_fit import check_names
@@ -163,9 +164,35 @@ def _create(
 ) -> Receipt:
     """Version 0 with the rows in it."""
 
+    said = "ErrorIfExists" if mode.startswith("error") else mode.capitalize()
+    return create_with_rows(
+        handle.state, delta_schema(df.schema), _stage(handle, df), partition_by=partition_columns, properties=properties, mode=said, app=app
+    )
+
+
+def replace_with_rows(handle: Handle, df: DataFrame, *, partition_by: Sequence[str], properties: Mapping[str, str], operation: str, managed: bool) -> Receipt:
+    """Replaces a table that is there by one with the columns and rows of a DataFrame, in one commit; others' work of meanwhile is replaced, too.
+
+    Raises ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then, else what making a table raises.
+    """
+    check_names(df.columns, handle.path)
+    before = versions_read(handle.evaluator, df, handle.state.refresh().version)
+    metadata = metadata_of_rows(delta_schema(df.schema), handle.path, partition_by=partition_by, properties=properties)
+    adds = _stage(handle, df)(creation.draft_snapshot(metadata, handle.path))
+    after = versions_read(handle.evaluator, df, handle.state.refresh().version) if before else ()
+    try:
+        return creation.replace_table(handle.state, metadata, operation=operation, managed=managed, adds=adds, derived_from=(*before, *after))
+    except DeltaConcurrentModificationException:  # certainly not committed
+        for add in adds:
+            handle.state.store.delete(add.path)
+        raise
+
+
+def _stage(handle: Handle, df: DataFrame) -> Stage:
+    """Writes the rows of a DataFrame into data files of a table that has its columns."""
+
     def stage(draft: Snapshot) -> list[AddFile]:
         blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path))
         return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
 
-    said = "ErrorIfExists" if mode.startswith("error") else mode.capitalize()
-    return create_with_rows(handle.state, delta_schema(df.schema), stage, partition_by=partition_columns, properties=properties, mode=said, app=app)
+    return stage

@@ -46,13 +46,19 @@ def create_with_rows(
     UnsupportedFeature for a table that may not be or that this version does not write, and what `stage` raises.
     """
     table = state.store.root
+    metadata = metadata_of_rows(rows, table, partition_by=partition_by, properties=properties)
+    adds = stage(creation.draft_snapshot(metadata, table))
+    parameters = {"mode": mode, "partitionBy": list(metadata.partition_columns)}
+    return creation.create_from(state, metadata, operation="WRITE", parameters=parameters, adds=adds, app=app)
+
+
+def metadata_of_rows(rows: StructType, table: str, *, partition_by: Sequence[str], properties: Mapping[str, str]) -> Metadata:
+    """The metadata of a new table with the columns of `rows`, all nullable.  Raises SchemaMismatch, InvalidInput and UnsupportedFeature."""
     if missing := [c for c in partition_by if rows.find(c) is None]:
         raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(rows.names)}", table=table)
     metadata = creation.new_metadata(schema_json(nullable(rows)), partition_by, properties, table=table)
     creation.check_new_table(metadata, table)
-    adds = stage(creation.draft_snapshot(metadata, table))
-    parameters = {"mode": mode, "partitionBy": list(metadata.partition_columns)}
-    return creation.create_from(state, metadata, operation="WRITE", parameters=parameters, adds=adds, app=app)
+    return metadata
 
 
 def new_columns(columns: StructType, rows: StructType) -> StructType:

@@ -75,14 +75,24 @@ def create_as_select(target: Target, plan: Any) -> None:
 
 
 def replace_as_select(target: Target, plan: Any) -> None:
-    """CREATE OR REPLACE TABLE ... AS SELECT where there is no table yet; where there is one it is refused."""
+    """CREATE OR REPLACE TABLE ... AS SELECT and REPLACE TABLE ... AS SELECT: the table with its new rows in one commit."""
     spec = _spec(target, plan)
     place = _place(target, spec)
-    if place.listed or place.has_log:
-        target.refuse("of a table that is there", "Use INSERT OVERWRITE, or CREATE OR REPLACE TABLE (columns) and then INSERT INTO")
+    if place.has_log:
+        return _replace_with_rows(target, spec, place, bool(plan.orCreate()), target.nodes.frame(plan.query()))
     if not plan.orCreate():
         raise NameNotFound(f"Table {'.'.join(target.parts)} cannot be found, so it cannot be replaced; use CREATE OR REPLACE TABLE [TABLE_OR_VIEW_NOT_FOUND]")
     _create_with_rows(target, spec, target.nodes.frame(plan.query()), False, {})
+
+
+def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool, rows: DataFrame) -> None:
+    for what, said in (("CLUSTER BY", spec.clusters), ("a comment", spec.comment)):
+        if said:
+            target.refuse(f"with {what}", "Use CREATE OR REPLACE TABLE (columns), and then INSERT INTO")
+    place.check("createOrReplace" if or_create else "replace")
+    operation = "CREATE OR REPLACE TABLE AS SELECT" if or_create else "REPLACE TABLE AS SELECT"
+    frames.replace_with_rows(place.handle, rows, partition_by=spec.partitions, properties=spec.properties, operation=operation, managed=place.managed)
+    place.register()
 
 
 def _place(target: Target, spec: Spec) -> Place:

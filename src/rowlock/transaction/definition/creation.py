@@ -11,12 +11,13 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.boundary import row_identity
+from rowlock.conflict.value import conflict_with
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
-from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, SetTransaction
+from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.features import check_writable, features_of_columns, listing, protocol_for_new_table, reader_features, writer_features
 from rowlock.protocol.in_commit import with_commit_timestamp
@@ -159,22 +160,37 @@ def create_from(
 
 
 def replace_table(
-    state: SharedState, metadata: Metadata, *, cluster_by: Sequence[str] = (), operation: str = "CREATE OR REPLACE TABLE", managed: bool = False
+    state: SharedState,
+    metadata: Metadata,
+    *,
+    cluster_by: Sequence[str] = (),
+    operation: str = "CREATE OR REPLACE TABLE",
+    managed: bool = False,
+    adds: Sequence[AddFile] = (),
+    derived_from: Sequence[int] = (),
 ) -> Receipt:
     """Replaces the definition of a table and removes all its live files in one commit, computed again where others commit first.
+
+    `adds`: the new rows, staged under the new definition.  `derived_from`: the versions of this very table that they were read from: the commit
+    replaces these and no other, else ConcurrentDeleteReadException is raised.
 
     Raises UnsupportedFeature, TableNotFound, and under `fail` DeltaConcurrentModificationException where others committed since.
     """
 
     def make(head: Snapshot) -> HeadActions:
+        if other := [v for v in derived_from if v != head.version]:
+            text = f"The new rows were read from version {other[0]} of this table, and version {head.version} would be replaced."
+            raise conflict_with(Commit(head.version), "rows read", what=text).exception(head.table)
         fresh = replace(metadata, id=head.metadata.id)
         protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
         clustered = _clustering(fresh, cluster_by, head.table) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
-        _, marks = row_identity.assign_row_ids_under(
-            protocol, fresh, (), mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=_uncounted
+        born, marks = row_identity.assign_row_ids_under(
+            protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=_uncounted
         )
         now = clock.now_ms()
         return HeadActions(
+            adds=born,
+            metrics=_append_metrics(adds),
             removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()),
             protocol=protocol if protocol != head.protocol else None,
             metadata=fresh,
