@@ -66,9 +66,9 @@ def append(
 
     Raises:
         SchemaMismatch: The rows do not fit the table; nothing is committed.
-        ConstraintViolated: A row has null in a column that is NOT NULL; nothing is committed.
+        ConstraintViolated: A row has null in a column that is NOT NULL, or breaks a CHECK constraint; nothing is committed.
         InvalidInput: An argument is not possible, or two do not go together.
-        UnsupportedFeature: This version, or a writer without Spark, cannot write the table (CHECK constraints, generated columns).
+        UnsupportedFeature: This version, or a writer without Spark, cannot write the table (generated columns, CHECK constraints that are more than comparisons with literals).
         CorruptLog: The table's log is damaged.
         CommitUnknown: The store did not say whether the commit landed, and the log cannot be read.
 

@@ -1,7 +1,7 @@
 """ArrowEngine: stages and commits appends with pyarrow alone, without Spark (see `boundary.engine.AppendEngine`).
 
 Appended rows are in finished data files before the transaction commits, so a rebase carries the files along unchanged.  A table whose
-constraints or generated columns need Spark's SQL is refused by name before anything is written (I9).
+constraints or generated columns need more of Spark's SQL than every engine decides alike is refused by name before anything is written (I9).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from rowlock.conflict.delta import Slice
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import FileRows
+from rowlock.parquet.conditions import undecided
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.not_null import check_not_null
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.constraints import checks_of
+from rowlock.protocol.constraints import Check, checks_of
 from rowlock.storage.store import ObjectStore
 
 
@@ -27,23 +28,20 @@ class ArrowEngine:
         self._store = store
 
     def check_appendable(self, snapshot: Snapshot) -> None:
-        """Raises UnsupportedFeature for a table with a CHECK constraint or a generated column, which only Spark can evaluate."""
-        if found := checks_of(snapshot.metadata, snapshot.schema, snapshot.table):
-            text = f"its rows must meet {found[0].name}: {found[0].expression}, which is Spark's SQL"
-            raise UnsupportedFeature(
-                f"rows cannot be appended to this table without Spark: {text}; use rowlock.write(df, path)",
-                feature=found[0].feature,
-                access="write",
-                table=snapshot.table,
-            )
+        """Raises UnsupportedFeature for a table with a condition on its rows that only Spark can evaluate, and for generated columns."""
+        if (found := undecided(snapshot)) is not None:
+            raise _refusal(found, snapshot)
 
     def adopt(self, block: RowBlock[FileRows], *, before: Snapshot, after: Snapshot) -> RowBlock[FileRows]:
         """The block unchanged: its data files name columns by physical names, which no ALTER changes."""
         return block
 
     def check(self, blocks: Sequence[RowBlock[FileRows]], *, snapshot: Snapshot) -> None:
-        """Raises ConstraintViolated if a column that is NOT NULL in `snapshot` holds a null."""
-        self.check_appendable(snapshot)
+        """Raises ConstraintViolated if a column that is NOT NULL in `snapshot` holds a null, UnsupportedFeature where there are other conditions:
+
+        they are asked of rows while these are staged, and not of the files afterwards, so the rows are staged again.
+        """
+        _refuse_conditions(snapshot)
         for block in blocks:
             check_not_null(block.payload.files, snapshot, self._store)
 
@@ -57,6 +55,19 @@ class ArrowEngine:
             return int(source.metadata.num_rows)
 
     def check_slices(self, slices: Sequence[Slice], *, snapshot: Snapshot) -> None:
-        """Raises ConstraintViolated if a row of these data files has a null where `snapshot` allows none."""
-        self.check_appendable(snapshot)
+        """Raises ConstraintViolated if a row of these data files has a null where `snapshot` allows none, UnsupportedFeature for other conditions."""
+        _refuse_conditions(snapshot)
         check_not_null([s.file for s in slices], snapshot, self._store, {s.path: s.without for s in slices if s.without})
+
+
+def _refuse_conditions(snapshot: Snapshot) -> None:
+    """Raises UnsupportedFeature for a table with any condition on its rows besides NOT NULL."""
+    if found := checks_of(snapshot.metadata, snapshot.schema, snapshot.table):
+        raise _refusal(found[0], snapshot)
+
+
+def _refusal(check: Check, snapshot: Snapshot) -> UnsupportedFeature:
+    text = f"its rows must meet {check.name}: {check.expression}, which is Spark's SQL"
+    return UnsupportedFeature(
+        f"rows cannot be appended to this table without Spark: {text}; use rowlock.write(df, path)", feature=check.feature, access="write", table=snapshot.table
+    )

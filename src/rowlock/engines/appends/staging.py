@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.conditions import check_conditions, conditions_of
 from rowlock.parquet.not_null import check_rows
 from rowlock.parquet.writing import PartitionValues, split_by_partition, write_file
 from rowlock.protocol.actions import AddFile
@@ -38,14 +39,15 @@ class _Heap:
 def stage_rows(store: ObjectStore, snapshot: Snapshot, tables: Iterable[pa.Table], fitted: Callable[[pa.Table], pa.Table]) -> list[AddFile]:
     """Writes rows into data files of `snapshot`'s table and returns their add actions, which no commit names yet; no files for no rows.
 
-    Raises what `fitted` raises, and ConstraintViolated for a null that may not be.
+    Raises what `fitted` raises, and ConstraintViolated for a null that may not be and for a row that breaks a CHECK constraint.
     """
-    writer = _Writer(store, snapshot)
+    writer, conditions = _Writer(store, snapshot), conditions_of(snapshot)
     try:
         for table in tables:
             if table.num_rows:
                 rows = fitted(table)
                 check_rows(rows, snapshot, store.root)
+                check_conditions(rows, conditions, store.root)
                 writer.add(rows)
         writer.finish()
     except BaseException:

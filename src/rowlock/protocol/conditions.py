@@ -1,0 +1,164 @@
+"""Conditions that every engine decides alike: comparisons of columns with plain literals, put together by AND, OR and NOT.
+
+Constraints are Spark's SQL.  The few forms below mean the same everywhere, nulls and NaN included, so that a writer without Spark can ask
+them of its rows; `parsed` says of any other text that it is not one of them (I9).  Pure.
+
+    column = <> != == < <= > >= literal     whole numbers, doubles; text only by = and <>
+    column IN (literal, ...), column IS [NOT] NULL, AND, OR, NOT, parentheses
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<text>'[^'\\]*')|(?P<number>-?\d+(?:\.\d+)?(?![\w.]))|(?P<quoted>`[^`]+`)|(?P<word>[A-Za-z_]\w*)|(?P<mark><=>|<=|>=|<>|!=|==|[=<>(),]))"
+)
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
+_SAME = {"==": "=", "!=": "<>"}
+_KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "NULL"})
+Literal = int | float | str
+
+
+class Undecided(ValueError):
+    """A condition that only Spark can evaluate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`column` is compared with a literal of its type; `op` is one of = <> < <= > >=."""
+
+    column: StructField
+    op: str
+    value: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Whether a column is null."""
+
+    column: StructField
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Not the condition; null where it is null."""
+
+    of: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Two conditions, both of which must hold (`op` AND), or one (OR); nulls as in SQL."""
+
+    op: str
+    left: Condition
+    right: Condition
+
+
+Condition = Comparison | IsNull | Not | Both
+
+
+def parsed(text: str, schema: StructType) -> Condition:
+    """The condition in a text over a table's columns.  Raises Undecided for what is none of the forms above."""
+    parser = _Parser(text, schema)
+    found = parser.either()
+    if parser.kind:
+        raise Undecided(text)
+    return found
+
+
+class _Parser:
+    def __init__(self, text: str, schema: StructType) -> None:
+        self._text, self._schema = text, schema
+        self._tokens = self._split()
+        self.kind = self.token = ""
+        self._next()
+
+    def _split(self) -> Iterator[tuple[str, str]]:
+        at, end = 0, len(self._text.rstrip())
+        while at < end:
+            found = _TOKEN.match(self._text, at)
+            if found is None:
+                raise Undecided(self._text)
+            yield str(found.lastgroup), found[str(found.lastgroup)]
+            at = found.end()
+
+    def _next(self) -> str:
+        """Passes over the token and returns it."""
+        passed = self.token
+        self.kind, self.token = next(self._tokens, ("", ""))
+        return passed
+
+    def _took(self, word: str) -> bool:
+        if self.kind in ("word", "mark") and self.token.upper() == word:
+            self._next()
+            return True
+        return False
+
+    def _need(self, word: str) -> None:
+        if not self._took(word):
+            raise Undecided(self._text)
+
+    def either(self) -> Condition:
+        found = self._both()
+        while self._took("OR"):
+            found = Both("OR", found, self._both())
+        return found
+
+    def _both(self) -> Condition:
+        found = self._one()
+        while self._took("AND"):
+            found = Both("AND", found, self._one())
+        return found
+
+    def _one(self) -> Condition:
+        if self._took("NOT"):
+            return Not(self._one())
+        if self._took("("):
+            found = self.either()
+            self._need(")")
+            return found
+        column = self._column()
+        if self._took("IS"):
+            negated = self._took("NOT")
+            self._need("NULL")
+            return Not(IsNull(column)) if negated else IsNull(column)
+        if self._took("IN"):
+            return self._any_of(column)
+        if self.kind != "mark" or self.token in ("<=>", "(", ")", ","):
+            raise Undecided(self._text)
+        op = self._next()
+        return self._compared(column, _SAME.get(op, op))
+
+    def _any_of(self, column: StructField) -> Condition:
+        self._need("(")
+        found: Condition = self._compared(column, "=")
+        while self._took(","):
+            found = Both("OR", found, self._compared(column, "="))
+        self._need(")")
+        return found
+
+    def _column(self) -> StructField:
+        if self.kind not in ("word", "quoted") or (self.kind == "word" and self.token.upper() in _KEYWORDS):
+            raise Undecided(self._text)
+        name = self._next().strip("`")
+        found = [f for f in self._schema.fields if f.name.lower() == name.lower()]
+        if len(found) != 1 or not isinstance(found[0].type, PrimitiveType):
+            raise Undecided(self._text)
+        return found[0]
+
+    def _compared(self, column: StructField, op: str) -> Condition:
+        kind, token = self.kind, self._next()
+        type_ = column.type.name if isinstance(column.type, PrimitiveType) else ""
+        if kind == "number" and "." not in token and type_ in _WHOLE and -(1 << 63) < int(token) < 1 << 63:
+            return Comparison(column, op, int(token))
+        if kind == "number" and type_ == "double" and (abs(int(token)) <= 1 << 53 if "." not in token else len(token) <= 30):
+            return Comparison(column, op, float(token))
+        if kind == "text" and type_ == "string" and op in ("=", "<>") and not column.metadata.get("__COLLATIONS"):
+            return Comparison(column, op, token[1:-1])
+        raise Undecided(self._text)
