@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_of
 
 _FRESH = "\0fresh "
 
@@ -61,7 +62,7 @@ class Provenance:
 
     def bitmaps(self) -> dict[str, BitMap64]:
         """The positions as one bitmap for each path."""
-        return {path: BitMap64(self.position[rows].tolist()) for path, rows in self.by_path()}
+        return {path: bitmap_of(self.position[rows]) for path, rows in self.by_path()}
 
 
 def union_by_path(before: Mapping[str, BitMap64], more: Mapping[str, BitMap64]) -> dict[str, BitMap64]:

@@ -52,7 +52,7 @@ def run(console: Console, *, rows: int, statements: str, memory_mb: int, rounds:
     wanted = expected(rows, scenario.statements)
     exact = all(r["found"] == wanted for name, found in results.items() if name != PARQUET for r in found)
     console.print(
-        f"{rows:,} rows, {scenario.cores} tasks at once, {memory_mb:,} MB heap, median of {rounds}. ratio: seconds, compared with delta-spark's. jobs, read, written, "
+        f"{rows:,} rows, {scenario.cores} tasks at once, {memory_mb:,} MB heap, median of {rounds}. ratio: compared with delta-spark's. CPU: seconds of processor time, Python's and the JVM's, which others on the machine change less. jobs, read, written, "
         f"shuffled, spilled: by Spark's tasks. Tables right at the end: {'all' if exact else '[bold red]NOT ALL[/]'}.",
         highlight=False,
         soft_wrap=True,
@@ -97,12 +97,12 @@ def _table(results: Mapping[str, Sequence[Result]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("statement", "engine"):
         table.add_column(name, no_wrap=True)
-    for name in ("seconds", "ratio", "Python", "JVM", "jobs", "read", "written", "shuffled", "spilled"):
+    for name in ("seconds", "ratio", "CPU", "ratio", "Python", "JVM", "jobs", "read", "written", "shuffled", "spilled"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("phases, s")
     for step in STATEMENTS:
         shown = {name: [r["steps"][step] for r in found if step in r["steps"]] for name, found in results.items()}
-        base = _median(shown[DELTA], "s") if shown.get(DELTA) else None
+        base = {key: _median(shown[DELTA], key) for key in ("s", "cpu_s")} if shown.get(DELTA) else {}
         for name, found in shown.items():
             if found:
                 table.add_row(step, name, *_cells(found, base))
@@ -110,20 +110,19 @@ def _table(results: Mapping[str, Sequence[Result]]) -> Table:
             table.add_section()
     for name, runs in results.items():
         python, jvm = (f"{_median(runs, key):,.0f} MB" for key in ("python_mb", "jvm_mb"))
-        table.add_row("at most", name, "", "", python, jvm, "", "", "", "", "", f"{sum(r['in_vain'] for r in runs)} tries in vain")
+        table.add_row("at most", name, "", "", "", "", python, jvm, "", "", "", "", "", f"{sum(r['in_vain'] for r in runs)} tries in vain")
     return table
 
 
-def _cells(found: Sequence[Result], base: float | None) -> list[str]:
-    seconds = _median(found, "s")
+def _cells(found: Sequence[Result], base: Mapping[str, float]) -> list[str]:
+    times = {key: _median(found, key) for key in ("s", "cpu_s")}
     sizes = [f"{_median(found, key):,.0f} MB" for key in ("python_mb", "jvm_mb")]
     rows = [f"{_median(found, key):,.0f}" for key in ("jobs", "rows_read", "rows_written")]
     volumes = [f"{_median(found, key) / 2**20:,.0f} MB" for key in ("shuffled", "spilled")]
     names = dict.fromkeys(phase for f in found for phase in f["phases"])
     phases = {n: statistics.median(f["phases"].get(n, 0.0) for f in found) for n in names}
     return [
-        f"{seconds:.2f}",
-        f"{seconds / base:.2f}" if base else "",
+        *(text for key, value in times.items() for text in (f"{value:.2f}", f"{value / base[key]:.2f}" if base.get(key) else "")),
         *sizes,
         *rows,
         *volumes,

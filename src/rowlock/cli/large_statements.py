@@ -7,6 +7,7 @@ The scenario uses only what delta-spark's DeltaTable and Rowlock's have in commo
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -51,8 +52,8 @@ class LargeScenario:
 
 
 @dataclass(slots=True)
-class Peaks:
-    """The peaks of memory of this process and of its JVM since the last `reset`, in MB; 0 where the system does not say (it must be Linux)."""
+class Usage:
+    """Usage of memory of this process and of its JVM since the last `reset`, in MB, and their processor time; 0 where the system does not say (it must be Linux)."""
 
     pids: tuple[int, int]
 
@@ -64,6 +65,17 @@ class Peaks:
     def read(self) -> tuple[int, int]:
         """(Python's, the JVM's)."""
         return _peak_mb(self.pids[0]), _peak_mb(self.pids[1])
+
+    def cpu_s(self) -> float:
+        """Seconds of processor time that both have used so far: what a statement costs, however busy the machine is."""
+        return sum(map(_cpu_s, self.pids))
+
+
+def _cpu_s(pid: int) -> float:
+    with suppress(OSError):
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def _peak_mb(pid: int) -> int:
@@ -107,7 +119,7 @@ class Run:
         self.engine, self.scenario, self.path = engine, scenario, path
         self.spark = engine.session(cores=scenario.cores, memory_mb=scenario.memory_mb)
         jvm = int(self.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
-        self.peaks = Peaks((int(Path("/proc/self").resolve().name) if Path("/proc/self").exists() else 0, jvm))
+        self.usage = Usage((int(Path("/proc/self").resolve().name) if Path("/proc/self").exists() else 0, jvm))
         self.in_vain = 0
         self.receipts: list[Any] = []
 
@@ -119,12 +131,13 @@ class Run:
             if self.engine.table_class is None and name not in ON_PARQUET:
                 continue
             self.receipts, before = [], Work.of(self.spark)
-            self.peaks.reset()
-            began = clock.monotonic_s()
+            self.usage.reset()
+            began, used = clock.monotonic_s(), self.usage.cpu_s()
             getattr(self, name)()
-            seconds, peaks = clock.monotonic_s() - began, self.peaks.read()
+            seconds, peaks, used = clock.monotonic_s() - began, self.usage.read(), self.usage.cpu_s() - used
             total = max(total[0], peaks[0]), max(total[1], peaks[1])
-            steps[name] = {"s": round(seconds, 2), "python_mb": peaks[0], "jvm_mb": peaks[1], **Work.of(self.spark).since(before), "phases": self._phases()}
+            spent = {"s": round(seconds, 2), "cpu_s": round(used, 2), "python_mb": peaks[0], "jvm_mb": peaks[1]}
+            steps[name] = {**spent, **Work.of(self.spark).since(before), "phases": self._phases()}
             print(f"{self.engine.name} {name} {seconds:.2f} s", file=sys.stderr, flush=True)
         v, rows = self.engine.read(self.spark, self.path).selectExpr("sum(v)", "count(*)").first()
         found = [int(v or 0), int(rows)]

@@ -14,7 +14,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
-from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
 from rowlock.protocol.schema import ColumnPath
 
 
@@ -67,7 +67,7 @@ def keep_rows(block: RowBlock[Rows], mask: Mask, origin: Provenance) -> RowBlock
         taken = living[~mask[at : at + len(living)]]
         at += len(living)
         if len(taken):
-            dead[file.path] = dead.get(file.path, BitMap64()) | BitMap64(taken.tolist())
+            dead[file.path] = dead.get(file.path, BitMap64()) | bitmap_of(taken)
     return replace(block, num_rows=int(mask.sum()), payload=FileRows(payload.files, dead), provenance=remaining)
 
 

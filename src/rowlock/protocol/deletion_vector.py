@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import struct
 import zlib
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
 from rowlock.exceptions import CorruptLog
@@ -28,6 +30,8 @@ FILE_FORMAT_VERSION = 1
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _DIGIT = {c: i for i, c in enumerate(_ALPHABET)}
 _UUID_CHARACTERS = 20
+_PORTION = 1 << 20
+"""Positions that are made into a bitmap at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,16 @@ def positions_except(num_rows: int, excluded: BitMap64 | None = None) -> BitMap6
     every = BitMap64()
     every.add_range(0, num_rows)
     return every - excluded if excluded else every
+
+
+def bitmap_of(positions: npt.NDArray[np.int64]) -> BitMap64:
+    """The bitmap of these positions, in any order, without a Python object for each: a list of ten million takes half a gigabyte."""
+    out = BitMap64()
+    for start in range(0, len(positions), _PORTION):
+        held = array("Q")
+        held.frombytes(np.ascontiguousarray(positions[start : start + _PORTION], dtype=np.uint64).tobytes())
+        out |= BitMap64(held)
+    return out
 
 
 def bitmap_to_numpy(bitmap: BitMap64) -> np.ndarray:

@@ -20,7 +20,7 @@ def test_the_scenario_runs_and_its_table_is_as_worked_out(monkeypatch: pytest.Mo
     found = large.measure(large.with_scenario([*large._command()], large.OURS, scenario))
     assert found["found"] == expected(4_000, STATEMENTS)
     assert tuple(found["steps"]) == STATEMENTS
-    assert all(step["s"] > 0 for step in found["steps"].values())
+    assert all(step["s"] > 0 and step["cpu_s"] > 0 for step in found["steps"].values())
     assert found["steps"]["update_half"]["phases"]["stage"] > 0
     plain = large.measure(large.with_scenario([*large._command(), large.PARQUET], large.PARQUET, scenario))
     assert tuple(plain["steps"]) == ON_PARQUET

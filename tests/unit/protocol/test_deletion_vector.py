@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,16 @@ UID = UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")
 @given(rows)
 def test_serialize_round_trip(vector: BitMap64) -> None:
     assert dv.deserialize(dv.serialize(vector)) == vector
+
+
+@given(st.lists(st.integers(0, (1 << 40) - 1), max_size=50), st.integers(1, 7))
+def test_the_bitmap_of_an_array(positions: list[int], portion: int) -> None:
+    """In any order and with repetitions, by however many portions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dv, "_PORTION", portion)
+        found = dv.bitmap_of(np.array(positions, np.int64))
+    assert found == BitMap64(positions)
+    assert dv.bitmap_to_numpy(found).tolist() == sorted(set(positions))
 
 
 @given(st.lists(rows, max_size=5))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from rowlock.boundary.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
@@ -33,6 +32,7 @@ from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.clustering import with_clustering
+from rowlock.protocol.deletion_vector import bitmap_of
 from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.shared import SharedState
@@ -165,7 +165,7 @@ class SparkEngine:
         files, parts, numbers = snapshot.files.get(origin.paths), [], []
         for path, rows in origin.by_path():
             order = np.argsort(origin.position[rows], kind="stable")
-            parts.append(driver_rows.read_slice(self.evaluator, Slice(files[path], only=BitMap64(origin.position[rows].tolist())), snapshot))
+            parts.append(driver_rows.read_slice(self.evaluator, Slice(files[path], only=bitmap_of(origin.position[rows])), snapshot))
             numbers.append(rows[order])
         table = pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(numbers))))
         return driver_block("derived", 0, table, origin)

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from rowlock.boundary.effects import Effects, Provenance, RowBlock
 from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, live_slice
 from rowlock.protocol.actions import AddFile, Commit, RemoveFile
-from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
+from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy, positions_except
 from rowlock.protocol.placement import Placement, placement_of
 
 Positions = npt.NDArray[np.int64]
@@ -120,7 +120,7 @@ def _apply_moves(
             gone.append(Slice(before.file, only=lost))
         if dead:
             revived = np.flatnonzero(np.isin(move.living, bitmap_to_numpy(dead)))
-            unknown |= BitMap64((revived + move.offset).tolist())
+            unknown |= bitmap_of(revived + move.offset)
     output = next(a for a in winner.adds if a.path == moves[0].into)
     seen[output.path] = Slice(output, without=unknown or None)
     return gone
@@ -137,10 +137,10 @@ def _readdressed(effects: Effects, moves: Mapping[str, _Move]) -> tuple[Effects,
         move, at = moves[path], bitmap_to_numpy(positions)
         alive = np.isin(at, move.living)
         rows += int(alive.sum())
-        new = BitMap64((np.searchsorted(move.living, at[alive]) + move.offset).tolist())
+        new = bitmap_of(np.searchsorted(move.living, at[alive]) + move.offset)
         tombstones[move.into] = tombstones.get(move.into, BitMap64()) | new
         if not alive.all():
-            tombstones[path] = BitMap64(at[~alive].tolist())
+            tombstones[path] = bitmap_of(at[~alive])
     blocks = tuple(_readdressed_block(b, moves) for b in effects.blocks)
     return Effects({p: t for p, t in tombstones.items() if t}, blocks, effects.counts), rows
 

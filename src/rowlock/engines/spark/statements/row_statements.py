@@ -34,7 +34,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.protocol import paths
 from rowlock.protocol import skipping as ir
-from rowlock.protocol.deletion_vector import positions_except
+from rowlock.protocol.deletion_vector import bitmap_of, positions_except
 from rowlock.protocol.identity import refuse_update
 
 __all__ = ["RowPlan", "delete_statement", "run", "update_statement"]
@@ -134,7 +134,7 @@ def run(
     Raises ConstraintViolated.
     """
     if plan.kind == "delete" and plan.everything:
-        return {s.path: _all_positions(evaluator, s) for s in slices} | {s.path: BitMap64(at.tolist()) for s, _, at in held}, []
+        return {s.path: _all_positions(evaluator, s) for s in slices} | {s.path: bitmap_of(at) for s, _, at in held}, []
     local, scanned = driver_rows.read_small_slices(evaluator, slices, snapshot)
     few, scanned = _read_candidates(evaluator, plan, scanned, snapshot)
     local += [*few, *held]
@@ -213,7 +213,8 @@ def positions_by_bitmap(evaluator: Evaluator, frame: DataFrame) -> dict[str, Bit
     for row in grouped.collect():
         bits = np.unpackbits(np.frombuffer(row["m"], dtype=np.uint8), bitorder="little")
         path = paths.from_spark_file_path(row[PATH], evaluator.root)
-        out.setdefault(path, BitMap64()).update((np.flatnonzero(bits) + (row["b"] << 15)).tolist())
+        out.setdefault(path, BitMap64())
+        out[path] |= bitmap_of(np.flatnonzero(bits) + (row["b"] << 15))
     return out
 
 
