@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from servers.fixtures import azurite, dynamodb, gcs, minio, postgres
+from support.peers import delta_spark_reads
 from support.sessions import delta_session
 from support.soak import mark_long_forms
 
@@ -91,18 +91,10 @@ def peers(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     from interop.readers import rows_by_all, tables_of_rowlock
 
-    without = () if _by_delta_spark(request.node) else ("delta-spark",)
+    without = () if delta_spark_reads(request.node.nodeid, 12) else ("delta-spark",)
     for table in tables_of_rowlock(folder):
         rows_by_all(session, table, without=without)
         _READ_BY_ALL.append(table)
-
-
-def _by_delta_spark(test: pytest.Item) -> bool:
-    """Whether delta-spark reads what the test leaves: it takes two seconds for a table where the others take a tenth of one, so it reads one in twelve.
-
-    Always the same ones; with ROWLOCK_PEERS=all every one, as `make soak` has it.  Tests beside other engines ask it themselves.
-    """
-    return os.environ.get("ROWLOCK_PEERS") == "all" or zlib.crc32(test.nodeid.encode()) % 12 == 0
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,10 @@ from rowlock.exceptions import MetadataChangedException, SchemaMismatch
 from rowlock.transaction.state.receipt import Receipt
 from spark.support import read, take_route, winner
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.soak("ALTERs of delta-spark; what a winner's ALTER does to each statement is in tests/unit/conflict and the schedules"),
+]
 
 ROWS = "select id, id * 10 as v, concat('n', id) as note, named_struct('x', id, 'y', id) as s from range({}, {})"
 Statement = Callable[[SparkSession, DeltaTable, str], Any]

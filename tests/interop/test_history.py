@@ -11,7 +11,7 @@ import rowlock
 from interop import peer_tables
 from rowlock import DeltaTable
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak("commits of delta-spark; tests/spark asks what the history says of ours")]
 
 OPERATIONS = [
     "WRITE",

@@ -12,7 +12,7 @@ from interop.peer_tables import sql
 from interop.readers import commit_files, commit_info, rows_by_all
 from spark.support import make, winner
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak("20 s of turns with delta-spark; the times of commits are asked in tests/unit/transaction")]
 
 
 def test_in_turns(spark: SparkSession, table_path: str) -> None:

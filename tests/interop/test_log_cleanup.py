@@ -16,7 +16,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import VersionNotFound
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak("16 s of turns with delta-spark; tests/unit/log/test_cleanup.py asks what goes and what stays")]
 
 
 def commits(path: str) -> list[int]:

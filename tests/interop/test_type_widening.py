@@ -11,7 +11,11 @@ from interop.readers import assert_same_rows, by_delta_spark, rows_of
 from rowlock import DeltaTable
 from spark.support import read, take_route, winner
 
-pytestmark = [pytest.mark.spark, pytest.mark.no_peers("deltalake and DuckDB do not read tables with type widening")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.no_peers("deltalake and DuckDB do not read tables with type widening"),
+    pytest.mark.soak("half a minute of turns with delta-spark; tests/spark/test_definitions.py widens a type"),
+]
 
 COLUMNS = {
     "b": ("tinyint", "int"),

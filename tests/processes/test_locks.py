@@ -46,6 +46,7 @@ def test_kill_9_of_a_lease_holder(tmp_path: Path) -> None:
     assert values(world) == {1: 3, 2: 0}
 
 
+@pytest.mark.soak("11 s; a killed lease holder stays")
 def test_kill_9_of_a_turn_holder(tmp_path: Path) -> None:
     """A process honours the dead one's turn once, for its term; then it goes on, and the table holds what was committed."""
     world = make(tmp_path / "table")
@@ -66,6 +67,7 @@ def test_kill_9_of_a_turn_holder(tmp_path: Path) -> None:
     assert values(world) == {1: AFTER + 3, 2: 0}, "the winners' and ours; nothing of the dead one's"
 
 
+@pytest.mark.soak("12 s; turns between threads stay")
 def test_a_long_writer_among_four_short_ones(tmp_path: Path) -> None:
     """5 processes on one table; every rebase of the long one takes 0.7 s, the short ones commit as fast as they can."""
     for n in range(3):

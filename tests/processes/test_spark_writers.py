@@ -12,7 +12,7 @@ from support.writers.processes import Writer, acknowledged, run_all
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.soak("a JVM for each process; processes without Spark stay, and threads on Spark")]
 
 
 def _make(spark: SparkSession, path: str, keys: int) -> None:

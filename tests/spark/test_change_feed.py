@@ -73,7 +73,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("route", "vectors", "partition_by", "mapping"), WAYS)
-@pytest.mark.short("mixed-False-partition_by1-id", "large-True-partition_by2-name", why="each layout and mapping once, by the two ways that differ most")
+@pytest.mark.short("large-True-partition_by2-name", why="9 s each; the layout and the way that differ most from those of the tests below")
 def test_every_statement(
     spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool, partition_by: Sequence[str], mapping: str
 ) -> None:

@@ -94,13 +94,10 @@ def ids(spark: SparkSession, path: str) -> dict[int, int]:
 @pytest.mark.parametrize("optimize_first", [True, False], ids=["optimize first", "optimize last"])
 @pytest.mark.parametrize(("case", "statement"), RACES)
 @pytest.mark.short(
-    "strings-delete-optimize first",
     "tracked-delete-optimize last",
     "several outputs-update-optimize first",
-    "timestamps-delete-optimize last",
-    "mapped-delete-optimize first",
     "strings-merge-optimize last",
-    why="each layout and each statement once; the swarm follows rows through compactions too",
+    why="each statement once, over three layouts; the swarm follows rows through compactions too",
 )
 def test_what_runs_beside_optimize_changes_its_own_rows(
     spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], case: str, statement: str, optimize_first: bool

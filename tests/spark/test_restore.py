@@ -21,7 +21,7 @@ from rowlock.exceptions import ConcurrentAppendException, InvalidInput, Statemen
 from rowlock.protocol import row_tracking
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
-from spark.support import delta_rows, make, read, rows, take_route, unchanged, version, winner
+from spark.support import delta_rows, delta_spark_rows, make, read, rows, take_route, unchanged, version, winner
 
 pytestmark = pytest.mark.spark
 SCHEMA = "id int, v int, p string"
@@ -184,7 +184,7 @@ def test_files_that_are_no_more(spark: SparkSession, table_path: str) -> None:
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     try:
         table.restoreToVersion(2)
-        assert 0 < len(delta_rows(spark, table_path)) < len(before)
+        assert 0 < len(delta_spark_rows(spark, table_path)) < len(before)
     finally:
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
     table.restoreToVersion(3)

@@ -184,9 +184,8 @@ def expected(spark, tmp_path_factory):
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.short(
-    "vectors-driver",
     "partitions-large",
-    why="half a minute each; two layouts by the two ways that differ most; every statement is asked of delta-spark too",
+    why="half a minute each; the layout and the way that differ most from those of the swarm; every statement is asked of delta-spark too",
 )
 def test_random_statements_by_every_route(spark, table_path, monkeypatch, expected, layout, route):
     steps = expected(layout)
@@ -262,15 +261,13 @@ def serial(spark, tmp_path_factory):
 @pytest.mark.parametrize("won", WINNERS)
 @pytest.mark.parametrize("loser", LOSERS)
 @pytest.mark.short(
-    "update-updates all-driver",
     "update-deletes and inserts-large",
     "delete-overwrites-driver",
     "merge-deletes and inserts-driver",
     "append-overwrites-large",
     "overwrite-deletes and inserts-driver",
     "optimize-rewrites all in place-large",
-    "optimize-updates all-driver",
-    why="each loser by both ways or with two winners, instead of the product; all pairs run in memory (the schedules and the matrix)",
+    why="each loser once instead of the product; all pairs run in memory (the schedules and the matrix)",
 )
 def test_a_winner_that_changes_the_whole_table(spark, table_path, monkeypatch, serial, loser, won, route):
     expected = serial(loser, won)
@@ -308,9 +305,8 @@ def after_two(spark, tmp_path_factory):
 @pytest.mark.parametrize("vectors", ["true", "false"])
 @pytest.mark.parametrize("loser", ["update", "delete", "merge"])
 @pytest.mark.short(
-    "update-true-driver",
     "merge-true-large",
-    why="20 s each; pairs of loser, layout and way instead of the product; delta-spark says what is right for each",
+    why="20 s each; the loser that does most, by the way that differs most from the swarm's; delta-spark says what is right for each",
 )
 def test_several_lost_rounds(spark, table_path, monkeypatch, after_two, loser, vectors, route):
     """Two winners in two rounds; with partitions, with and without deletion vectors."""

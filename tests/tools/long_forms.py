@@ -39,6 +39,12 @@ def of_test(test: ast.FunctionDef, named: dict[str, str]) -> Iterator[tuple[str,
             yield from (("a short form", why) for why in sorted(reasons))
 
 
+def _of_module(body: list[ast.stmt]) -> str | None:
+    """Why all tests of a module are long forms, where its `pytestmark` says so."""
+    marks = (n.value for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "pytestmark")
+    return next((_text(n.args[0]) for m in marks for n in ast.walk(m) if isinstance(n, ast.Call) and _mark(n) == "soak"), None)
+
+
 def lines() -> list[str]:
     found = []
     for file in sorted(TESTS.rglob("test_*.py")):
@@ -48,6 +54,9 @@ def lines() -> list[str]:
             for n in body
             if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name) and isinstance(n.value, ast.Call) and _mark(n.value) == "soak"
         }
+        if whole := _of_module(body):
+            found.append(f"| `{file.relative_to(TESTS)}` | nothing | {whole} |\n")
+            continue
         for test in (n for n in body if isinstance(n, ast.FunctionDef)):
             place = f"`{file.relative_to(TESTS)}::{test.name}`"
             found += [f"| {place} | {stays.replace('|', '&#124;')} | {why} |\n" for stays, why in of_test(test, named)]

@@ -38,7 +38,6 @@ def opened(tmp_path: Path) -> Iterator[Callable[[], Remote]]:
 @pytest.mark.parametrize("case", CASES, ids=case_ids())
 @pytest.mark.short(
     "c04_delete_beats_update",
-    "c07_the_last_to_commit_wins_a_cell",
     "c11_a_writer_that_pauses",
     why="all cases run in memory; in processes those in which the order of commits decides",
 )

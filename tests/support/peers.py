@@ -1,0 +1,14 @@
+"""Which tests ask delta-spark, the slowest of the peers, what is in a table."""
+
+from __future__ import annotations
+
+import os
+import zlib
+
+
+def delta_spark_reads(test: str, one_in: int) -> bool:
+    """Whether delta-spark reads the tables of a test, by its node id: one in so many of them, always the same ones; with ROWLOCK_PEERS=all each.
+
+    It takes one or two seconds for a table where deltalake and DuckDB take a tenth of one.
+    """
+    return os.environ.get("ROWLOCK_PEERS") == "all" or zlib.crc32(test.encode()) % one_in == 0
