@@ -54,7 +54,9 @@ def by_delta_spark() -> bool:
 
 
 def _by_deltalake(path: str) -> list[Row] | None:
-    """The table's rows by deltalake; None where it has not the table's features, or gives values of another type than Spark."""
+    """The table's rows by deltalake; None where it has not the table's features, takes the path for a URI, or gives values of another type than Spark."""
+    if "%" in path:
+        return None
     table = deltalake.DeltaTable(path)
     if not all(getattr(f.type, "type", "") in _PLAIN for f in table.schema().fields):
         return None
