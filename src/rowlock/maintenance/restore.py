@@ -18,12 +18,13 @@ from rowlock.boundary.row_changes import Change
 from rowlock.conflict.delta import delta_between
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
+from rowlock.maintenance.restored_files import RestoredFiles
 from rowlock.protocol import change_feed, clustering, row_tracking
 from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, Metadata, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
 from rowlock.protocol.identity import with_marks_of
 from rowlock.storage.open import locate
-from rowlock.storage.store import ObjectStore
+from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.transaction.definition.creation import widest
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.state.options import Options
@@ -42,6 +43,7 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
     """
     seen: set[str] = set()
     written: dict[tuple[Any, ...], tuple[AddCdcFile, ...]] = {}
+    files = RestoredFiles(table.state)
 
     def actions_on(head: Snapshot) -> HeadActions:
         found = restoration(target, head, clock.now_ms())
@@ -60,9 +62,17 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
         key = (*(r.key for r in found.removes), None, *(a.key for a in found.adds))
         if key not in written:
             written[key] = _change_files(table, target, head, found)
-        return replace(found, cdc=written[key])
+        return replace(found, adds=adds if ignore_missing else _safe(files, adds, head, target), cdc=written[key])
 
     return commit_from_head(table.state, "RESTORE", parameters, actions_on, options=options, removes_rows=True, observer=table.observer)
+
+
+def _safe(files: RestoredFiles, adds: Sequence[AddFile], head: Snapshot, target: Snapshot) -> tuple[AddFile, ...]:
+    """The files as no VACUUM deletes them.  Raises StatementRefused where one has done so just now."""
+    try:
+        return files.safe(adds, head)
+    except NotFound as gone:
+        raise _missing([gone.key], target) from None
 
 
 def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions:
@@ -146,13 +156,17 @@ def _check_files(store: ObjectStore, adds: Sequence[AddFile], target: Snapshot) 
     needed |= dict.fromkeys(v.path for a in adds if (v := a.deletion_vector) is not None and v.path is not None)
     missing = [p for p in needed if not _is_there(store, p)]
     if missing:
-        more = f" and {len(missing) - _NAMED_FILES} more" if len(missing) > _NAMED_FILES else ""
-        raise StatementRefused(
-            f"Version {target.version} cannot be restored: {', '.join(missing[:_NAMED_FILES])}{more} are missing, most likely vacuumed. "
-            "With spark.sql.files.ignoreMissingFiles=true it is restored without them",
-            what="missing files",
-            table=target.table,
-        )
+        raise _missing(missing, target)
+
+
+def _missing(files: Sequence[str], target: Snapshot) -> StatementRefused:
+    more = f" and {len(files) - _NAMED_FILES} more" if len(files) > _NAMED_FILES else ""
+    return StatementRefused(
+        f"Version {target.version} cannot be restored: {', '.join(files[:_NAMED_FILES])}{more} are missing, most likely vacuumed. "
+        "With spark.sql.files.ignoreMissingFiles=true it is restored without them",
+        what="missing files",
+        table=target.table,
+    )
 
 
 def _is_there(store: ObjectStore, path: str) -> bool:

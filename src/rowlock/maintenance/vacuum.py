@@ -2,7 +2,7 @@
 
 Never deleted:
 - data files and deletion vectors of live files, and of files that were removed within the retention;
-- files younger than the retention: a writer may have staged them and not committed yet (I10);
+- files younger than the retention: a writer may have staged them and not committed yet (I10); the store's clock decides where ours is ahead;
 - the log and everything hidden (names that begin with `_` or `.`), except partition folders and change data;
 - files below another table's folder inside this one.
 
@@ -17,7 +17,7 @@ import logging
 import math
 import os
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rowlock import clock
@@ -28,11 +28,13 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, RemoveFile
 from rowlock.protocol.change_feed import FOLDER
-from rowlock.storage.store import ObjectMeta
+from rowlock.storage.store import ObjectMeta, time_ms
 
 logger = logging.getLogger("rowlock")
 
 _HOUR_MS = 3_600_000
+_SKEW_MS = 60_000
+"""How far the clocks of this machine and of the store may differ without a word; some stores cut their times to seconds."""
 _NESTED_LOG = "/_delta_log/"
 """Occurs in the keys of another table's log, if that table's folder is inside this one's."""
 
@@ -62,20 +64,13 @@ def vacuum(
     Raises InvalidInput for a negative retention and, with `check_retention`, for one that is shorter than the table's own
     (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs.
     """
-    head = log.latest()
+    head, now_ms = log.latest(), clock.now_ms()
     retention_ms = _retention_ms(head, retention_hours, check_retention)
-    horizon = clock.now_ms() - retention_ms
-    removed = removed_since(log, head, horizon)
-    needed = needed_paths(head, [r for r in removed.entries if (r.deletion_timestamp_ms or 0) >= horizon])
-    partitions = {f.physical_name for f in head.schema.fields if f.name in head.metadata.partition_columns}
     listed = list(log.store.list(recursive=True))
-    nested = tuple({m.key.split(_NESTED_LOG, 1)[0] + "/" for m in listed if _NESTED_LOG in m.key})
-    garbage = [m for m in listed if m.key not in needed and m.modified_ms < horizon and _is_deletable(m, partitions) and not m.key.startswith(nested)]
-    unproven = 0
-    if not removed.is_complete and (removed.is_redefined or not _is_within_own(head, retention_ms)):
-        known = paths_of(head, removed.entries)
-        proven = [m for m in garbage if m.key in known or m.key.startswith(f"{FOLDER}/")]
-        unproven, garbage = len(garbage) - len(proven), proven
+    garbage, unproven = _garbage(log, head, listed, now_ms, retention_ms)
+    if garbage and not dry_run and (theirs := time_ms(log.store)) is not None and theirs < now_ms - _SKEW_MS:  # files have the store's times
+        logger.warning("VACUUM of %s goes by the store's clock: that of this machine is %d s ahead of it", head.table, (now_ms - theirs) // 1000)
+        garbage, unproven = _garbage(log, head, listed, theirs, retention_ms)
     if unproven:
         logger.warning(
             "VACUUM of %s kept %d files: the log no longer says whether they were removed within the last %g hours",
@@ -88,6 +83,21 @@ def vacuum(
         if on_progress is not None:
             on_progress(n, len(garbage))
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
+
+
+def _garbage(log: TableLog, head: Snapshot, listed: Sequence[ObjectMeta], now_ms: int, retention_ms: int) -> tuple[list[ObjectMeta], int]:
+    """(the files to delete at this time, the number of others whose removal the log no longer dates)."""
+    horizon = now_ms - retention_ms
+    removed = removed_since(log, head, horizon)
+    needed = needed_paths(head, [r for r in removed.entries if (r.deletion_timestamp_ms or 0) >= horizon])
+    partitions = {f.physical_name for f in head.schema.fields if f.name in head.metadata.partition_columns}
+    nested = tuple({m.key.split(_NESTED_LOG, 1)[0] + "/" for m in listed if _NESTED_LOG in m.key})
+    garbage = [m for m in listed if m.key not in needed and m.modified_ms < horizon and _is_deletable(m, partitions) and not m.key.startswith(nested)]
+    if removed.is_complete or not (removed.is_redefined or not _is_within_own(head, retention_ms)):
+        return garbage, 0
+    known = paths_of(head, removed.entries)
+    proven = [m for m in garbage if m.key in known or m.key.startswith(f"{FOLDER}/")]
+    return proven, len(garbage) - len(proven)
 
 
 def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention: bool) -> int:

@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 
-from rowlock.protocol.schema import DecimalType, PrimitiveType, StructField, StructType
+from rowlock.protocol.schema import INTEGER_BITS, DecimalType, PrimitiveType, StructField, StructType
 
 FEATURE = "allowColumnDefaults"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 _TEXT = re.compile(r"'[^'\\]*'")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _DATE = re.compile(r"date\s*'(\d{4}-\d{2}-\d{2})'", re.IGNORECASE)
-_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 Constant = bool | int | float | Decimal | str | datetime.date | None
 
 
@@ -73,7 +72,7 @@ def _number(text: str, field: StructField) -> Constant:
         except InvalidOperation:
             pass
     elif isinstance(field.type, PrimitiveType) and "." not in text:
-        if (bits := _BITS.get(field.type.name)) is not None and -(1 << bits - 1) <= int(text) < 1 << bits - 1:
+        if (bits := INTEGER_BITS.get(field.type.name)) is not None and -(1 << bits - 1) <= int(text) < 1 << bits - 1:
             return int(text)
         if field.type.name == "double" and abs(int(text)) <= 1 << 53:
             return float(text)

@@ -41,8 +41,6 @@ def draw(world: World, seed: int) -> Plan:
     writes = 0
     night_s = rng.choice([0.0, 0.0, 3 * 86_400.0])
     roles, certain = _THEMES[rng.choice(list(_THEMES))], ["vacuumer", "checkpointer", "reader"] if night_s else []
-    if night_s:  # a RESTORE of files that expired races a VACUUM that deletes them: docs/simulation.md
-        roles = [role for role in roles if role != "restorer"]
     certain.append(rng.choice(["banker", "counter", "appender"]))
     while len(actors) < 4 or writes < LEAST_WRITES:
         role = certain.pop() if certain else rng.choice(roles)
@@ -51,7 +49,6 @@ def draw(world: World, seed: int) -> Plan:
         writes += sum(bool(a.scripts) for a in actions) if role != "deleter" else 0  # they may find nothing
         actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), 5 * rng.random()])))
     used = sorted({a.process for a in actors})
-    longest_jump_s = 3600.0 if night_s else 86_400.0  # a VACUUM by a clock that is ahead by its retention deletes what is being written: docs/simulation.md
     faults = [_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
     faults.append(replace(_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
     return Plan(
@@ -60,7 +57,7 @@ def draw(world: World, seed: int) -> Plan:
         properties=_properties(rng, keeps_short=night_s > 0),
         accounts=accounts,
         actors=tuple(actors),
-        faults=tuple(replace(f, seconds=min(f.seconds, longest_jump_s)) for f in faults),
+        faults=tuple(faults),
         weather=draw_weather(rng, world),
         night_s=night_s,
         limits=rng.choice([{}, {"inline_vector_bytes": 1}, {"group_files": 2}, {"inline_vector_bytes": 1, "cleaned_files": 2}]),

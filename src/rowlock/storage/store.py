@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from rowlock import clock
 from rowlock.exceptions import StorageError as StorageError
 
 
@@ -138,6 +139,19 @@ class ObjectStore(Protocol):
     def exists(self, key: str = "") -> bool:
         """Whether the key is an object or a folder; by default the table's folder itself."""
         ...
+
+
+def time_ms(store: ObjectStore) -> int | None:
+    """The store's own time, in milliseconds: when it says that a small file was written, which is deleted again; None where it does not say.
+
+    Raises StorageError where nothing may be written.
+    """
+    key = f"_delta_log/.{clock.new_id()}.time"
+    store.put(key, b"")
+    try:
+        return store.modified_ms(key)
+    finally:
+        discard(store, (key,))
 
 
 def discard(store: ObjectStore, keys: Iterable[str]) -> None:

@@ -9,11 +9,15 @@ import pytest
 
 from model.schedules.in_memory import InMemory
 from model.schedules.play import audit, schema_string
+from rowlock import clock
 from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restoration
+from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol import row_tracking
+from support.days import Days
+from support.turning_down import turn_down
 
 HISTORY = """
 APPEND (1, 10), (2, 20), (3, 30), (4, 40)
@@ -29,10 +33,13 @@ DELETE WHERE k = 8
 LAST = len(HISTORY)
 
 
-def lived(**properties: str) -> InMemory:
+def lived(days: Days | None = None, **properties: str) -> InMemory:
+    """A table with that history; where `days` is given a day lies between two versions."""
     world = InMemory()
     world.create(schema_string([("k", "long", True), ("v", "long", True)]), (), properties)
     for text in HISTORY:
+        if days is not None:
+            days.pass_days(1)
         world.run(parse(text))
     return world
 
@@ -89,3 +96,30 @@ def test_what_is_refused() -> None:
     with pytest.raises(StatementRefused, match=lost):
         world.restore(1)
     assert log.latest().version == LAST
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+@pytest.mark.parametrize("target", range(LAST))
+def test_files_that_a_vacuum_is_deleting_are_brought_back_under_new_names(target: int, in_files: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I3, I10: it has looked before RESTORE commits, and deletes afterwards what had been removed longer ago than the retention."""
+    if in_files:
+        turn_down(monkeypatch, inline_vector_bytes=0)
+    with clock.use(days := Days()):
+        world = lived(
+            days, **{"delta.deletedFileRetentionDuration": "interval 36 hours", "delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"}
+        )
+        wanted, had = world.identified(target)[1], rows(world)
+        under_way = vacuum(world.state.log, dry_run=True).files
+        receipt = world.restore(target)
+        assert receipt.version is not None
+        for key in under_way:
+            world.state.store.delete(key)
+        again = InMemory(store=world.state.store)
+        assert Counter(map(str, again.identified(receipt.version)[1])) == Counter(map(str, wanted))
+        net = Counter[Any](had)
+        for change, row in again.feed(receipt.version):
+            net[row["k"], row["v"]] += {"insert": 1, "delete": -1}[change]
+        assert +net == rows(again) and not -net
+        audit(again.state.log)
+        assert not {f.path for f in again.state.log.latest().files.adds()} & set(under_way)
+        assert under_way or target == LAST - 1, "a test that cannot fail"

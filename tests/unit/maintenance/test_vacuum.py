@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,22 +25,10 @@ from rowlock.protocol import names
 from rowlock.protocol.properties import validate_properties
 from rowlock.storage.local import LocalStore
 from rowlock.transaction.definition import creation
+from support.days import Days
 
 HOUR_MS = 3_600_000
 OWN = "delta.deletedFileRetentionDuration"
-
-
-class Days(clock.SystemClock):
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self.ahead_ms
-
-    def pass_days(self, days: float) -> None:
-        self.ahead_ms += int(days * 24 * HOUR_MS)
 
 
 @pytest.fixture
@@ -192,7 +182,7 @@ def test_a_retention_that_is_no_number_of_hours_is_refused(days: Days, hours: fl
         "file:{root}/{name}",
     ],
 )
-def test_a_file_is_kept_however_the_log_spells_it(days: Days, spelling: str, tmp_path: Path) -> None:
+def test_a_file_is_kept_however_the_log_spells_it(spelling: str, tmp_path: Path) -> None:
     """I10: other engines name files by whole places, through links, and with dots in them."""
     root, link = tmp_path / "table", tmp_path / "link"
     rowlock.append(root, pa.table({"k": [1]}))
@@ -201,15 +191,36 @@ def test_a_file_is_kept_however_the_log_spells_it(days: Days, spelling: str, tmp
     (name,) = (p.name for p in root.glob("*.parquet"))
     commit = root / "_delta_log" / f"{0:020}.json"
     commit.write_text(commit.read_text().replace(f'"path":"{name}"', f'"path":"{spelling.format(name=name, link=link, root=root)}"'))
-    days.pass_days(30)
+    age(root)
     assert vacuum(TableLog(LocalStore(link if "root" in spelling else root))).files == () and (root / name).exists()
 
 
-def test_a_table_inside_of_another_is_left_alone(days: Days, tmp_path: Path) -> None:
+def test_a_table_inside_of_another_is_left_alone(tmp_path: Path) -> None:
     """I10: its files are named by a log of its own."""
     rowlock.append(tmp_path, pa.table({"k": [1]}))
     rowlock.append(tmp_path / "inner", pa.table({"k": [2]}))
     (tmp_path / "left.bin").write_bytes(b"of nobody")
-    days.pass_days(30)
+    age(tmp_path)
     assert vacuum(TableLog(LocalStore(tmp_path))).files == ("left.bin",)
     assert rowlock.to_arrow(tmp_path / "inner")["k"].to_pylist() == [2]
+
+
+def test_a_clock_that_is_ahead_of_the_stores(days: Days, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """I10: what a writer staged a moment ago is as old as the store says."""
+    rowlock.append(tmp_path, pa.table({"k": [1]}))
+    (tmp_path / "left.bin").write_bytes(b"of nobody")
+    age(tmp_path)
+    (tmp_path / "staged.parquet").write_bytes(b"to be committed")
+    days.pass_days(30)
+    assert vacuum(TableLog(LocalStore(tmp_path)), dry_run=True).files == ("left.bin", "staged.parquet"), "a dry run writes nothing, and goes by its own clock"
+    assert vacuum(TableLog(LocalStore(tmp_path))).files == ("left.bin",) and (tmp_path / "staged.parquet").exists()
+    assert "ahead" in caplog.text
+    assert not [p for p in (tmp_path / "_delta_log").iterdir() if p.name.endswith(".time")]
+
+
+def age(folder: Path) -> None:
+    """Makes all files in a folder thirty days older."""
+    then = time.time() - 30 * 86_400
+    for path in folder.rglob("*"):
+        if path.is_file():
+            os.utime(path, (then, then))

@@ -1,0 +1,72 @@
+"""Copies of the files of an old version that a VACUUM may be deleting right now: RESTORE brings these back under new names (I3, I10).
+
+A VACUUM deletes what was removed longer ago than the table's retention, and it has looked before RESTORE commits: that a file is
+there says nothing of the next moment.  A copy is young, and what is young no VACUUM takes.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rowlock import clock
+from rowlock.exceptions import InvalidInput
+from rowlock.log.removed import SKEW_MS, removed_since
+from rowlock.log.snapshot import Snapshot
+from rowlock.maintenance.vacuum import needed_paths
+from rowlock.protocol import paths
+from rowlock.protocol.actions import AddFile, FileKey
+from rowlock.storage.store import time_ms
+from rowlock.transaction.state.shared import SharedState
+
+
+class RestoredFiles:
+    """The files of one RESTORE.  Each is copied once, however often the commit is computed anew."""
+
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
+        self._copies: dict[FileKey, AddFile] = {}
+
+    def safe(self, files: Sequence[AddFile], head: Snapshot) -> tuple[AddFile, ...]:
+        """The files with those that a VACUUM may delete replaced by copies, of a data file, of its deletion vector or of both.
+
+        Reads each copied file to the driver as a whole.  Raises NotFound, CorruptLog where a file or its vector is gone already.
+        """
+        if not files:
+            return ()
+        kept = self._kept(head)
+        return tuple(self._copy_of(f, kept) or f for f in files)
+
+    def _kept(self, head: Snapshot) -> set[str]:
+        """The files, as keys below the root, that no VACUUM deletes: live ones, and those that were removed within the retention."""
+        try:
+            retention_ms = head.properties.deleted_file_retention_ms
+        except InvalidInput:  # then VACUUM refuses; another engine may take another retention
+            retention_ms = 0
+        store = self._state.store
+        horizon = max(clock.now_ms(), time_ms(store) or 0) - retention_ms + SKEW_MS
+        removed = removed_since(self._state.log, head, horizon)
+        return needed_paths(head, [r for r in removed.entries if (r.deletion_timestamp_ms or 0) >= horizon])
+
+    def _copy_of(self, file: AddFile, kept: set[str]) -> AddFile | None:
+        key, vector = paths.relative_to(self._state.store.root, file.path), file.deletion_vector
+        of_data = not paths.is_absolute(key) and key not in kept  # those of another table's folder are not this table's to vacuum
+        in_file = vector.path if vector is not None else None
+        of_vector = in_file is not None and not paths.is_absolute(name := paths.relative_to(self._state.store.root, in_file)) and name not in kept
+        if not of_data and not of_vector:
+            return None
+        if file.key not in self._copies:
+            self._copies[file.key] = self._copied(file, key if of_data else None, of_vector=of_vector)
+        return replace(self._copies[file.key], base_row_id=file.base_row_id, default_row_commit_version=file.default_row_commit_version)
+
+    def _copied(self, file: AddFile, key: str | None, *, of_vector: bool) -> AddFile:
+        """The file under a new name, if a `key` is given, and with a new vector."""
+        store, changes = self._state.store, dict[str, object]()
+        if of_vector:
+            (changes["deletion_vector"],) = self._state.vectors.store_all([self._state.vectors.of(file)])
+        if key is not None:
+            name = posixpath.join(posixpath.dirname(key), f"restored-{clock.new_id()}.parquet")
+            store.put(name, store.get(key))
+            changes |= {"path": name, "log_path": None, "modification_time_ms": clock.now_ms()}
+        return replace(file, **changes)  # type: ignore[arg-type]
