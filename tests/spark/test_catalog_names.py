@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, TableNotFound
 from rowlock.tables import IdentityGenerator
 from spark.support import rows, unchanged, version
 
@@ -200,7 +200,6 @@ def test_what_names_refuse_before_anything_is_written(spark, tmp_path, name):
         "no name for a table": (InvalidInput, builder(DeltaTable.create, spark, "`../t`")),
         "spark_catalog": (InvalidInput, builder(DeltaTable.create, spark, "elsewhere.schema.t")),
         "cannot be generated": (AnalysisException, builder(DeltaTable.create, spark, name).addColumn("g", "int", generatedAlwaysAs="g + 1")),
-        "identity": (UnsupportedFeature, builder(DeltaTable.create, spark, name).addColumn("g", "bigint", generatedAlwaysAs=IdentityGenerator())),
     }
     for text, (kind, made) in cases.items():
         with pytest.raises(kind, match=text.strip()):

@@ -16,13 +16,14 @@ from pyspark.sql import SparkSession
 import rowlock
 from interop.readers import commit_files, rows_by_all
 from rowlock import DeltaTable
-from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, MetadataChangedException, SchemaMismatch, StatementRefused, UnsupportedFeature
 from rowlock.protocol.identity import HIGH_WATER_MARK
 from rowlock.storage.open import open_store
 from rowlock.tables import IdentityGenerator
 from rowlock.transaction.definition import identity
+from rowlock.transaction.state.phases import use_observer
 from rowlock.transaction.state.shared import state_of
-from spark.support import read, take_route, unchanged, winner
+from spark.support import Interloper, read, take_route, unchanged, winner
 
 pytestmark = pytest.mark.spark
 
@@ -200,6 +201,51 @@ def test_large_appends_and_merges_are_numbered_without_gaps_inside(spark: SparkS
         table.merge(source, "v = w").whenMatchedUpdate(set={"v": "v + 1000"}).whenNotMatchedInsert(values={"v": "w"}).execute()
     found = [r.id for r in table.toDF().collect()]
     assert len(found) == len(set(found)) == 61 and min(found) == 1
+
+
+class AfterNumbers(Interloper):
+    """Comes when rows have their numbers; the commits that reserve them are left alone."""
+
+    def phase(self, name: str, txn: Any) -> None:
+        if getattr(txn, "operation", "") != "RESERVE IDENTITY":
+            super().phase(name, txn)
+
+
+@pytest.mark.parametrize("way", ["append", "write"])
+def test_a_table_that_is_replaced_under_staged_rows(spark: SparkSession, table_path: str, way: str) -> None:
+    """Its numbers go on, so that those of rows which are under way are not given out again."""
+    numbered(spark, table_path)
+
+    def put(*values: int) -> None:
+        if way == "append":
+            rowlock.append(table_path, pa.table({"v": pa.array(values, pa.int32())}))
+        else:
+            rowlock.write(spark.sql(ints(*values)).toDF("v"), table_path)
+
+    def replace() -> None:
+        generator = IdentityGenerator()
+        DeltaTable.createOrReplace(spark).location(table_path).addColumn("id", "bigint", generatedAlwaysAs=generator).addColumn("v", "int").execute()
+
+    with use_observer(late := AfterNumbers(replace)):
+        put(4, 5)
+    assert not late.work
+    put(6, 7, 8)
+    rows = rowlock.read(spark, table_path).collect()
+    assert sorted(r.v for r in rows) == [4, 5, 6, 7, 8] and len({r.id for r in rows}) == 5
+
+
+def test_a_column_that_is_renamed_in_a_transaction(spark: SparkSession, table_path: str) -> None:
+    """Numbers are never made up: the append is staged again, or told of the change."""
+    table = numbered(spark, table_path, **{"delta.columnMapping.mode": "name"})
+    rowlock.write(spark.sql(ints(1, 2, 3)).toDF("v"), table_path)
+    with pytest.raises(MetadataChangedException, match="id"), table.transaction() as txn:
+        rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` RENAME COLUMN id TO key")
+        txn.append(spark.sql(ints(4, 5)).toDF("v"))
+    with use_observer(late := AfterNumbers(lambda: rowlock.sql(spark, f"ALTER TABLE delta.`{table_path}` RENAME COLUMN key TO id"))):
+        rowlock.append(table_path, pa.table({"v": pa.array([6], pa.int32())}))
+    assert not late.work
+    rows = rowlock.read(spark, table_path).collect()
+    assert sorted(r.v for r in rows) == [1, 2, 3, 6] and sorted(r.id for r in rows)[:3] == [1, 2, 3] and len({r.id for r in rows}) == 4
 
 
 def test_sync_and_restore_never_give_a_number_twice(spark: SparkSession, table_path: str) -> None:

@@ -54,7 +54,6 @@ BY_NAME = [
     "ALTER TABLE pq ADD PARTITION (p = 'd') LOCATION '{root}/out/deep/e'",
     "ALTER TABLE pq SET LOCATION '{root}/out/deep'",
     "CREATE OR REPLACE TABLE m USING parquet AS SELECT 1 AS a",
-    "CREATE OR REPLACE TABLE m USING delta AS SELECT 1 AS a",
     "REPLACE TABLE m (a int) USING parquet",
     "CREATE TABLE IF NOT EXISTS m (a int) USING parquet",
     "DROP SCHEMA around CASCADE",

@@ -60,6 +60,8 @@ class Place:
                 raise NameTaken(
                     f"There is a table in the folder that {self.name} would have already; {_INSTEAD}, or say another location()", table=self.handle.path
                 )
+        if self.managed and not self.listed and self.has_log and self.name is not None and (others := self.name.others_of(self.handle.path)):
+            raise NameTaken(f"The folder that {self.name} would have is that of {others[0]}, which was renamed: say another location()", table=self.handle.path)
         if self.managed and not self.has_log and (held := next(iter(self.handle.state.store.list(recursive=True)), None)) is not None:
             raise NameTaken(
                 f"The folder that {self.name} would have is not empty: it holds {held.key}; say another location() [DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]",

@@ -101,10 +101,19 @@ def with_marks_of(metadata: Metadata, other: Metadata) -> Metadata:
 
 
 def differ_in_marks_only(before: Metadata, after: Metadata) -> bool:
-    """Whether two schemas are one but for high-water marks."""
+    """Whether two schemas are one but for high-water marks that moved on."""
     if before.schema_string == after.schema_string:
         return True
-    return HIGH_WATER_MARK in before.schema_string + after.schema_string and _unmarked(before) == _unmarked(after)
+    return HIGH_WATER_MARK in before.schema_string + after.schema_string and _unmarked(before) == _unmarked(after) and not goes_back(before, after)
+
+
+def goes_back(before: Metadata, after: Metadata) -> bool:
+    """Whether numbers that were given out may be given out again: a mark lies behind the one before, or its identity column is gone, as where a table is replaced."""
+    if HIGH_WATER_MARK not in before.schema_string:
+        return False
+    now = {f.physical_name: _identity(f).mark for f in parse_schema(after.schema_string).fields if is_identity(f)}
+    then = ((f.physical_name, _identity(f)) for f in parse_schema(before.schema_string).fields if is_identity(f))
+    return any(i.mark is not None and ((mark := now.get(name)) is None or (mark != i.mark and not i.further(mark))) for name, i in then)
 
 
 def _unmarked(metadata: Metadata) -> StructType:
@@ -120,10 +129,13 @@ def last_of(identity: Identity, count: int, table: str) -> int:
     return last
 
 
-def rounded_to_step(identity: Identity, number: int) -> int:
-    """The first number of the column at or beyond `number`."""
+def rounded_to_step(identity: Identity, number: int, table: str) -> int:
+    """The first number of the column at or beyond `number`.  Raises StatementRefused where no bigint is."""
     behind = (number - identity.start) % identity.step
-    return number if behind == 0 else number - behind + identity.step
+    found = number if behind == 0 else number - behind + identity.step
+    if not _LOWEST <= found <= _HIGHEST:
+        raise StatementRefused(f"The identity column {identity.name} has no number at or beyond {number}, which is in its rows", what="identity", table=table)
+    return found
 
 
 def refuse_explicit(schema: StructType, given: set[str], table: str) -> None:

@@ -38,7 +38,7 @@ def test_a_mark_moves_in_the_direction_of_the_step_alone(step: int, mark: int | 
     before = table(step, mark)
     assert mark_of(with_marks(before, {"id": number})) == after
     assert mark_of(with_marks_of(before, table(step, number))) == after
-    assert differ_in_marks_only(before, table(step, number))
+    assert differ_in_marks_only(before, table(step, number)) == (number == after), "a mark that went back is another table's"
 
 
 def test_definitions_that_differ_otherwise_differ() -> None:
@@ -57,7 +57,12 @@ def test_numbers_begin_at_the_start_and_end_with_the_type() -> None:
 
 @pytest.mark.parametrize(("start", "step", "number", "rounded"), [(1, 10, 35, 41), (1, 10, 41, 41), (0, -3, -4, -6), (0, -3, -6, -6), (5, 7, 5, 5)])
 def test_sync_rounds_away_from_the_start(start: int, step: int, number: int, rounded: int) -> None:
-    assert rounded_to_step(Identity("id", start, step, True), number) == rounded
+    assert rounded_to_step(Identity("id", start, step, True), number, "t") == rounded
+
+
+def test_sync_has_no_number_beyond_the_type() -> None:
+    with pytest.raises(StatementRefused, match="no number"):
+        rounded_to_step(Identity("id", 0, 10, True), (1 << 63) - 1, "t")
 
 
 @pytest.mark.parametrize(

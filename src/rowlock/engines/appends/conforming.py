@@ -71,8 +71,8 @@ class Fitting:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The table's columns for which the rows have values."""
-        return self._fit.columns
+        """The table's columns for which the rows have values, numbers of identity columns included."""
+        return (*self._fit.columns, *self._identities)
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         """Rows under the table's names, order and types, all nullable.  Raises SchemaMismatch where a value does not fit."""

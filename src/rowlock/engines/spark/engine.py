@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,7 @@ from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
 from rowlock.protocol.clustering import with_clustering
 from rowlock.protocol.deletion_vector import bitmap_of
+from rowlock.protocol.identity import Identity
 from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.shared import SharedState
@@ -43,7 +45,14 @@ class SparkEngine:
 
     def __init__(self, spark: SparkSession, state: SharedState) -> None:
         rows = state.shared("rows", lambda: Rows(state.store))
-        self.evaluator = Evaluator(spark, state.store, rows, state.vectors, lambda columns: Numbers(state, columns))
+        held = weakref.ref(state)  # it holds this engine: a cycle would keep the table, and the session's settings of now, until a collection
+
+        def numbers(columns: Sequence[Identity]) -> Numbers:
+            there = held()
+            assert there is not None, "a handle that uses the engine holds the state"
+            return Numbers(there, columns)
+
+        self.evaluator = Evaluator(spark, state.store, rows, state.vectors, numbers)
 
     def forget(self) -> None:
         """Empties all caches (see `SharedState.shared`)."""

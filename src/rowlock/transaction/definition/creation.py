@@ -20,6 +20,7 @@ from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.features import check_writable, features_of_columns, listing, protocol_for_new_table, reader_features, writer_features
+from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import with_commit_timestamp
 from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.transaction.commit import commit
@@ -181,7 +182,7 @@ def replace_table(
         if other := [v for v in derived_from if v != head.version]:
             text = f"The new rows were read from version {other[0]} of this table, and version {head.version} would be replaced."
             raise conflict_with(Commit(head.version), "rows read", what=text).exception(head.table)
-        fresh = replace(metadata, id=head.metadata.id)
+        fresh = with_marks_of(replace(metadata, id=head.metadata.id), head.metadata)
         protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
         clustered = _clustering(fresh, cluster_by, head.table) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
         born, marks = row_identity.assign_row_ids_under(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rowlock.conflict.value import conflict_with
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import identity
+from rowlock.protocol.actions import Commit
 from rowlock.protocol.identity import Identity, identity_columns
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.state.receipt import Receipt
@@ -44,13 +46,16 @@ class Numbers:
 def reserve(state: SharedState, names: Sequence[str], count: int) -> Mapping[str, int]:
     """Reserves `count` numbers of each of these columns and returns the first of each, in one commit.
 
-    A column that is no identity column at the head is left as it is: staged rows of a table that was altered meanwhile are refused at their own commit.
+    Raises MetadataChangedException where one is no identity column at the head: the rows are staged again, under the table's new definition.
     """
     firsts: dict[str, int] = {}
 
     def make(head: Snapshot) -> HeadActions:
         found = {i.name: i for i in identity_columns(head.schema) if i.name in names}
-        firsts.update({n: found[n].first_of_next() if n in found else 0 for n in names})
+        if gone := [n for n in names if n not in found]:
+            text = f"Another commit changed the table's definition while numbers of {', '.join(gone)} were being reserved."
+            raise conflict_with(Commit(head.version), "metadata", columns=tuple(gone), what=text).exception(head.table)
+        firsts.update({n: i.first_of_next() for n, i in found.items()})
         marks = {n: identity.last_of(i, count, head.table) for n, i in found.items()}
         return HeadActions(metadata=identity.with_marks(head.metadata, marks), tags=_TAGS)
 
@@ -66,7 +71,7 @@ def sync(state: SharedState, name: str, furthest: Callable[[Snapshot, Identity],
         number = furthest(head, column)
         if number is None or (number < column.start if column.step > 0 else number > column.start):
             return None
-        metadata = identity.with_marks(head.metadata, {column.name: identity.rounded_to_step(column, number)})
+        metadata = identity.with_marks(head.metadata, {column.name: identity.rounded_to_step(column, number, head.table)})
         return None if metadata == head.metadata else HeadActions(metadata=metadata, tags=_TAGS)
 
     return commit_from_head(state, "SYNC IDENTITY", {"column": name}, make, reads_rows=True)

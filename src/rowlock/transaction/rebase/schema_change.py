@@ -6,6 +6,7 @@ meaning, MetadataChangedException is raised, and the statement is staged again f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from rowlock.conflict.table_change import TableChange, table_change
 from rowlock.conflict.value import conflict_with
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
+from rowlock.protocol.identity import goes_back
 from rowlock.transaction.rebase import fail_policy
 from rowlock.transaction.state.pending import Pending
 
@@ -26,6 +28,10 @@ OTHER_RULES = tuple(r for r in rules.TABLE_RULES if r is not rules.metadata_chan
 
 def check_still_fits(txn: Pending, winners: list[Commit], head: Snapshot) -> None:
     """Raises MetadataChangedException if the staged work cannot be kept under the head's metadata."""
+    defined = [txn.read.metadata, *(w.metadata for w in winners if w.metadata is not None)]
+    if any(goes_back(a, b) for a, b in itertools.pairwise(defined)):
+        text = "Another commit replaced the table while this transaction was staged: numbers of identity columns in its rows may be given out again."
+        raise fail_policy.error_of(txn, conflict_with(winners[-1], "metadata", what=text))
     if head.metadata == txn.read.metadata:
         return
     change = table_change(txn.read.metadata, head.metadata, head.protocol)

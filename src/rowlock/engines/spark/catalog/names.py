@@ -85,6 +85,19 @@ class Name:
         self.check()
         return _path_of_uri(str(self._catalog.defaultTablePath(self._identifier).toString()))
 
+    def others_of(self, folder: str) -> list[str]:
+        """The other names in the catalog that stand for this folder.  Looks at every table of it."""
+        found = []
+        for database in self._bridge.list(self._catalog.listDatabases()):
+            for identifier in self._bridge.list(self._catalog.listTables(database)):
+                if self._catalog.isTempView(identifier):
+                    continue
+                held = self._catalog.getTableMetadata(identifier)
+                place = held.storage().locationUri()
+                if place.isDefined() and _without_slash(_path_of_uri(str(place.get().toString()))) == _without_slash(folder):
+                    found.append(str(identifier.unquotedString()))
+        return found
+
     def check(self) -> None:
         """Raises what the catalog would raise for a new table of this name, before anything is written."""
         if not _PLAIN.match(self.table):

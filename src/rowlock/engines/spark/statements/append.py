@@ -30,6 +30,7 @@ from rowlock.parquet.blocks import FileRows, driver_block, file_block
 from rowlock.protocol import schema_fit
 from rowlock.protocol.defaults import column_defaults
 from rowlock.protocol.generated import Generated, generated_columns
+from rowlock.protocol.identity import is_identity
 from rowlock.protocol.widening import same_shape
 from rowlock.storage.store import discard
 
@@ -87,7 +88,7 @@ def append_statement(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame,
             f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it",
             table=evaluator.store.root,
         )
-    sets = tuple(name for name in snapshot.schema.names if name.lower() in given)
+    sets = tuple(f.name for f in snapshot.schema.fields if f.name.lower() in given or is_identity(f))
     return Statement("append", blocks, source_versions=read, sets=sets)
 
 
