@@ -12,11 +12,14 @@ from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PA
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.nodes import dotted, path_of
 from rowlock.engines.spark.sql.partitions import partition_literal
-from rowlock.exceptions import InvalidInput, SchemaMismatch
+from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering
+from rowlock.protocol.column_mapping import MAX_ID
+from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.properties import validate_properties
 
 
 def describe(target: Target, plan: Any) -> DataFrame:
@@ -116,18 +119,27 @@ def show_create(target: Target, plan: Any) -> DataFrame:
     if plan.asSerde():
         target.refuse("AS SERDE", "Leave AS SERDE out")
     snapshot, detail = _head(target), dict(_details(target, _head(target)))
-    columns = ",\n  ".join(_column(f) for f in table_schema(snapshot).fields)
+    columns = ",\n  ".join(_column(target, f) for f in table_schema(snapshot).fields)
     text = f"CREATE TABLE {detail['Name'].removeprefix('spark_catalog.')} (\n  {columns})\nUSING delta\n"
-    for words, names in (("PARTITIONED BY", snapshot.partition_columns), ("CLUSTER BY", _clusters(snapshot))):
-        text += f"{words} ({', '.join(names)})\n" if names else ""
+    for words, names in (("PARTITIONED BY", [(n,) for n in snapshot.partition_columns]), ("CLUSTER BY", _cluster_paths(snapshot))):
+        text += f"{words} ({', '.join('.'.join(map(_column_name, path)) for path in names)})\n" if names else ""
     text += f"COMMENT {_quoted(snapshot.metadata.description)}\n" if snapshot.metadata.description else ""
     text += f"LOCATION {_quoted(detail['Location'])}\n" if detail["Type"] == "EXTERNAL" else ""
-    said = sorted(properties_of(snapshot).items())
-    listed = ",\n  ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in said)
-    return rows_frame(target.spark, STATEMENT, [(f"{text}TBLPROPERTIES (\n  {listed})\n",)])
+    listed = ",\n  ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in sorted(snapshot.metadata.configuration.items()) if _may_be_set(k, v))
+    return rows_frame(target.spark, STATEMENT, [(f"{text}TBLPROPERTIES (\n  {listed})\n" if listed else text,)])
 
 
-def _column(field: StructField) -> str:
+def _may_be_set(name: str, value: str) -> bool:
+    """Whether a statement may say this property; others are the table's own notes, or follow from its columns."""
+    try:
+        validate_properties({name: value})
+    except (InvalidInput, UnsupportedFeature):
+        return False
+    return not (is_constraint(name) or name == MAX_ID or name.startswith("delta.rowTracking."))
+
+
+def _column(target: Target, field: StructField) -> str:
+    kind = target.nodes.bridge.data_type.fromJson(field.dataType.json()).sql()
     generated = field.metadata.get("delta.generationExpression")
     identity = (
         ""
@@ -138,7 +150,7 @@ def _column(field: StructField) -> str:
         )
     )
     return (
-        f"{dotted([field.name]) if not field.name.isidentifier() else field.name} {field.dataType.simpleString().upper()}"
+        f"{_column_name(field.name)} {kind}"
         + (f" GENERATED ALWAYS AS ({generated})" if generated else identity)
         + ("" if field.nullable else " NOT NULL")
         + (f" DEFAULT {field.metadata[CURRENT_DEFAULT]}" if CURRENT_DEFAULT in field.metadata else "")
@@ -146,9 +158,18 @@ def _column(field: StructField) -> str:
     )
 
 
+def _column_name(name: str) -> str:
+    """A column's name in SQL, in backquotes where it needs them."""
+    return name if name.isidentifier() and name.isascii() else dotted([name])
+
+
 def _clusters(snapshot: Snapshot) -> list[str]:
     """The clustering columns."""
-    return [".".join(path) for path in clustering.logical_columns(snapshot.domains, snapshot.schema, snapshot.table)]
+    return [".".join(path) for path in _cluster_paths(snapshot)]
+
+
+def _cluster_paths(snapshot: Snapshot) -> list[tuple[str, ...]]:
+    return list(clustering.logical_columns(snapshot.domains, snapshot.schema, snapshot.table))
 
 
 def _quoted(text: str) -> str:
