@@ -9,29 +9,15 @@ import json
 import sys
 from typing import Any
 
-from delta import configure_spark_with_delta_pip
+import delta_session
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from rowlock.cli.large_statements import LargeEngine, main
-from rowlock.engines.spark.session.java import ensure_java
-from rowlock.engines.spark.session.session import local_settings
 
 
 def session(*, cores: int, memory_mb: int) -> SparkSession:
-    ensure_java()
-    builder = SparkSession.builder
-    for name, value in local_settings(cores=cores, memory_mb=memory_mb).items():
-        builder = builder.config(name, value)
-    builder = (
-        builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.databricks.delta.snapshotPartitions", "2")  # its default of 50 costs a small machine much
-        .config("spark.sql.shuffle.partitions", str(2 * cores))
-    )
-    spark = configure_spark_with_delta_pip(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
+    return delta_session.session(cores=cores, memory_mb=memory_mb, shuffle_partitions=2 * cores)
 
 
 def write(rows: Any, path: str) -> None:

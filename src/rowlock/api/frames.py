@@ -23,6 +23,7 @@ from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInpu
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.schema_fit import check_names
+from rowlock.storage.store import discard
 from rowlock.transaction.definition import creation
 from rowlock.transaction.run import Planned
 from rowlock.transaction.state.options import WriteMode, application
@@ -183,8 +184,7 @@ def replace_with_rows(handle: Handle, df: DataFrame, *, partition_by: Sequence[s
     try:
         return creation.replace_table(handle.state, metadata, operation=operation, managed=managed, adds=adds, derived_from=(*before, *after))
     except DeltaConcurrentModificationException:  # certainly not committed
-        for add in adds:
-            handle.state.store.delete(add.path)
+        discard(handle.state.store, (a.path for a in adds))
         raise
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -39,13 +39,18 @@ def check_conditions(table: pa.Table, conditions: Sequence[tuple[Check, Conditio
         if pc.all(passed, min_count=0).as_py():
             continue
         (row,) = plain_rows(table.slice(pc.index(passed, False).as_py(), 1))
-        raise ConstraintViolated(
-            f"CHECK constraint {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
-            table=root,
-            constraint=check.name,
-            expression=check.expression,
-            row=row,
-        )
+        raise violation(check, row, root)
+
+
+def violation(check: Check, row: Mapping[str, Any], root: str) -> ConstraintViolated:
+    """The error for a row of which a condition is not true."""
+    return ConstraintViolated(
+        f"CHECK constraint {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
+        table=root,
+        constraint=check.name,
+        expression=check.expression,
+        row=row,
+    )
 
 
 def holds(condition: Condition, table: pa.Table) -> Any:

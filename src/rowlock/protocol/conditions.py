@@ -13,12 +13,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rowlock.protocol.schema import PrimitiveType, StructField, StructType
+from rowlock.protocol.schema import COLLATIONS, INTEGER_BITS, PrimitiveType, StructField, StructType
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'[^'\\]*')|(?P<number>-?\d+(?:\.\d+)?(?![\w.]))|(?P<quoted>`[^`]+`)|(?P<word>[A-Za-z_]\w*)|(?P<mark><=>|<=|>=|<>|!=|==|[=<>(),]))"
 )
-_WHOLE = frozenset({"byte", "short", "integer", "long"})
 _SAME = {"==": "=", "!=": "<>"}
 _KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "NULL"})
 Literal = int | float | str
@@ -155,10 +154,10 @@ class _Parser:
     def _compared(self, column: StructField, op: str) -> Condition:
         kind, token = self.kind, self._next()
         type_ = column.type.name if isinstance(column.type, PrimitiveType) else ""
-        if kind == "number" and "." not in token and type_ in _WHOLE and -(1 << 63) < int(token) < 1 << 63:
+        if kind == "number" and "." not in token and type_ in INTEGER_BITS and -(1 << 63) < int(token) < 1 << 63:
             return Comparison(column, op, int(token))
         if kind == "number" and type_ == "double" and (abs(int(token)) <= 1 << 53 if "." not in token else len(token) <= 30):
             return Comparison(column, op, float(token))
-        if kind == "text" and type_ == "string" and op in ("=", "<>") and not column.metadata.get("__COLLATIONS"):
+        if kind == "text" and type_ == "string" and op in ("=", "<>") and not column.metadata.get(COLLATIONS):
             return Comparison(column, op, token[1:-1])
         raise Undecided(self._text)

@@ -19,6 +19,8 @@ from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.features import reader_features, writer_features
+from rowlock.protocol.generated import GENERATION_EXPRESSION
+from rowlock.protocol.identity import EXPLICIT, START, STEP
 from rowlock.protocol.properties import validate_properties
 
 
@@ -104,21 +106,24 @@ def partition_columns(target: Target, plan: Any) -> StructType:
 def show_partitions(target: Target, plan: Any) -> DataFrame:
     """SHOW PARTITIONS [PARTITION (column = value)]: the values that the rows of the table have, in their order."""
     nodes, table = target.nodes, target.table().toDF()
-    names = [dotted([n]) for n in partition_columns(target, plan).names]
+    names = partition_columns(target, plan).names
+    known = {n.lower() for n in names}
     frame = table
     pattern = nodes.option(plan.pattern())
     for name, value in (nodes.mapping(pattern.spec()) if pattern is not None else {}).items():
-        if name.lower() not in {n.lower() for n in target.partition_columns()}:
+        if name.lower() not in known:
             raise InvalidInput(f"PARTITION names {name}, by which the table is not partitioned", table=target.path)
         frame = frame.where(partition_literal(table, name, value, target.path)[1])
-    return frame.select(*names).distinct().orderBy(*names)
+    columns = [dotted([n]) for n in names]
+    return frame.select(*columns).distinct().orderBy(*columns)
 
 
 def show_create(target: Target, plan: Any) -> DataFrame:
     """SHOW CREATE TABLE: a statement that makes an empty table like this one."""
     if plan.asSerde():
         target.refuse("AS SERDE", "Leave AS SERDE out")
-    snapshot, detail = _head(target), dict(_details(target, _head(target)))
+    snapshot = _head(target)
+    detail = dict(_details(target, snapshot))
     columns = ",\n  ".join(_column(target, f) for f in table_schema(snapshot).fields)
     text = f"CREATE TABLE {detail['Name'].removeprefix('spark_catalog.')} (\n  {columns})\nUSING delta\n"
     for words, names in (("PARTITIONED BY", [(n,) for n in snapshot.partition_columns]), ("CLUSTER BY", _cluster_paths(snapshot))):
@@ -140,21 +145,15 @@ def _may_be_set(name: str, value: str) -> bool:
 
 def _column(target: Target, field: StructField) -> str:
     kind = target.nodes.bridge.data_type.fromJson(field.dataType.json()).sql()
-    generated = field.metadata.get("delta.generationExpression")
-    identity = (
-        ""
-        if "delta.identity.start" not in field.metadata
-        else (
-            f" GENERATED {'BY DEFAULT' if field.metadata.get('delta.identity.allowExplicitInsert') else 'ALWAYS'} AS IDENTITY "
-            f"(START WITH {field.metadata['delta.identity.start']} INCREMENT BY {field.metadata['delta.identity.step']})"
-        )
-    )
+    said = field.metadata
+    generated = f" GENERATED ALWAYS AS ({said[GENERATION_EXPRESSION]})" if said.get(GENERATION_EXPRESSION) else ""
+    if START in said:
+        generated = f" GENERATED {'BY DEFAULT' if said.get(EXPLICIT) else 'ALWAYS'} AS IDENTITY (START WITH {said[START]} INCREMENT BY {said[STEP]})"
     return (
-        f"{_column_name(field.name)} {kind}"
-        + (f" GENERATED ALWAYS AS ({generated})" if generated else identity)
+        f"{_column_name(field.name)} {kind}{generated}"
         + ("" if field.nullable else " NOT NULL")
-        + (f" DEFAULT {field.metadata[CURRENT_DEFAULT]}" if CURRENT_DEFAULT in field.metadata else "")
-        + (f" COMMENT {_quoted(field.metadata['comment'])}" if field.metadata.get("comment") else "")
+        + (f" DEFAULT {said[CURRENT_DEFAULT]}" if CURRENT_DEFAULT in said else "")
+        + (f" COMMENT {_quoted(said['comment'])}" if said.get("comment") else "")
     )
 
 

@@ -23,6 +23,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.exceptions import ConstraintViolated, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, logical
+from rowlock.parquet.conditions import violation
 from rowlock.parquet.not_null import check_not_null, check_rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddFile
@@ -171,10 +172,4 @@ def _raise_for(broken: pa.Table, found: _Checks, root: str) -> None:
     (row,) = plain_rows(broken.slice(0, 1))
     passed = [row.pop(f"{_PASSED}{n}") for n in range(len(found.checks))]
     check = found.checks[passed.index(False)]
-    raise ConstraintViolated(
-        f"CHECK constraint {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
-        table=root,
-        constraint=check.name,
-        expression=check.expression,
-        row=row,
-    )
+    raise violation(check, row, root)
