@@ -37,6 +37,15 @@ def number(value: Any, name: str, table: str | None = None) -> int:
     raise WrongType(f"{name} needs to be an int but got '{type(value)}'", table=table)
 
 
+def optional_portion(value: Any, name: str, table: str | None = None) -> int | None:
+    """The value as an int of 1 or more; None stays None.  Raises WrongType, InvalidInput."""
+    if value is None:
+        return None
+    if (found := number(value, name, table)) < 1:
+        raise InvalidInput(f"{name} is a number of 1 or more, not {found}", table=table)
+    return found
+
+
 def flag(value: Any, name: str) -> bool:
     """The value, if it is a bool.  Raises WrongType."""
     if not isinstance(value, bool):

@@ -29,6 +29,7 @@ from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.options import application
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
+from rowlock.transaction.state.user_metadata import saying
 from rowlock.transaction.transaction import Table
 
 _open_tables: Cache[SharedState] = Cache(TABLES, lambda _: 1)
@@ -44,6 +45,8 @@ def append(
     properties: Mapping[str, str] | None = None,
     app_id: str | None = None,
     app_version: int | None = None,
+    user_metadata: str | None = None,
+    max_records_per_file: int | None = None,
 ) -> Receipt:
     """Adds rows to a table, which is made where there is none; one commit, safe beside any other writer.  Needs no Spark and no JVM.
 
@@ -60,6 +63,8 @@ def append(
         properties: Table properties of a table that is made; ignored where the table is there.
         app_id: The name of an application; with `app_version` the append is a step of it.
         app_version: The step's number, 0 or more.  A step that is in the log already is not appended again, however often it is given.
+        user_metadata: A text of your own, which the commit carries as `userMetadata` and `history()` shows; such an append shares its version with no other.
+        max_records_per_file: How many rows a data file holds at most, 1 or more.
 
     Returns:
         The receipt of the commit.
@@ -82,20 +87,23 @@ def append(
     app = application(app_id, app_version)
     columns, wanted = arguments.one_or_more_names(partition_by, "partition_by"), arguments.properties(properties, "properties")
     arguments.flag(merge_schema, "merge_schema")
+    if user_metadata is not None:
+        arguments.text(user_metadata, "user_metadata")
     state, rows = opened(path, storage_options), rows_of(data)
-    writer = _Writer(state, rows, app)
-    head = head_or_created(state.newest, state, lambda: writer.create(columns, wanted))
-    if isinstance(head, Receipt):
-        return head
-    try:
-        creation.check_layout(head, columns)
-        return writer.append(head, merge_schema)
-    except (SchemaMismatch, InvalidInput, UnsupportedFeature):  # by what was known of the table: it may have been altered a moment ago
-        now = state.refresh()
-        if (now.metadata, now.protocol) == (head.metadata, head.protocol):
-            raise
-        creation.check_layout(now, columns)
-        return writer.append(now, merge_schema)
+    writer = _Writer(state, rows, app, arguments.optional_portion(max_records_per_file, "max_records_per_file"))
+    with saying(user_metadata):
+        head = head_or_created(state.newest, state, lambda: writer.create(columns, wanted))
+        if isinstance(head, Receipt):
+            return head
+        try:
+            creation.check_layout(head, columns)
+            return writer.append(head, merge_schema)
+        except (SchemaMismatch, InvalidInput, UnsupportedFeature):  # by what was known of the table: it may have been altered a moment ago
+            now = state.refresh()
+            if (now.metadata, now.protocol) == (head.metadata, head.protocol):
+                raise
+            creation.check_layout(now, columns)
+            return writer.append(now, merge_schema)
 
 
 def opened(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> SharedState:
@@ -108,8 +116,8 @@ def opened(path: str | os.PathLike[str], storage_options: Mapping[str, str] | No
 class _Writer:
     """One append on its way."""
 
-    def __init__(self, state: SharedState, rows: Rows, app: SetTransaction | None) -> None:
-        self._state, self._rows, self._app = state, rows, app
+    def __init__(self, state: SharedState, rows: Rows, app: SetTransaction | None, max_records: int | None) -> None:
+        self._state, self._rows, self._app, self._max_records = state, rows, app, max_records
         self._engine: ArrowEngine = state.shared("arrow engine", lambda: ArrowEngine(state.store))
 
     @property
@@ -126,7 +134,7 @@ class _Writer:
         """Stages the rows under a snapshot's schema, as one append statement."""
         self._engine.check_appendable(snapshot)
         fitting = self._fitting(snapshot)
-        files = stage_rows(self._state.store, snapshot, self._rows.tables(), fitting)
+        files = stage_rows(self._state.store, snapshot, self._rows.tables(), fitting, self._max_records)
         blocks = [file_block("appended", 0, files)] if files else []
         return [Statement("append", blocks, sets=fitting.columns)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
 
@@ -143,6 +151,6 @@ class _Writer:
 
         def stage(draft: Snapshot) -> list[AddFile]:
             self._engine.check_appendable(draft)
-            return stage_rows(self._state.store, draft, self._rows.tables(), self._fitting(draft))
+            return stage_rows(self._state.store, draft, self._rows.tables(), self._fitting(draft), self._max_records)
 
         return create_with_rows(self._state, rows, stage, partition_by=partition_columns, properties=properties, mode="Append", app=self._app)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowlock import arguments
-from rowlock.api.handle import Handle, Receipts
+from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.engines.spark.catalyst.default_rules import check_default
 from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType
 from rowlock.engines.spark.catalyst.typing import parse_type
@@ -21,6 +21,7 @@ class Definitions:
     _handle: Handle
     _receipts: Receipts
 
+    @commits
     def addConstraint(self, name: str, expression: str) -> None:
         """Adds a CHECK constraint: from now on only rows for which the expression is true can be written.
 
@@ -48,6 +49,7 @@ class Definitions:
             self._handle.state, self._handle.table.engine, arguments.text(name, "name"), arguments.text(expression, "expression")
         )
 
+    @commits
     def dropConstraint(self, name: str, ifExists: bool = False) -> None:
         """Removes a CHECK constraint, in one commit.  Runs no Spark job.
 
@@ -66,6 +68,7 @@ class Definitions:
             self._handle.state, self._handle.table.engine, arguments.text(name, "name"), if_exists=arguments.flag(ifExists, "ifExists")
         )
 
+    @commits
     def addColumn(self, colName: str, dataType: str | DataType, comment: str | None = None) -> None:
         """Adds a nullable column at the end; rows that are there have null in it.  Writes no data file; runs no Spark job.
 
@@ -89,6 +92,7 @@ class Definitions:
         field = field_of(arguments.text(colName, "colName"), dataType, said, self._handle.path)
         self._receipts.last = alteration.add_columns(self._handle.state, self._handle.table.engine, [field])
 
+    @commits
     def renameColumn(self, existing: str, new: str) -> None:
         """Gives a column another name.  Writes no data file; runs no Spark job.
 
@@ -111,6 +115,7 @@ class Definitions:
             self._handle.state, self._handle.table.engine, arguments.text(existing, "existing"), arguments.text(new, "new")
         )
 
+    @commits
     def dropColumns(self, *names: str) -> None:
         """Removes columns.  Writes no data file; runs no Spark job.
 
@@ -130,6 +135,7 @@ class Definitions:
         """
         self._receipts.last = alteration.drop_columns(self._handle.state, self._handle.table.engine, [arguments.text(n, "names") for n in names])
 
+    @commits
     def alterColumn(self, name: str, nullable: bool | None = None, dataType: str | DataType | None = None, comment: str | None = None) -> None:
         """Changes what a column may hold, or what is said of it.  Writes no data file.
 
@@ -158,6 +164,7 @@ class Definitions:
         type_ = None if dataType is None else field_of(name, dataType, None, self._handle.path).type
         self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, name, nullable=may_be_null, type_=type_, comment=said)
 
+    @commits
     def setDefault(self, colName: str, expression: str) -> None:
         """Sets the default of a column: from now on new rows whose statement does not name the column get it.  Rows that are there stay as they are.
 
@@ -186,6 +193,7 @@ class Definitions:
             check_default(handle.spark, field.name, field.dataType, text, handle.path)
         self._receipts.last = alteration.set_default(handle.state, handle.table.engine, name, text)
 
+    @commits
     def dropDefault(self, colName: str) -> None:
         """Removes the default of a column, which is null from then on where a statement does not name it.  Writes no data file; runs no Spark job.
 
@@ -201,6 +209,7 @@ class Definitions:
         """
         self._receipts.last = alteration.set_default(self._handle.state, self._handle.table.engine, arguments.text(colName, "colName"), None)
 
+    @commits
     def syncIdentity(self, colName: str) -> None:
         """Moves the numbers of an identity column beyond all that are in its rows, which statements may have set; never back.
 

@@ -10,7 +10,7 @@ from rowlock.api import expressions
 from rowlock.api.changes import Changes
 from rowlock.api.convert import convert
 from rowlock.api.definitions import Definitions
-from rowlock.api.handle import Handle, Receipts
+from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.maintenance import Maintenance
 from rowlock.api.not_yet import NotYet
 from rowlock.api.placement import open_by_name
@@ -340,6 +340,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
 
     # ---- changing --------------------------------------------------------------------------
 
+    @commits
     def setProperties(self, properties: Mapping[str, Any]) -> None:
         """Sets table properties, Delta's and `rowlock.*`, in one commit.
 
@@ -361,6 +362,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
         wanted = arguments.properties(properties, "properties", optional=False)
         self._receipts.last = backfill.set_properties(self._handle.state, self._handle.table.engine, wanted)
 
+    @commits
     def unsetProperties(self, keys: Sequence[str]) -> None:
         """Removes table properties, in one commit; names that are not set are passed over.  Runs no Spark job.
 
@@ -390,6 +392,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
         app_version: int | None = None,
         lock: Lock | None = None,
         lock_timeout: float | None = None,
+        user_metadata: str | None = None,
     ) -> DeltaTransaction:
         """Several statements as one commit: `with t.transaction() as txn:`.
 
@@ -405,6 +408,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
             app_version: The step's number, 0 or more.  A step that is in the log already is not committed again, so a batch given twice counts once.
             lock: Who waits in line before they work (`rowlock.lock`): `none`, `writes`, `table`, `partition` or `auto`.
             lock_timeout: For how many seconds to wait in line before going on without a lease, 0 or more.
+            user_metadata: A text of your own, which the commit carries as `userMetadata` and `history()` shows.
 
         Returns:
             A transaction to be used in a `with` statement.
@@ -421,7 +425,9 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
             1
         """
         options = Options(isolation=isolation, on_conflict=on_conflict, granularity=granularity, lock=lock, lock_timeout=lock_timeout)
-        return DeltaTransaction(self._handle, options, application(app_id, app_version), self._receipts, self._alias)
+        if user_metadata is not None:
+            arguments.text(user_metadata, "user_metadata")
+        return DeltaTransaction(self._handle, options, application(app_id, app_version), self._receipts, self._alias, user_metadata=user_metadata)
 
 
 __all__ = ["DeltaTable", "TableNotFound"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import get_args
 
 from rowlock import arguments
 from rowlock.api import expressions
 from rowlock.api.handle import Handle
+from rowlock.api.overwrites import Overwrite, PartitionOverwriteMode, overwrite_of, overwrite_statements
+from rowlock.api.overwrites import overwrite_schema as overwrite_schema_of
 from rowlock.api.row_writes import Stage, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
-from rowlock.api.transaction import append_statements, overwrite_statements
+from rowlock.api.transaction import append_statements
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
@@ -19,7 +22,7 @@ from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, conform
 from rowlock.engines.spark.statements.source_versions import versions_read
-from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput, TableExists
+from rowlock.exceptions import CommitUnknown, TableExists
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.schema_fit import check_names
@@ -90,6 +93,11 @@ def write(
     app_id: str | None = None,
     app_version: int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    overwrite_schema: bool = False,
+    partition_overwrite_mode: PartitionOverwriteMode | None = None,
+    user_metadata: str | None = None,
+    max_records_per_file: int | None = None,
 ) -> Receipt:
     """Writes a DataFrame's rows into a table, which is made where there is none; one commit, safe beside any other writer.
 
@@ -107,6 +115,13 @@ def write(
         app_id: The name of an application; with `app_version` the write is a step of it.
         app_version: The step's number, 0 or more.  A step that is in the log already is not written again, however often it is given.
         storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
+        overwrite_schema: With `overwrite`: whether the table's columns and partitioning are replaced with its rows; properties stay.  A change of the
+            definition: statements of others that were staged before it are staged again.
+        partition_overwrite_mode: With `overwrite` of a table that has partitions: `dynamic` replaces the partitions that the new rows fall into, `static`
+            all rows; by default as the session's `spark.sql.sources.partitionOverwriteMode` says.
+        user_metadata: A text of your own, which the commit carries as `userMetadata` and `history()` shows; by default the session's
+            `spark.databricks.delta.commitInfo.userMetadata`.
+        max_records_per_file: How many rows a data file holds at most, 1 or more.
 
     Returns:
         The receipt of the commit; its version is None where nothing was written.
@@ -129,49 +144,72 @@ def write(
     """
     frame = expressions.frame(df, "df")
     arguments.one_of(mode, "mode", MODES, path)
-    expressions.expression(replace_where, "replace_where")
     arguments.flag(merge_schema, "merge_schema")
-    if replace_where is not None and mode != "overwrite":
-        raise InvalidInput(f"replace_where goes with mode='overwrite', not with mode={mode!r}", table=path)
-    app = application(app_id, app_version)
+    what = overwrite_of(frame.sparkSession, path, mode, replace_where, overwrite_schema, partition_overwrite_mode)
+    if user_metadata is not None:
+        arguments.text(user_metadata, "user_metadata")
     columns, wanted = arguments.one_or_more_names(partition_by, "partition_by"), arguments.properties(properties, "properties")
     handle = Handle(frame.sparkSession, path, storage_options=storage_options)
     check_names(df.columns, handle.path)
-    snapshot = head_or_created(handle.state.refresh, handle.state, lambda: _create(handle, df, columns, wanted, mode, app))
-    if isinstance(snapshot, Receipt):
-        return snapshot
-    if mode in ("error", "errorifexists"):
-        raise TableExists("There is a table already; use mode='append' or mode='overwrite'", table=handle.path)
-    if mode == "ignore":
-        return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
-    creation.check_layout(snapshot, columns)
-    return _write(handle, df, mode, merge_schema, replace_where, app)
+    most = arguments.optional_portion(max_records_per_file, "max_records_per_file", path)
+    said = _Write(handle, df, mode, columns, what, application(app_id, app_version), merge_schema, most)
+    with handle.commits(user_metadata):
+        snapshot = head_or_created(handle.state.refresh, handle.state, lambda: said.create(wanted))
+        return snapshot if isinstance(snapshot, Receipt) else said.into(snapshot)
 
 
-def _write(handle: Handle, df: DataFrame, mode: WriteMode, merge_schema: bool, replace_where: str | Column | None, app: SetTransaction | None) -> Receipt:
-    """Appends to a table that is there, or overwrites it."""
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """The rows of a DataFrame on their way into a table; `max_records`: how many rows a file holds at most."""
 
-    def wider(snapshot: Snapshot) -> Metadata:
-        return widened_metadata(snapshot, delta_schema(df.schema))
+    handle: Handle
+    df: DataFrame
+    mode: WriteMode
+    partition_by: Sequence[str]
+    what: Overwrite
+    app: SetTransaction | None
+    merge_schema: bool
+    max_records: int | None
 
-    def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
-        return append_statements(evaluator, snapshot, df) if mode == "append" else overwrite_statements(evaluator, snapshot, df, replace_where)
+    def create(self, properties: Mapping[str, str]) -> Receipt:
+        """Version 0 with the rows in it."""
+        said = "ErrorIfExists" if self.mode.startswith("error") else self.mode.capitalize()
+        stage = _stage(self.handle, self.df, self.max_records)
+        return create_with_rows(
+            self.handle.state, delta_schema(self.df.schema), stage, partition_by=self.partition_by, properties=properties, mode=said, app=self.app
+        )
 
-    return handle.run("WRITE", plan, metadata=wider if merge_schema else None, app=app)
+    def into(self, snapshot: Snapshot) -> Receipt:
+        """Writes into a table that is there, as the mode says."""
+        if self.mode in ("error", "errorifexists"):
+            raise TableExists("There is a table already; use mode='append' or mode='overwrite'", table=self.handle.path)
+        if self.mode == "ignore":
+            return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
+        if self.what.schema:
+            return overwrite_schema_of(self.handle, self.df, partition_by=self.partition_by, app=self.app, max_records=self.max_records)
+        creation.check_layout(snapshot, self.partition_by)
+        return self.handle.run("WRITE", self._plan, metadata=self._wider if self.merge_schema else None, app=self.app)
+
+    def _wider(self, snapshot: Snapshot) -> Metadata:
+        return widened_metadata(snapshot, delta_schema(self.df.schema))
+
+    def _plan(self, evaluator: Evaluator, snapshot: Snapshot) -> Planned:
+        if self.mode == "append":
+            return append_statements(evaluator, snapshot, self.df, self.max_records)
+        return overwrite_statements(evaluator, snapshot, self.df, self.what, max_records=self.max_records)
 
 
-def _create(
-    handle: Handle, df: DataFrame, partition_columns: Sequence[str], properties: Mapping[str, str], mode: WriteMode, app: SetTransaction | None
+def replace_with_rows(
+    handle: Handle,
+    df: DataFrame,
+    *,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    operation: str,
+    managed: bool,
+    user_metadata: str | None = None,
+    max_records: int | None = None,
 ) -> Receipt:
-    """Version 0 with the rows in it."""
-
-    said = "ErrorIfExists" if mode.startswith("error") else mode.capitalize()
-    return create_with_rows(
-        handle.state, delta_schema(df.schema), _stage(handle, df), partition_by=partition_columns, properties=properties, mode=said, app=app
-    )
-
-
-def replace_with_rows(handle: Handle, df: DataFrame, *, partition_by: Sequence[str], properties: Mapping[str, str], operation: str, managed: bool) -> Receipt:
     """Replaces a table that is there by one with the columns and rows of a DataFrame, in one commit; others' work of meanwhile is replaced, too.
 
     Raises ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then, else what making a table raises.
@@ -179,20 +217,23 @@ def replace_with_rows(handle: Handle, df: DataFrame, *, partition_by: Sequence[s
     check_names(df.columns, handle.path)
     before = versions_read(handle.evaluator, df, handle.state.refresh().version)
     metadata = metadata_of_rows(delta_schema(df.schema), handle.path, partition_by=partition_by, properties=properties)
-    adds = _stage(handle, df)(creation.draft_snapshot(metadata, handle.path))
-    after = versions_read(handle.evaluator, df, handle.state.refresh().version) if before else ()
+    adds = _stage(handle, df, max_records)(creation.draft_snapshot(metadata, handle.path))
     try:
-        return creation.replace_table(handle.state, metadata, operation=operation, managed=managed, adds=adds, derived_from=(*before, *after))
-    except DeltaConcurrentModificationException:  # certainly not committed
-        discard(handle.state.store, (a.path for a in adds))
+        after = versions_read(handle.evaluator, df, handle.state.refresh().version) if before else ()
+        with handle.commits(user_metadata):
+            return creation.replace_table(handle.state, metadata, operation=operation, managed=managed, adds=adds, derived_from=(*before, *after))
+    except CommitUnknown:
+        raise
+    except Exception:  # certainly not committed
+        discard(handle.state.store, (add.path for add in adds))
         raise
 
 
-def _stage(handle: Handle, df: DataFrame) -> Stage:
+def _stage(handle: Handle, df: DataFrame, max_records: int | None = None) -> Stage:
     """Writes the rows of a DataFrame into data files of a table that has its columns."""
 
     def stage(draft: Snapshot) -> list[AddFile]:
-        blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path))
+        blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path), max_records=max_records)
         return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
 
     return stage

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from rowlock.api import expressions
 from rowlock.engines.spark.catalyst.types import SparkSession
@@ -19,9 +20,12 @@ from rowlock.transaction import run
 from rowlock.transaction.run import Planned
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
+from rowlock.transaction.state.user_metadata import saying
 from rowlock.transaction.transaction import Table
 
 Plan = Callable[[Evaluator, Snapshot], Planned]
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+"""Delta's setting for a text of the user's own in each commit of a session."""
 
 
 class Runner(Protocol):
@@ -90,7 +94,39 @@ class Handle:
 
     def run(self, operation: str, plan: Plan, *, metadata: Callable[[Snapshot], Metadata] | None = None, app: SetTransaction | None = None) -> Receipt:
         """One statement as one transaction (see `run.run`)."""
-        return run.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=app)
+        with self.commits():
+            return run.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=app)
+
+    def commits(self, user_metadata: str | None = None) -> AbstractContextManager[None]:
+        """A block whose commits carry `user_metadata`; where that is None, the text that the session's setting says."""
+        return session_commits(self.spark, user_metadata)
+
+
+def session_commits(spark: SparkSession, user_metadata: str | None = None) -> AbstractContextManager[None]:
+    """A block whose commits carry `user_metadata` in their commitInfo; where that is None, the text that the session's setting says."""
+    return saying(user_metadata, lambda: spark.conf.get(USER_METADATA, None))
+
+
+class _WithHandle(Protocol):
+    """A part of `DeltaTable`."""
+
+    _handle: Handle
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound=_WithHandle)
+
+
+def commits(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """A method of a table that commits: its commit carries the text that the session's setting says."""
+
+    @functools.wraps(method)
+    def within(self: T, /, *args: P.args, **named: P.kwargs) -> R:
+        with self._handle.commits():
+            return method(self, *args, **named)
+
+    return within
 
 
 class Receipts(threading.local):

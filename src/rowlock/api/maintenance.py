@@ -6,7 +6,7 @@ import datetime
 from typing import Literal
 
 from rowlock import arguments
-from rowlock.api.handle import Handle, Receipts
+from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.descriptions import restore_frame
@@ -135,6 +135,7 @@ class Maintenance:
         time_ms = milliseconds(self._handle.spark, timestamp, self._handle.path)
         return self._restored(snapshot_of(self._handle.state, timestamp_ms=time_ms), timestamp=asked)
 
+    @commits
     def _restored(self, target: Snapshot, *, version: int | None = None, timestamp: str | None = None) -> DataFrame:
         """Brings `target` back, which was asked for by `version` or by `timestamp`.  One row: delta-spark's metrics."""
         ignore_missing = str(self._handle.spark.conf.get("spark.sql.files.ignoreMissingFiles", "false")).lower() == "true"

@@ -26,6 +26,7 @@ def run(
     app_version: int | None = None,
     lock: Lock | None = None,
     lock_timeout: float | None = None,
+    user_metadata: str | None = None,
 ) -> Receipt:
     """Runs a function in a transaction and commits; where a rebase cannot keep its work, runs it again as a whole.
 
@@ -43,6 +44,7 @@ def run(
         app_version: The step's number, 0 or more.
         lock: Who waits in line before they work.
         lock_timeout: For how many seconds to wait in line, 0 or more.
+        user_metadata: A text of your own, which the commit carries as `userMetadata`.
 
     Returns:
         The receipt of the commit.
@@ -67,7 +69,7 @@ def run(
     most = max(0, arguments.number(retries, "retries"))
 
     def begin(reruns: Reruns) -> DeltaTransaction:
-        txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout)
+        txn = table.transaction(isolation, on_conflict, granularity, app_id, app_version, lock, lock_timeout, user_metadata)
         txn._reruns = reruns
         return txn
 

@@ -13,13 +13,13 @@ from rowlock import arguments, display
 from rowlock.api import expressions
 from rowlock.api.changes import Changes
 from rowlock.api.handle import Handle, Plan, Receipts
+from rowlock.api.overwrites import Overwrite, overwrite_statements
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.statements.append import append_statement
 from rowlock.engines.spark.statements.merge_source import Source
-from rowlock.engines.spark.statements.row_statements import delete_statement
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
@@ -35,8 +35,8 @@ _SEVERAL = "TRANSACTION"
 class OpenTransaction:
     """An open transaction as what carries statements out (see `handle.Runner`)."""
 
-    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None, reruns: Reruns) -> None:
-        self._handle = handle
+    def __init__(self, handle: Handle, options: Options, app: SetTransaction | None, reruns: Reruns, user_metadata: str | None = None) -> None:
+        self._handle, self._user_metadata = handle, user_metadata
         self._line = LeaseLine(handle.state)
         self._staging = StagingTransaction(self._line, lambda reruns: handle.table.begin(options, app=app, reruns=reruns), reruns)
         self.steps: list[tuple[str, dict[str, Any]]] = []
@@ -97,10 +97,11 @@ class OpenTransaction:
 
     def commit(self) -> Receipt:
         """Commits all statements as one version."""
-        if len(self.steps) == 1:
-            return self.txn.commit(*self.steps[0])
-        said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
-        return self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
+        with self._handle.commits(self._user_metadata):
+            if len(self.steps) == 1:
+                return self.txn.commit(*self.steps[0])
+            said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
+            return self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
 
     def give_up(self, error: BaseException) -> None:
         """The block raised: what it had staged, if anything, is thrown away."""
@@ -132,9 +133,16 @@ class DeltaTransaction(Changes):
     """
 
     def __init__(
-        self, handle: Handle, options: Options, app: SetTransaction | None, receipts: Receipts, alias: str | None, runner: OpenTransaction | None = None
+        self,
+        handle: Handle,
+        options: Options,
+        app: SetTransaction | None,
+        receipts: Receipts,
+        alias: str | None,
+        runner: OpenTransaction | None = None,
+        user_metadata: str | None = None,
     ) -> None:
-        self._handle, self._options, self._app, self._alias = handle, options, app, alias
+        self._handle, self._options, self._app, self._alias, self._user_metadata = handle, options, app, alias, user_metadata
         self._table_receipts, self._receipts = receipts, Receipts()
         self._opened = runner
         self._reruns = Reruns()
@@ -164,7 +172,7 @@ class DeltaTransaction(Changes):
         if self._opened is not None:
             raise InvalidInput("The transaction has begun already; each block needs its own table.transaction()", table=self._handle.path)
         self._table_receipts.last = None
-        self._opened = OpenTransaction(self._handle, self._options, self._app, self._reruns)
+        self._opened = OpenTransaction(self._handle, self._options, self._app, self._reruns, self._user_metadata)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -276,17 +284,9 @@ class DeltaTransaction(Changes):
             4
         """
         frame, where = expressions.frame(df, "df"), expressions.expression(replace_where, "replace_where")
-        self._run("WRITE", lambda evaluator, snapshot: overwrite_statements(evaluator, snapshot, frame, where, self._alias))
+        self._run("WRITE", lambda evaluator, snapshot: overwrite_statements(evaluator, snapshot, frame, Overwrite(where), self._alias))
 
 
-def append_statements(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame) -> Planned:
+def append_statements(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, max_records: int | None = None) -> Planned:
     """An append, and its parameters."""
-    return [append_statement(evaluator, snapshot, frame)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}
-
-
-def overwrite_statements(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, where: Expression | None = None, alias: str | None = None) -> Planned:
-    """A delete and an append that belong together, and their parameters."""
-    delete = delete_statement(evaluator, snapshot, where, alias)
-    append = append_statement(evaluator, snapshot, frame, must_meet=None if where is None else delete)
-    parameters = {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns)}
-    return [delete, append], parameters | ({} if where is None else {"predicate": str(where)})
+    return [append_statement(evaluator, snapshot, frame, max_records=max_records)], {"mode": "Append", "partitionBy": list(snapshot.partition_columns)}

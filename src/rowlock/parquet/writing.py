@@ -36,6 +36,12 @@ def write_rows(store: ObjectStore, table: pa.Table, snapshot: Snapshot, *, folde
     return [write_file(store, part, values, snapshot, folder=folder) for values, part in split_by_partition(table, snapshot)]
 
 
+def write_files(store: ObjectStore, table: pa.Table, snapshot: Snapshot, max_records: int) -> list[AddFile]:
+    """Writes rows with logical columns into new files of at most `max_records` rows each."""
+    parts = [(v, p.slice(at, max_records)) for v, p in split_by_partition(table, snapshot) for at in range(0, p.num_rows, max_records)]
+    return [write_file(store, part, values, snapshot)[0] for values, part in parts]
+
+
 def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snapshot: Snapshot, *, folder: str | None = None) -> tuple[AddFile, pa.Table]:
     """Writes the rows of one partition into one new file; returns it with its rows, as `write_rows` does."""
     place, kind = (f"{folder}/", "cdc") if folder else ("", "part")

@@ -10,6 +10,7 @@ from typing import Any
 
 from rowlock.api import frames
 from rowlock.api.handle import Handle
+from rowlock.api.overwrites import is_dynamic
 from rowlock.api.sql.target import Target, fitted, write_arguments
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import class_name
@@ -87,18 +88,17 @@ def insert(target: Target, plan: Any) -> None:
     if other := [name for name in fixed if name.lower() not in partitions]:
         raise InvalidInput(f"PARTITION names {other[0]}, by which the table is not partitioned", table=target.path)
     fixed = {name: value for name, value in fixed.items() if value is not None}  # the others are columns of the query, in the table's order
-    mode = str(target.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static"))
-    if plan.overwrite() and len(fixed) < len(partitions) and mode.lower() == "dynamic":
-        target.refuse(
-            "of the partitions that its rows fall into", "Use INSERT INTO ... REPLACE WHERE, or set spark.sql.sources.partitionOverwriteMode to static"
-        )
+    dynamic = bool(plan.overwrite()) and len(fixed) < len(partitions) and is_dynamic(target.spark)
+    how: dict[str, Any] = {"mode": "overwrite" if plan.overwrite() else "append"}
+    if plan.overwrite() and not dynamic:
+        how["partition_overwrite_mode"] = "static"
     given = [str(c) for c in nodes.items(plan.userSpecifiedCols())]
     others = [c for c in table.columns if c.lower() not in {name.lower() for name in fixed}]
     names = given or (list(rows.columns) if plan.byName() else others)
     if evolves and not fixed and not given:  # the columns beyond those of the table are new, under their own names
         named = rows if plan.byName() else rows.toDF(*[*names, *rows.columns[len(names) :]][: len(rows.columns)])
         if plan.byName() or len(rows.columns) >= len(names):
-            frames.write(named, target.path, mode="overwrite" if plan.overwrite() else "append", merge_schema=True)
+            frames.write(named, target.path, merge_schema=True, **how)
             return
     rows = fitted(target, rows, names)
     where: Column | None = None
@@ -106,7 +106,7 @@ def insert(target: Target, plan: Any) -> None:
         column, same = partition_literal(table, name, value, target.path)
         rows = rows.withColumn(name, column)
         where = same if where is None else where & same
-    frames.write(rows, target.path, mode="overwrite" if plan.overwrite() else "append", replace_where=where if plan.overwrite() else None)
+    frames.write(rows, target.path, replace_where=where if plan.overwrite() and not dynamic else None, **how)
 
 
 def append(target: Target, plan: Any) -> None:
@@ -120,7 +120,18 @@ def overwrite(target: Target, plan: Any) -> None:
     options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
     condition = plan.deleteExpr()
     where = None if str(condition.toString()) == "true" else _expression(target, condition)
-    frames.write(_rows(target, plan, bool(options.get("merge_schema"))), target.path, mode="overwrite", **{"replace_where": where, **options})
+    frames.write(_rows(target, plan, bool(options.get("merge_schema"))), target.path, mode="overwrite", **{"replace_where": where, **_static(where), **options})
+
+
+def _static(where: Column | None) -> dict[str, str]:
+    """The mode of an overwrite that says itself what it replaces: the session's setting has no say in it."""
+    return {"partition_overwrite_mode": "static"} if where is None else {}
+
+
+def overwrite_partitions(target: Target, plan: Any) -> None:
+    """`df.writeTo(t).overwritePartitions()`: the partitions that the rows fall into; all rows of a table without partitions."""
+    options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
+    frames.write(_rows(target, plan, bool(options.get("merge_schema"))), target.path, mode="overwrite", **{**options, "partition_overwrite_mode": "dynamic"})
 
 
 def _rows(target: Target, plan: Any, evolves: bool) -> DataFrame:

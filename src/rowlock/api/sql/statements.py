@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rowlock.api.handle import session_commits
 from rowlock.api.sql import alterations, descriptions, row_statements, table_statements, upkeep_statements
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalyst.bridge import class_name
@@ -35,6 +36,7 @@ _BY_TABLE: dict[str, tuple[Run, Columns]] = {
     "InsertIntoStatement": (row_statements.insert, _NOTHING),
     "AppendData": (row_statements.append, _NOTHING),
     "OverwriteByExpression": (row_statements.overwrite, _NOTHING),
+    "OverwritePartitionsDynamic": (row_statements.overwrite_partitions, _NOTHING),
     "TruncateTable": (row_statements.truncate, _NOTHING),
     "DropTable": (table_statements.drop, _NOTHING),
     "RefreshTable": (table_statements.refresh, _NOTHING),
@@ -132,7 +134,8 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
     target = target_of(nodes, plan)
     if target is None:
         raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
-    return HANDLED[class_name(plan)][0](target, plan)
+    with session_commits(nodes.spark):
+        return HANDLED[class_name(plan)][0](target, plan)
 
 
 # ---- Delta's own statements ------------------------------------------------------------------
@@ -156,7 +159,8 @@ def own_answer(statement: OwnStatement) -> StructType:
 def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
     """Runs one of Delta's own statements."""
     if statement.kind == "CONVERT":
-        upkeep_statements.convert(nodes.spark, statement)
+        with session_commits(nodes.spark):
+            upkeep_statements.convert(nodes.spark, statement)
         return None
     return upkeep_statements.run(Target(nodes, statement.kind, statement.table, nodes.folder(statement.table)), statement)
 

@@ -12,12 +12,14 @@ from rowlock.engines.spark.sql.streams import query_id
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
 _OF_SPARK = frozenset(("checkpointlocation", "queryname"))
-_NOT_IN_STREAMS = ("replaceWhere", "txnAppId", "txnVersion")
+_NOT_IN_STREAMS = ("replaceWhere", "txnAppId", "txnVersion", "partitionOverwriteMode")
 
 
 def check_sink(options: dict[str, str], mode: str) -> None:
     """Raises where a stream cannot write with these options or in this output mode."""
-    path, _ = _arguments(options)
+    path, arguments = _arguments(options)
+    if arguments.get("overwrite_schema") and mode != "Complete":
+        raise InvalidInput("overwriteSchema goes with output mode complete, in which each batch replaces all rows", table=path)
     if mode not in ("Append", "Complete"):
         raise InvalidInput(
             f"A stream writes a table in output mode append or complete, not {mode.lower()}: for updates use foreachBatch and DeltaTable.merge", table=path
@@ -27,9 +29,10 @@ def check_sink(options: dict[str, str], mode: str) -> None:
 def write_batch(spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
     """Appends a batch to the table, or replaces its rows in output mode complete, as step `number` of the query's id."""
     path, arguments = _arguments(options)
-    frames.write(
-        rows, path, mode="overwrite" if mode == "Complete" else "append", partition_by=partition_by, app_id=query_id(spark), app_version=number, **arguments
+    how: dict[str, Any] = (
+        {"mode": "overwrite", "partition_overwrite_mode": None if arguments.get("overwrite_schema") else "static"} if mode == "Complete" else {}
     )
+    frames.write(rows, path, partition_by=partition_by, app_id=query_id(spark), app_version=number, **how, **arguments)
 
 
 def _arguments(options: dict[str, str]) -> tuple[str, dict[str, Any]]:

@@ -70,28 +70,49 @@ def _spec(target: Target, plan: Any) -> Spec:
 def create_as_select(target: Target, plan: Any) -> None:
     """CREATE TABLE ... AS SELECT: version 0 with the rows in it, and then the name."""
     spec = _spec(target, plan)
-    options = {k: v for k, v in target.nodes.mapping(plan.writeOptions()).items() if k.lower() not in {p.lower() for p in spec.properties}}
-    _create_with_rows(target, spec, target.nodes.frame(plan.query()), bool(plan.ignoreIfExists()), write_arguments(options, ".".join(target.parts)))
+    _create_with_rows(target, spec, target.nodes.frame(plan.query()), bool(plan.ignoreIfExists()), _options(target, plan, spec))
 
 
 def replace_as_select(target: Target, plan: Any) -> None:
     """CREATE OR REPLACE TABLE ... AS SELECT and REPLACE TABLE ... AS SELECT: the table with its new rows in one commit."""
     spec = _spec(target, plan)
     place = _place(target, spec)
+    options = _options(target, plan, spec)
     if place.has_log:
-        return _replace_with_rows(target, spec, place, bool(plan.orCreate()), target.nodes.frame(plan.query()))
+        return _replace_with_rows(target, spec, place, bool(plan.orCreate()), target.nodes.frame(plan.query()), options)
     if not plan.orCreate():
         raise NameNotFound(f"Table {'.'.join(target.parts)} cannot be found, so it cannot be replaced; use CREATE OR REPLACE TABLE [TABLE_OR_VIEW_NOT_FOUND]")
-    _create_with_rows(target, spec, target.nodes.frame(plan.query()), False, {})
+    _create_with_rows(target, spec, target.nodes.frame(plan.query()), False, options)
 
 
-def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool, rows: DataFrame) -> None:
+def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
+    """The arguments of `rowlock.write` that the options of a statement with a query stand for; those that Spark took for properties are left out."""
+    options = {k: v for k, v in target.nodes.mapping(plan.writeOptions()).items() if k.lower() not in {p.lower() for p in spec.properties}}
+    out = write_arguments(options, ".".join(target.parts))
+    for name in ("overwrite_schema", "merge_schema", "partition_overwrite_mode"):  # the statement itself makes the table anew
+        out.pop(name, None)
+    return out
+
+
+def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool, rows: DataFrame, options: dict[str, Any]) -> None:
     for what, said in (("CLUSTER BY", spec.clusters), ("a comment", spec.comment)):
         if said:
             target.refuse(f"with {what}", "Use CREATE OR REPLACE TABLE (columns), and then INSERT INTO")
     place.check("createOrReplace" if or_create else "replace")
     operation = "CREATE OR REPLACE TABLE AS SELECT" if or_create else "REPLACE TABLE AS SELECT"
-    frames.replace_with_rows(place.handle, rows, partition_by=spec.partitions, properties=spec.properties, operation=operation, managed=place.managed)
+    for name in options:
+        if name not in ("user_metadata", "max_records_per_file", "properties"):
+            target.refuse(f"with the option for {name}", "Use df.write.mode('overwrite').option('overwriteSchema', 'true')")
+    frames.replace_with_rows(
+        place.handle,
+        rows,
+        partition_by=spec.partitions,
+        properties={**options.get("properties", {}), **spec.properties},
+        operation=operation,
+        managed=place.managed,
+        user_metadata=options.get("user_metadata"),
+        max_records=options.get("max_records_per_file"),
+    )
     place.register()
 
 
@@ -137,7 +158,7 @@ def save_as_table(target: Target, plan: Any) -> None:
             f"Table {'.'.join(target.parts)} already exists; use mode('append') or mode('overwrite') [TABLE_OR_VIEW_ALREADY_EXISTS]", table=target.path
         )
     elif mode != "Ignore":
-        rows = rows if options.get("merge_schema") else fitted(target, rows, rows.columns)
+        rows = rows if options.get("merge_schema") or options.get("overwrite_schema") else fitted(target, rows, rows.columns)
         frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
 
 

@@ -12,7 +12,7 @@ from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.store_assignment import assigned
-from rowlock.exceptions import SchemaMismatch, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,31 +74,58 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 _IGNORED = frozenset(("path", "__required_write_privileges__", "__partition_columns"))
+_ARGUMENTS: Mapping[str, str] = {
+    "mergeschema": "merge_schema",
+    "overwriteschema": "overwrite_schema",
+    "replacewhere": "replace_where",
+    "partitionoverwritemode": "partition_overwrite_mode",
+    "txnappid": "app_id",
+    "txnversion": "app_version",
+    "usermetadata": "user_metadata",
+    "maxrecordsperfile": "max_records_per_file",
+}
+"""The arguments of `rowlock.write` by the names of options in small letters."""
 
 
 def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
-    """The arguments of `rowlock.write` that options of a DataFrameWriter stand for.  Raises UnsupportedFeature for an option that would have no effect."""
+    """The arguments of `rowlock.write` that options of a DataFrameWriter stand for.
+
+    Raises UnsupportedFeature for an option that would have no effect, InvalidInput for a value that none of its kind is.
+    """
     out: dict[str, Any] = {}
     for name, value in options.items():
         lower = name.lower()
         if lower in _IGNORED:
             continue
-        if lower == "mergeschema":
-            out["merge_schema"] = value.lower() == "true"
-        elif lower == "replacewhere":
-            out["replace_where"] = value
-        elif lower == "txnappid":
-            out["app_id"] = value
-        elif lower == "txnversion":
-            out["app_version"] = int(value)
+        if lower in _ARGUMENTS:
+            out[_ARGUMENTS[lower]] = _value(lower, name, value, table)
         elif lower.startswith(("delta.", "rowlock.")):
             out.setdefault("properties", {})[name] = value
-        elif (lower, value.lower()) not in {("overwriteschema", "false"), ("partitionoverwritemode", "static"), ("datachange", "true")}:
+        elif (lower, value.lower()) != ("datachange", "true"):
             raise UnsupportedFeature(
-                f"The option {name} of a write is refused: this version of Rowlock does nothing with it. It knows mergeSchema, replaceWhere, txnAppId, txnVersion "
-                "and table properties",
+                f"The option {name} of a write is refused: this version of Rowlock does nothing with it. It knows mergeSchema, overwriteSchema, replaceWhere, "
+                "partitionOverwriteMode, txnAppId, txnVersion, userMetadata, maxRecordsPerFile and table properties",
                 feature=f"option {name}",
                 access="write",
                 table=table,
             )
-    return out
+    return {name: value for name, value in out.items() if value is not None}
+
+
+def _value(lower: str, name: str, text: str, table: str) -> Any:
+    """The value of an option as its argument takes it; None where it says nothing."""
+    if lower in ("mergeschema", "overwriteschema"):
+        if text.strip().lower() not in ("true", "false"):
+            raise InvalidInput(f"The option {name} is true or false, not {text!r}", table=table)
+        return text.strip().lower() == "true"
+    if lower == "partitionoverwritemode":
+        if text.lower() not in ("static", "dynamic"):
+            raise InvalidInput(f"The option {name} is static or dynamic, not {text!r}", table=table)
+        return text.lower()
+    if lower in ("txnversion", "maxrecordsperfile"):
+        try:
+            number = int(text)
+        except ValueError as e:
+            raise InvalidInput(f"The option {name} is a whole number, not {text!r}", table=table) from e
+        return None if lower == "maxrecordsperfile" and number <= 0 else number  # as Spark has it: no limit
+    return text

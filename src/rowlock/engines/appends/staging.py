@@ -36,12 +36,16 @@ class _Heap:
         return rows
 
 
-def stage_rows(store: ObjectStore, snapshot: Snapshot, tables: Iterable[pa.Table], fitted: Callable[[pa.Table], pa.Table]) -> list[AddFile]:
+def stage_rows(
+    store: ObjectStore, snapshot: Snapshot, tables: Iterable[pa.Table], fitted: Callable[[pa.Table], pa.Table], max_records: int | None = None
+) -> list[AddFile]:
     """Writes rows into data files of `snapshot`'s table and returns their add actions, which no commit names yet; no files for no rows.
+
+    `max_records`: how many rows a file holds at most.
 
     Raises what `fitted` raises, and ConstraintViolated for a null that may not be and for a row that breaks a CHECK constraint.
     """
-    writer, conditions = _Writer(store, snapshot), conditions_of(snapshot)
+    writer, conditions = _Writer(store, snapshot, max_records), conditions_of(snapshot)
     try:
         for table in tables:
             if table.num_rows:
@@ -57,8 +61,8 @@ def stage_rows(store: ObjectStore, snapshot: Snapshot, tables: Iterable[pa.Table
 
 
 class _Writer:
-    def __init__(self, store: ObjectStore, snapshot: Snapshot) -> None:
-        self._store, self._snapshot = store, snapshot
+    def __init__(self, store: ObjectStore, snapshot: Snapshot, max_records: int | None) -> None:
+        self._store, self._snapshot, self._max_records = store, snapshot, max_records
         self._heaps: dict[tuple[str | None, ...], _Heap] = {}
         self._held = 0
         self.files: list[AddFile] = []
@@ -80,5 +84,8 @@ class _Writer:
 
     def _write(self, heap: _Heap) -> None:
         self._held -= heap.size_bytes
-        file, _ = write_file(self._store, heap.taken(), heap.values, self._snapshot)
-        self.files.append(file)
+        rows = heap.taken()
+        most = self._max_records or rows.num_rows
+        for at in range(0, rows.num_rows, most):
+            file, _ = write_file(self._store, rows.slice(at, most), heap.values, self._snapshot)
+            self.files.append(file)

@@ -150,14 +150,14 @@ def create_from(
     """Creates a table from checked metadata and data files that are written already.  Raises TableExists."""
     protocol = protocol_for(metadata, clustered=bool(cluster_by))
     domains = _clustering(metadata, cluster_by, state.store.root)
-    adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=_uncounted)
+    adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=uncounted)
     domains += marks
     txn_id = clock.new_id()
     info = with_commit_timestamp(
-        commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=_append_metrics(adds)), metadata.configuration, None
+        commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=append_metrics(adds)), metadata.configuration, None
     )
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
-    return commit(NewTable(state, info, actions, _append_metrics(adds)))
+    return commit(NewTable(state, info, actions, append_metrics(adds)))
 
 
 def replace_table(
@@ -186,12 +186,12 @@ def replace_table(
         protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
         clustered = _clustering(fresh, cluster_by, head.table) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
         born, marks = row_identity.assign_row_ids_under(
-            protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=_uncounted
+            protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=uncounted
         )
         now = clock.now_ms()
         return HeadActions(
             adds=born,
-            metrics=_append_metrics(adds),
+            metrics=append_metrics(adds),
             removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()),
             protocol=protocol if protocol != head.protocol else None,
             metadata=fresh,
@@ -249,7 +249,8 @@ def _check_row_ids(head: Snapshot) -> None:
         )
 
 
-def _uncounted(file: AddFile) -> int:
+def uncounted(file: AddFile) -> int:
+    """Never counts: raises InvalidInput for a file that does not say how many rows it has."""
     raise InvalidInput(f"Row ids cannot be given to {file.path}: its statistics do not say how many rows it has")
 
 
@@ -284,5 +285,6 @@ def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) ->
     }
 
 
-def _append_metrics(adds: Sequence[AddFile]) -> dict[str, int]:
+def append_metrics(adds: Sequence[AddFile]) -> dict[str, int]:
+    """Delta's operation metrics of a commit that adds these files; empty for none."""
     return {"numFiles": len(adds), "numOutputRows": sum(a.num_records or 0 for a in adds), "numOutputBytes": sum(a.size_bytes for a in adds)} if adds else {}

@@ -15,7 +15,7 @@ from rowlock import clock
 from rowlock.conflict import rules
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, RowlockError
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile
+from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.features import check_writable
 from rowlock.transaction import commit as loop
 from rowlock.transaction import failed_attempt
@@ -42,6 +42,7 @@ class HeadActions:
     metadata: Metadata | None = None
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCdcFile, ...] = ()
+    txns: tuple[SetTransaction, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -168,6 +169,7 @@ class HeadCommit(Single):
             removes=frozenset(r.path for r in actions.removes),
             isolation=self.options.isolation or "serializable",
             domains=rules.domains_of(actions.domains),
+            app_ids=frozenset(t.app_id for t in actions.txns),
             changes_protocol=actions.protocol is not None,
             changes_metadata=actions.metadata is not None or any(w.metadata is not None for w in winners),  # made anew, it would undo theirs
         )
@@ -194,6 +196,7 @@ class HeadCommit(Single):
             removes=actions.removes,
             adds=actions.adds,
             cdc=actions.cdc,
+            txns=actions.txns,
         )
 
     def receipt(self, version: int | None) -> Receipt:

@@ -25,6 +25,7 @@ from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Pending
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
+from rowlock.transaction.state.user_metadata import user_metadata
 
 logger = logging.getLogger("rowlock")
 
@@ -34,8 +35,9 @@ SLOW_PUT_S = 0.01
 
 
 def may_join(txn: Pending) -> bool:
-    """Whether the transaction may share a version with others: it only adds, and has read nothing."""
-    return txn.options.lane and txn.options.group_commit and txn.is_blind and txn.metadata is None and txn.data_change and bool(txn.program)
+    """Whether the transaction may share a version with others: it only adds, has read nothing, and no text of its user's is to stand in the commit."""
+    joins = txn.options.lane and txn.options.group_commit and txn.is_blind and txn.metadata is None and txn.data_change and bool(txn.program)
+    return joins and user_metadata() is None
 
 
 def commit_append(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Receipt:

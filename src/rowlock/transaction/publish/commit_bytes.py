@@ -17,6 +17,7 @@ from rowlock.transaction.publish.file_actions import FileActions
 from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters
 from rowlock.transaction.state.attempt import Attempt
 from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.user_metadata import user_metadata
 from rowlock.version import ENGINE_INFO
 
 
@@ -94,6 +95,7 @@ def commit_info(
         "isolationLevel": isolation,
         "isBlindAppend": blind,
         "operationMetrics": {k: str(v) for k, v in metrics.items()},
+        **({} if (said := user_metadata()) is None else {"userMetadata": said}),
         "engineInfo": ENGINE_INFO,
         "txnId": txn_id,
         "rowlock": {"attempts": 1} if record is None else dict(record),

@@ -26,7 +26,8 @@ from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import ConstraintViolated
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import FileRows, driver_block, file_block
+from rowlock.parquet.blocks import FileRows, driver_block, file_block, logical
+from rowlock.parquet.writing import write_files
 from rowlock.protocol import schema_fit
 from rowlock.protocol.defaults import column_defaults
 from rowlock.protocol.generated import Generated, generated_columns
@@ -71,16 +72,18 @@ def _cast(value: Column, actual: DataType, wanted: DataType) -> Column:
     return value.cast(nullable_type(wanted))  # whether a null is there is seen in the rows
 
 
-def append_statement(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, must_meet: Statement | None = None) -> Statement:
+def append_statement(
+    evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, must_meet: Statement | None = None, max_records: int | None = None
+) -> Statement:
     """Stages rows: few come to the driver, many are written by Spark.  Raises SchemaMismatch, ConstraintViolated.
 
-    `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall.
+    `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall; `max_records`: how many rows a file holds at most.
     """
     read = versions_read(evaluator, frame, snapshot.version)
     given, generated = {name.lower() for name in frame.columns}, generated_columns(snapshot.schema)
     with numbered_rows(evaluator, snapshot, frame) as whole:
         rows = conform(whole, table_schema(snapshot), evaluator.store.root, generated, column_defaults(snapshot.schema))
-        blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated))
+        blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated), max_records=max_records)
     read += versions_read(evaluator, frame, snapshot.version) if read else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
         discard(evaluator.store, (f.path for b in blocks if isinstance(b.payload, FileRows) for f in b.payload.files))
@@ -101,7 +104,9 @@ def met(evaluator: Evaluator, delete: Statement, blocks: Sequence[RowBlock], sna
     return sum(len(positions) for positions in found.values())
 
 
-def append_blocks(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, *, gives_generated: bool = False) -> Sequence[RowBlock]:
+def append_blocks(
+    evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, *, gives_generated: bool = False, max_records: int | None = None
+) -> Sequence[RowBlock]:
     """The blocks of rows that fit the schema already; staging numbers them by their statement.
 
     `gives_generated`: whether generated columns came with the rows, and were not all just computed.
@@ -111,9 +116,11 @@ def append_blocks(evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, *,
     if most.isDefined() and int(most.get()) <= limits().driver_rows and int(str(optimized.stats().sizeInBytes())) <= limits().append_driver_bytes:
         table = to_arrow(frame)
         check_table(evaluator, table, snapshot)
+        if max_records is not None and table.num_rows > max_records:
+            return [file_block("appended", 0, write_files(evaluator.store, logical(table, snapshot), snapshot, max_records))]
         return [driver_block("appended", 0, table, None)] if table.num_rows else []
     own = evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark, evaluator.session())
-    files = [f for _, f in write_native(own, evaluator.store, snapshot)]
+    files = [f for _, f in write_native(own, evaluator.store, snapshot, max_records=max_records)]
     for empty in [f for f in files if not f.num_records]:
         evaluator.store.delete(empty.path)
     files = [f for f in files if f.num_records]

@@ -37,7 +37,7 @@ from rowlock.protocol import skipping as ir
 from rowlock.protocol.deletion_vector import bitmap_of, positions_except
 from rowlock.protocol.identity import refuse_update
 
-__all__ = ["RowPlan", "delete_statement", "run", "update_statement"]
+__all__ = ["RowPlan", "delete_statement", "refuse_on_append_only", "run", "update_statement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def update_statement(
     evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, assignments: Mapping[Any, Expression], alias: str | None
 ) -> Statement:
     """A resolved UPDATE.  Reads nothing.  Raises Spark's AnalysisException, SchemaMismatch, StatementRefused."""
-    _refuse_on_append_only(snapshot)
+    refuse_on_append_only(snapshot)
     session, target = evaluator.session(), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "UPDATE", evaluator.store.root)
 
@@ -93,14 +93,14 @@ def update_statement(
 @public_errors()
 def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
     """A resolved DELETE.  Reads nothing.  Raises Spark's AnalysisException, StatementRefused."""
-    _refuse_on_append_only(snapshot)
+    refuse_on_append_only(snapshot)
     session, target = evaluator.session(), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "DELETE", evaluator.store.root)
     resolved = resolver.fixed(resolver.selected([], condition), condition, target.address)
     return _statement("delete", evaluator, target, resolved, session, condition)
 
 
-def _refuse_on_append_only(snapshot: Snapshot) -> None:
+def refuse_on_append_only(snapshot: Snapshot) -> None:
     """Raises StatementRefused on an append-only table, even if no row would change, as delta-spark does; a MERGE is judged by what it did, at its commit."""
     if snapshot.properties.append_only:
         raise StatementRefused(

@@ -82,6 +82,7 @@ def write_native(
     group: str | None = None,
     within: str | None = None,
     values: PartitionValues | None = None,
+    max_records: int | None = None,
 ) -> list[tuple[str | None, AddFile]]:
     """Writes a DataFrame with logical column names and returns (text of `group`, file) for each file.  One Spark job; runs on executors.
 
@@ -90,7 +91,7 @@ def write_native(
     values  the partition values of all rows, as the log spells them, where they are known.  They are kept in that spelling,
             and the rows of a task keep their order, which Spark's own sort changes where it splits rows by partition
 
-    POSITION is stored in the form of `stored_position`.
+    max_records: how many rows a file holds at most.  POSITION is stored in the form of `stored_position`.
     """
     stored = names_in_files(snapshot)
     known = dict(values or {})
@@ -106,6 +107,8 @@ def write_native(
     writer = frame.select(*columns, *(stored_position() if POSITION in frame.columns else ())).write.option("compression", "snappy")
     if has_ambiguous_names(snapshot.schema):
         writer = writer.option("parquet.enable.dictionary", "false")
+    if max_records is not None:
+        writer = writer.option("maxRecordsPerFile", max_records)
     by = ([group] if group else []) + [stored[n] for n in partitions]
     if by:
         writer = writer.partitionBy(*by)

@@ -1,0 +1,115 @@
+"""What an overwrite replaces: all rows, those of a condition, the partitions that the new rows fall into, or the table's columns with its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from rowlock import arguments, clock
+from rowlock.api import expressions
+from rowlock.api.handle import Handle
+from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
+from rowlock.engines.spark.catalyst.typing import delta_schema
+from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.scan import table_schema
+from rowlock.engines.spark.statements.append import append_blocks, append_statement, conform
+from rowlock.engines.spark.statements.partition_overwrite import condition_of, partitions_of
+from rowlock.engines.spark.statements.row_statements import delete_statement, refuse_on_append_only
+from rowlock.engines.spark.statements.source_versions import versions_read
+from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput, MetadataChangedException
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import SetTransaction
+from rowlock.protocol.schema import nullable
+from rowlock.storage.store import discard
+from rowlock.transaction.definition import creation, schema_overwrite
+from rowlock.transaction.run import RERUNS, Planned
+from rowlock.transaction.state.receipt import Receipt
+
+PartitionOverwriteMode = Literal["static", "dynamic"]
+_SETTING = "spark.sql.sources.partitionOverwriteMode"
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """What an overwrite replaces.
+
+    where    the condition of the rows; None for all
+    dynamic  the partitions that the new rows fall into, of a table that has partitions
+    schema   the columns and the partitioning, too
+    """
+
+    where: str | Column | None = None
+    dynamic: bool = False
+    schema: bool = False
+
+
+def overwrite_of(
+    spark: SparkSession, path: str, mode: str, where: str | Column | None, overwrite_schema: bool, partition_mode: PartitionOverwriteMode | None
+) -> Overwrite:
+    """What a write replaces, by its arguments and the session's setting.  Raises InvalidInput for arguments that do not go together."""
+    expressions.expression(where, "replace_where")
+    arguments.flag(overwrite_schema, "overwrite_schema")
+    if partition_mode is not None:
+        arguments.one_of(partition_mode, "partition_overwrite_mode", get_args(PartitionOverwriteMode), path)
+    given = {"replace_where": where is not None, "overwrite_schema": overwrite_schema, "partition_overwrite_mode='dynamic'": partition_mode == "dynamic"}
+    said = [name for name, is_given in given.items() if is_given]
+    if said and mode != "overwrite":
+        raise InvalidInput(f"{said[0]} goes with mode='overwrite', not with mode={mode!r}", table=path)
+    if len(said) > 1:
+        raise InvalidInput(f"{said[0]} and {said[1]} do not go together: each says what is replaced", table=path)
+    if mode != "overwrite" or said or partition_mode is not None:
+        return Overwrite(where, dynamic=partition_mode == "dynamic", schema=overwrite_schema)
+    return Overwrite(dynamic=is_dynamic(spark))
+
+
+def is_dynamic(spark: SparkSession) -> bool:
+    """Whether the session's setting asks for dynamic partition overwrite."""
+    return str(spark.conf.get(_SETTING, "static")).lower() == "dynamic"
+
+
+def overwrite_statements(
+    evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, what: Overwrite, alias: str | None = None, max_records: int | None = None
+) -> Planned:
+    """A delete and an append that belong together, and their parameters."""
+    parameters = {"mode": "Overwrite", "partitionBy": list(snapshot.partition_columns)}
+    if what.dynamic and snapshot.partition_columns:
+        refuse_on_append_only(snapshot)  # before rows are staged
+        append = append_statement(evaluator, snapshot, frame, max_records=max_records)
+        partitions = condition_of(partitions_of(append.payload, snapshot), snapshot)
+        return [delete_statement(evaluator, snapshot, partitions, alias), append], parameters | {"isDynamicPartitionOverwrite": True}
+    delete = delete_statement(evaluator, snapshot, what.where, alias)
+    append = append_statement(evaluator, snapshot, frame, must_meet=None if what.where is None else delete, max_records=max_records)
+    return [delete, append], parameters | ({} if what.where is None else {"predicate": str(what.where)})
+
+
+def overwrite_schema(
+    handle: Handle, df: DataFrame, *, partition_by: Sequence[str], app: SetTransaction | None = None, max_records: int | None = None
+) -> Receipt:
+    """Replaces rows, columns and partitioning of a table that is there by those of a DataFrame, in one commit.
+
+    Where others change the table's definition meanwhile the rows are written again.  Raises what `schema_overwrite` raises.
+    """
+    for attempt in range(RERUNS + 1):
+        head = handle.state.refresh()
+        refuse_on_append_only(head)
+        read = versions_read(handle.evaluator, df, head.version)
+        metadata = schema_overwrite.overwritten_metadata(head, nullable(delta_schema(df.schema)), partition_by)
+        draft = creation.draft_snapshot(metadata, handle.path)
+        blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path), max_records=max_records)
+        adds = [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
+        if read:
+            read = (*read, *versions_read(handle.evaluator, df, handle.state.refresh().version))
+        parameters = {"mode": "Overwrite", "partitionBy": list(metadata.partition_columns), "canOverwriteSchema": True}
+        try:
+            receipt = schema_overwrite.overwrite(handle.state, head, metadata, adds, app=app, parameters=parameters, derived_from=read)
+        except DeltaConcurrentModificationException as conflict:  # certainly not committed
+            discard(handle.state.store, (a.path for a in adds))
+            if attempt == RERUNS or not isinstance(conflict, MetadataChangedException):
+                raise
+        else:
+            if receipt.already_committed:
+                discard(handle.state.store, (a.path for a in adds))
+            return receipt
+        clock.back_off(attempt, 0.01, most_s=0.64, from_zero=True)
+    raise AssertionError("unreachable")
