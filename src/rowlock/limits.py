@@ -88,6 +88,8 @@ class Limits:
     """An Arrow table is appended in pieces of about this size."""
     whole_object_bytes: int = 256 * _KB
     """Objects up to this size are read whole in one request; reading the footer alone takes one or two."""
+    copied_piece_bytes: int = 16 * _MB
+    """A data file that RESTORE copies is read in pieces of this size."""
     inline_vector_bytes: int = 1 * _KB
     """Serialized deletion vectors up to this size are stored in the log; larger ones in a file.  All readers accept up to 65,535 characters."""
     open_tables: int = 64
@@ -141,7 +143,7 @@ def _in_units(name: str, value: int) -> str:
 
 
 NAMES = tuple(f.name for f in fields(Limits))
-_PORTIONS = ("sampled_rows", "snapshot_chunk_files", "backfill_files", "group_files")
+_PORTIONS = ("sampled_rows", "snapshot_chunk_files", "backfill_files", "group_files", "copied_piece_bytes")
 """Limits on work that is done in portions; a portion has at least one item."""
 _lock = threading.Lock()
 _current: Limits | None = None

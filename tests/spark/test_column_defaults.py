@@ -111,6 +111,7 @@ BAD = {
     "generator": ("explode(array(1))", "INVALID_DEFAULT_VALUE.NOT_CONSTANT"),
     "random": ("cast(rand() as int)", "INVALID_DEFAULT_VALUE.NON_DETERMINISTIC"),
     "type": ("'abc'", "INVALID_DEFAULT_VALUE.DATA_TYPE"),
+    "no value of the type": ("3000000000", "INVALID_DEFAULT_VALUE.DATA_TYPE"),
     "syntax": ("1 +", "PARSE_SYNTAX_ERROR"),
 }
 

@@ -23,6 +23,7 @@ MADE = [
     "CREATE TABLE pq (id bigint, p string) USING parquet PARTITIONED BY (p)",
     "INSERT INTO pq VALUES (1, 'x')",
     "CREATE TEMP VIEW v AS SELECT * FROM m",
+    "CREATE GLOBAL TEMP VIEW gv AS SELECT * FROM m",
     "CREATE TEMP VIEW tv USING delta OPTIONS (path '{root}/out/deep/e')",
     "CREATE SCHEMA around LOCATION '{root}/out'",
 ]
@@ -82,6 +83,8 @@ BY_NAME = [
     "py:spark.range(1).write.mode('append').format('json').saveAsTable('m')",
     "UPDATE v SET id = 1",
     "DELETE FROM v",
+    "UPDATE global_temp.gv SET id = 1",
+    "DELETE FROM global_temp.gv",
     "py:spark.range(1).write.mode('overwrite').option('path', '{root}/out').saveAsTable('l')",
     "py:spark.range(1).writeTo('m').using('parquet').createOrReplace()",
     "py:spark.range(1).writeTo('m').option('dataChange', 'false').overwritePartitions()",

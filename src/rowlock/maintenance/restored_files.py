@@ -7,11 +7,12 @@ there says nothing of the next moment.  A copy is young, and what is young no VA
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rowlock import clock
 from rowlock.exceptions import InvalidInput
+from rowlock.limits import limits
 from rowlock.log.removed import SKEW_MS, removed_since
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.vacuum import needed_paths
@@ -31,7 +32,7 @@ class RestoredFiles:
     def safe(self, files: Sequence[AddFile], head: Snapshot) -> tuple[AddFile, ...]:
         """The files with those that a VACUUM may delete replaced by copies, of a data file, of its deletion vector or of both.
 
-        Reads each copied file to the driver as a whole.  Raises NotFound, CorruptLog where a file or its vector is gone already.
+        Files go through the driver, a large one in pieces.  Raises NotFound, CorruptLog where a file or its vector is gone already.
         """
         if not files:
             return ()
@@ -62,11 +63,26 @@ class RestoredFiles:
 
     def _copied(self, file: AddFile, key: str | None, *, of_vector: bool) -> AddFile:
         """The file under a new name, if a `key` is given, and with a new vector."""
-        store, changes = self._state.store, dict[str, object]()
+        changes = dict[str, object]()
         if of_vector:
             (changes["deletion_vector"],) = self._state.vectors.store_all([self._state.vectors.of(file)])
         if key is not None:
             name = posixpath.join(posixpath.dirname(key), f"restored-{clock.new_id()}.parquet")
-            store.put(name, store.get(key))
+            self._copy(key, name, file.size_bytes)
             changes |= {"path": name, "log_path": None, "modification_time_ms": clock.now_ms()}
         return replace(file, **changes)  # type: ignore[arg-type]
+
+    def _copy(self, key: str, name: str, size_bytes: int) -> None:
+        """Writes the object `key` under another name as well."""
+        store, most = self._state.store, limits().copied_piece_bytes
+        if size_bytes <= most:
+            store.put(name, store.get(key))
+            return
+
+        def pieces() -> Iterator[bytes]:
+            at = 0
+            while piece := store.get_range(key, at, most):
+                yield piece
+                at += len(piece)
+
+        store.put_parts(name, pieces)

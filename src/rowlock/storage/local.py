@@ -12,7 +12,7 @@ import errno
 import fcntl
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -87,7 +87,7 @@ class LocalStore:
         path = self._path(key)
         if self.system.lexists(path):
             return Lost()
-        temporary = self._write_temporary(path, data)
+        temporary = self._write_temporary(path, (data,))
         try:
             self.system.link(temporary, path)
         except FileExistsError:
@@ -115,7 +115,7 @@ class LocalStore:
         except OSError as e:
             return Unknown(f"{error}; then {e}")
 
-    def _write_temporary(self, path: str, data: bytes) -> str:
+    def _write_temporary(self, path: str, parts: Iterable[bytes]) -> str:
         folder, name = os.path.split(path)
         temporary = f"{folder}/.{name}.{clock.new_id()}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
@@ -125,9 +125,10 @@ class LocalStore:
             self._make_folders(folder)
             descriptor = self.system.open(temporary, flags)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[self.system.write(descriptor, view) :]
+            for data in parts:
+                view = memoryview(data)
+                while view:
+                    view = view[self.system.write(descriptor, view) :]
             self.system.fsync(descriptor)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -156,8 +157,15 @@ class LocalStore:
 
     @_named("write")
     def put(self, key: str, data: bytes) -> None:
+        self._put(key, (data,))
+
+    @_named("write")
+    def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
+        self._put(key, parts())
+
+    def _put(self, key: str, parts: Iterable[bytes]) -> None:
         path = self._path(key)
-        temporary = self._write_temporary(path, data)
+        temporary = self._write_temporary(path, parts)
         try:
             self.system.replace(temporary, path)
         except BaseException:

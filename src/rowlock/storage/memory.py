@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from rowlock import clock
@@ -69,6 +69,9 @@ class MemoryStore:
         check_key(key)
         with self._lock:
             self._set(key, data)
+
+    def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
+        self.put(key, b"".join(parts()))
 
     def get(self, key: str) -> bytes:
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
@@ -89,6 +89,10 @@ class RemoteStore:
     def put(self, key: str, data: bytes) -> None:
         check_key(key)
         self._with_retries("put", key, lambda: self._requests.put(key, data))
+
+    def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
+        check_key(key)
+        self._with_retries("put", key, lambda: self._requests.put_parts(key, parts()))
 
     def get(self, key: str) -> bytes:
         check_key(key)

@@ -13,6 +13,7 @@ from rowlock.storage.clients import Client
 Told = Mapping[str, Any]
 """What a server tells of an object: `path`, `size`, `last_modified` (a datetime), `e_tag`, `version`."""
 PART_BYTES = 16 << 20
+_PARTS_AT_ONCE = 4
 
 
 class Requests(Protocol):
@@ -20,6 +21,10 @@ class Requests(Protocol):
 
     def put(self, key: str, data: bytes) -> None:
         """Writes an object, replacing one that is there."""
+        ...
+
+    def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
+        """Writes an object from parts, of which few are held at a time."""
         ...
 
     def put_if(self, key: str, data: bytes, mode: Any) -> Told:
@@ -59,6 +64,9 @@ class ObstoreRequests:
 
     def put(self, key: str, data: bytes) -> None:
         obs.put(self._client, key, data, chunk_size=PART_BYTES)
+
+    def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
+        obs.put(self._client, key, iter(parts), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
     def put_if(self, key: str, data: bytes, mode: Any) -> Told:
         return obs.put(self._client, key, data, mode=mode)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -91,6 +91,10 @@ class ObjectStore(Protocol):
 
     def put(self, key: str, data: bytes) -> None:
         """Writes the object atomically, replacing an existing one; durable on return."""
+        ...
+
+    def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
+        """Writes the object as `put` does, from parts of which few are held at a time; `parts` begins anew where a try failed."""
         ...
 
     def get(self, key: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -146,6 +147,22 @@ def test_delete(store: ObjectStore) -> None:
     store.delete("a/b")
     assert store.head("a/b") is None and not list(store.list("a"))
     assert store.put_if_absent("a/b", b"") == Committed()
+
+
+def test_an_object_is_written_from_parts(store: ObjectStore) -> None:
+    """All of it or nothing: where the parts fail, what was there stays."""
+    store.put("whole", b"before")
+
+    def broken() -> Iterator[bytes]:
+        yield b"new"
+        raise NotFound("part")
+
+    with pytest.raises(NotFound):
+        store.put_parts("whole", broken)
+    assert store.get("whole") == b"before"
+    store.put_parts("a/whole", lambda: iter((b"first ", b"", b"second")))
+    store.put_parts("whole", lambda: iter(()))
+    assert (store.get("a/whole"), store.get("whole")) == (b"first second", b"")
 
 
 @pytest.mark.parametrize("key", ["../x", "a/../../x", "/etc/x", "", "a//b", "a/./b", "file:/x", "a\\b"])

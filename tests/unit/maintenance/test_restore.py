@@ -103,7 +103,7 @@ def test_what_is_refused() -> None:
 def test_files_that_a_vacuum_is_deleting_are_brought_back_under_new_names(target: int, in_files: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """I3, I10: it has looked before RESTORE commits, and deletes afterwards what had been removed longer ago than the retention."""
     if in_files:
-        turn_down(monkeypatch, inline_vector_bytes=0)
+        turn_down(monkeypatch, inline_vector_bytes=0, copied_piece_bytes=7)
     with clock.use(days := Days()):
         world = lived(
             days, **{"delta.deletedFileRetentionDuration": "interval 36 hours", "delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"}

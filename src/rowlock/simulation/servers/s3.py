@@ -66,6 +66,9 @@ class S3Requests:
     def put(self, key: str, data: bytes) -> None:
         self._send("put", key, lambda: self._bucket.set(key, bytes(data), self._s.now_us), ("late request",))
 
+    def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
+        self.put(key, b"".join(parts))
+
     def put_if(self, key: str, data: bytes, mode: Any) -> Told:
         def create() -> Told:
             if key in self._bucket.objects:

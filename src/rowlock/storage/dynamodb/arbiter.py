@@ -21,7 +21,7 @@ reader sees: the claim is Lost, and an error is logged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rowlock import clock, threads
@@ -256,6 +256,9 @@ class ArbitratedStore:
 
     def put(self, key: str, data: bytes) -> None:
         self.inner.put(key, data)
+
+    def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
+        self.inner.put_parts(key, parts)
 
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
         return self.inner.replace_if(key, data, tag)

@@ -53,6 +53,14 @@ def check_default(spark: SparkSession, name: str, type_: DataType, text: str, ta
     actual, wanted, types = bare(frame.schema.fields[0].dataType), bare(type_), bridge.data_type
     if not bridge.cast.canANSIStoreAssign(types.fromJson(actual.json()), types.fromJson(wanted.json())):
         raise _bad(name, text, f"its type is {actual.simpleString()}, and the column's is {wanted.simpleString()}", "INVALID_DEFAULT_VALUE.DATA_TYPE", table)
+    if actual != wanted and _is_lost(spark, text, wanted):
+        raise _bad(name, text, f"it is no value of the column's type {wanted.simpleString()}", "INVALID_DEFAULT_VALUE.DATA_TYPE", table)
+
+
+def _is_lost(spark: SparkSession, text: str, type_: DataType) -> bool:
+    """Whether the value of an expression over no column is none of a type."""
+    found = spark.sql("SELECT 1 AS one").select((F.expr(text).isNotNull() & F.expr(text).try_cast(type_).isNull()).alias("lost")).first()
+    return found is not None and bool(found["lost"])
 
 
 def _bad(name: str, text: str, what: str, error_class: str, table: str) -> BadDefault:

@@ -87,7 +87,7 @@ class Nodes:
         if parts is None or path_of(parts) is not None:
             return False
         catalog = self.spark._jsparkSession.sessionState().catalog()
-        if len(parts) == 1 and catalog.isTempView(self.bridge.seq(parts)):
+        if len(parts) <= 2 and catalog.isTempView(self.bridge.seq(parts)):
             return True
         try:
             entry = Name(self.spark, dotted(parts)).entry()
