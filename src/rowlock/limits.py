@@ -70,6 +70,8 @@ class Limits:
     """Size of the rows, by Spark's estimate, that an append collects to the driver and writes there."""
     cross_pairs: int = 500_000
     """Pairs of rows that a MERGE without an equality condition may compare on the driver."""
+    broadcast_source_bytes: int = 10 * _MB
+    """Size in files of a MERGE's source that Spark may send to every task (its own threshold is 10 MB); with a larger one target rows and inserts come of one outer join."""
     scan_groups: int = 24
     """Groups of files (by partition values, with and without deletion vectors) that a scan reads as a union; more are joined with a table of their values."""
     sampled_rows: int = 20_000

@@ -1,19 +1,18 @@
 """The staged effects of a transaction: tombstones, row blocks and match counts (the words are those of ARCHITECTURE.md).
 
 This module must know neither Spark nor a store.  The format of a block's rows is the engine's own (`payload`);
-the provenance of each row, which the transaction layer needs, is kept in plain arrays beside it.
+the provenance of each row, which the transaction layer needs, is kept beside it, or in the staged files (`boundary.provenance`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
-import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap64
 
+from rowlock.boundary.provenance import Counts, Origin, StoredCounts
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_of
 
@@ -30,47 +29,6 @@ else:
     P = TypeVar("P", covariant=True)
 
 Kind = Literal["derived", "inserted", "appended", "matched"]
-Counts = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """The origin of each row of a block, as an address (path, position).
-
-    Derived row i: it replaces the row at physical position `position[i]` of the data file `paths[file[i]]`.
-    Inserted row i: `paths[file[i]]` is the `fresh_path` of its MERGE, `position[i]` the number of its source row.
-    """
-
-    paths: tuple[str, ...]
-    file: npt.NDArray[np.int32]
-    position: npt.NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        assert len(self.file) == len(self.position)
-
-    def take(self, rows: Mask | npt.NDArray[np.int64]) -> Provenance:
-        """The origins of a subset of the rows, chosen by a boolean mask or by row numbers."""
-        return Provenance(self.paths, self.file[rows], self.position[rows])
-
-    def by_path(self) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
-        """Yields each path that occurs, with the numbers of the rows that came from it."""
-        for n, path in enumerate(self.paths):
-            rows = np.flatnonzero(self.file == n)
-            if len(rows):
-                yield path, rows
-
-    def bitmaps(self) -> dict[str, BitMap64]:
-        """The positions as one bitmap for each path."""
-        return {path: bitmap_of(self.position[rows]) for path, rows in self.by_path()}
-
-
-def union_by_path(before: Mapping[str, BitMap64], more: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
-    """The union of two sets of row positions, path by path."""
-    out = dict(before)
-    for path, positions in more.items():
-        out[path] = out[path] | positions if path in out else positions
-    return out
 
 
 def fresh_path(statement: int) -> str:
@@ -90,10 +48,10 @@ class RowBlock(Generic[P]):
     kind        derived    new images of existing rows (or unchanged copies of them)
                 inserted   rows inserted by the MERGE that is statement number `statement` of the program
                 appended   rows from outside; a rebase never drops them
-                matched    no rows, but a record of the matches of MERGE `statement`: `payload` (int64) is the source row that each
+                matched    no rows, but a record of the matches of MERGE `statement`: `payload` (int64, or `StoredNumbers`) is the source row that each
                            target row matched under ON, so that a rebase need not read old images of rows that are gone.
                            A target row may be one that an earlier MERGE of the same transaction inserted
-    provenance  None for appended rows, and where it is stored in files: then the engine loads it on demand
+    provenance  None for appended rows; of many rows a `StoredOrigin`, which stays in the staged files
     group       the number of the compaction bin that the rows belong to
     moved       True where the rows are unchanged and only lie in another place
     """
@@ -103,7 +61,7 @@ class RowBlock(Generic[P]):
     num_rows: int
     size_bytes: int
     payload: P
-    provenance: Provenance | None = None
+    provenance: Origin | None = None
     group: int = 0
     moved: bool = False
 
@@ -113,7 +71,7 @@ class Assigned:
     """Cells that a statement set: `columns` of the table rows at the addresses `origin`.  Used by `on_conflict=lockless`."""
 
     columns: tuple[str, ...]
-    origin: Provenance
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +93,14 @@ class Propagated:
     tombstones  by path, the positions of born rows that the program deletes or replaces
     blocks      the new images of born rows, and inserts that became due; when staging also every image staged before,
                 after the new statements
-    counts      by statement number of each MERGE, how many matches each source row has after the delta
+    counts      by statement number of each MERGE, how many matches each source row has after the delta; a MERGE is left out where none changed
     metrics     when staging: numbers of rows that the new statements `updated`, `deleted`, `inserted`
     assigned    when staging: the cells of table rows that the new statements set
     """
 
     tombstones: Mapping[str, BitMap64]
     blocks: tuple[RowBlock, ...]
-    counts: Mapping[int, Counts]
+    counts: Mapping[int, Counts | StoredCounts]
     metrics: Mapping[str, int] = field(default_factory=dict)
     rows_read: int = 0
     bytes_read: int = 0
@@ -161,7 +119,7 @@ class Effects:
 
     tombstones: Mapping[str, BitMap64] = field(default_factory=dict)
     blocks: tuple[RowBlock, ...] = ()
-    counts: Mapping[int, Counts] = field(default_factory=dict)
+    counts: Mapping[int, Counts | StoredCounts] = field(default_factory=dict)
     assigned: tuple[Assigned, ...] = ()
 
     @property

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from rowlock.boundary.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
+from rowlock.boundary.effects import Effects, Propagated, RowBlock, StagedFile
 from rowlock.boundary.lost_matches import LostMatches
+from rowlock.boundary.provenance import Mask, Origin, Provenance
 from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities
 from rowlock.boundary.statements import Program
@@ -83,7 +84,7 @@ class Engine(AppendEngine, Protocol):
         """
         ...
 
-    def provenance(self, block: RowBlock) -> Provenance:
+    def provenance(self, block: RowBlock) -> Origin:
         """The origin of each row of a derived or inserted block, in the order of the block."""
         ...
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rowlock.boundary.effects import Counts, Effects, Mask, Provenance, RowBlock, fresh_statement
+from rowlock.boundary.effects import Effects, RowBlock, fresh_statement
+from rowlock.boundary.provenance import Counts, Mask, Origin, StoredCounts, StoredOrigin, counted, number_parts
 from rowlock.conflict.delta import Slice
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 
-ProvenanceOf = Callable[[RowBlock], Provenance]
+ProvenanceOf = Callable[[RowBlock], Origin]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,38 +27,49 @@ class LostMatches:
     gone: Mapping[str, Slice]
     provenance: ProvenanceOf
 
-    def of(self, statement: int, counts: Mapping[int, Counts]) -> Counts | None:
-        """How many matches each source row of MERGE `statement` loses; None where no matches were recorded.
+    def of(self, statement: int, counts: Mapping[int, Counts | StoredCounts]) -> Counts | None:
+        """How many matches each source row of MERGE `statement` loses; None where no matches were recorded, or none of these is lost.
 
         Matches are lost with target rows that are gone, and with rows that earlier MERGEs of the transaction inserted
         and now insert no more (`counts` holds the matches of those MERGEs after the delta).
         """
-        found = [b for b in self.staged.blocks if b.kind == "matched" and b.statement == statement]
-        if not found:
-            return None
-        size = len(self.staged.counts[statement])
-        out = np.zeros(size, np.int64)
-        for block in found:
-            mask = survivors(block, self.gone, counts, self.provenance)
-            if mask is not None:
-                out += np.bincount(block.payload[~mask], minlength=size)
+        out: Counts | None = None
+        for block in self.staged.blocks:
+            if block.kind != "matched" or block.statement != statement:
+                continue
+            mask, at = survivors(block, self.gone, counts, self.provenance), 0
+            if mask is None or mask.all():
+                continue
+            if out is None:
+                out = np.zeros(len(self.staged.counts[statement]), np.int64)
+            for part in number_parts(block.payload):
+                np.add.at(out, part[~mask[at : at + len(part)]], 1)
+                at += len(part)
         return out
 
 
-def survivors(block: RowBlock, gone: Mapping[str, Slice], counts: Mapping[int, Counts], provenance: ProvenanceOf) -> Mask | None:
-    """Mask of the rows of a block that survive the delta; None: all do.  An inserted row lives if and only if its match count is 0."""
+def survivors(block: RowBlock, gone: Mapping[str, Slice], counts: Mapping[int, Counts | StoredCounts], provenance: ProvenanceOf) -> Mask | None:
+    """Mask of the rows of a block that survive the delta; None: all do.  An inserted row lives if and only if its match count is 0.
+
+    Origins that are stored in files are read only where the delta meets one of them.
+    """
     if block.kind == "appended" or (not gone and not counts):
         return None
     origin = provenance(block)
-    hit = [(n, path, fresh_statement(path)) for n, path in enumerate(origin.paths)]
-    hit = [(n, path, fresh) for n, path, fresh in hit if (fresh in counts if fresh is not None else path in gone)]
+    known = origin.positions if isinstance(origin, StoredOrigin) else {}
+    hit = {path: fresh_statement(path) for path in origin.paths}
+    hit = {path: fresh for path, fresh in hit.items() if (fresh in counts if fresh is not None else path in gone)}
+    hit = {path: fresh for path, fresh in hit.items() if fresh is not None or path not in known or gone[path].covers(known[path])}
     if not hit:
         return None
-    mask = np.ones(len(origin.file), dtype=np.bool_)
-    for n, path, fresh in hit:
-        rows = np.flatnonzero(origin.file == n)
-        at = origin.position[rows]
-        mask[rows] = counts[fresh][at] == 0 if fresh is not None else ~_dead(gone[path], at)
+    tallies = {fresh: counted(counts[fresh]) for fresh in hit.values() if fresh is not None}
+    mask, start = np.ones(origin.num_rows, dtype=np.bool_), 0
+    for part in origin.parts():
+        for path, rows in part.by_path():
+            if path in hit:
+                at, fresh = part.position[rows], hit[path]
+                mask[start + rows] = tallies[fresh][at] == 0 if fresh is not None else ~_dead(gone[path], at)
+        start += part.num_rows
     return mask
 
 

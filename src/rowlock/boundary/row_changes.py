@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Effects, Provenance, RowBlock, StagedFile, union_by_path
+from rowlock.boundary.effects import Effects, RowBlock, StagedFile
+from rowlock.boundary.provenance import Origin, union_by_path
 from rowlock.conflict.delta import Slice
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.change_feed import ChangeType
@@ -39,7 +40,7 @@ class Loss:
     whole: bool
 
 
-def changes_of(effects: Effects, live: Mapping[str, AddFile], provenance: Callable[[RowBlock], Provenance]) -> tuple[Change, ...]:
+def changes_of(effects: Effects, live: Mapping[str, AddFile], provenance: Callable[[RowBlock], Origin]) -> tuple[Change, ...]:
     """The net changes of staged effects, empty ones left out; `live` maps every path with tombstones to its file at the head."""
     blocks = [b for b in effects.blocks if b.kind != "matched" and b.num_rows]
     derived = tuple(b for b in blocks if b.kind == "derived")

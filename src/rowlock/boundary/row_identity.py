@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rowlock.boundary.effects import Provenance, RowBlock, fresh_statement
+from rowlock.boundary.effects import RowBlock, fresh_statement
+from rowlock.boundary.provenance import Provenance
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
@@ -71,7 +72,7 @@ def preserved_identities(block: RowBlock, snapshot: Snapshot, materialized: Mate
     if block.provenance is None:
         return no_identities(block.num_rows)
     files = snapshot.files.get([p for p in block.provenance.paths if fresh_statement(p) is None])
-    found = identities(block.provenance, files, materialized)
+    found = identities(block.provenance.loaded(), files, materialized)
     return found if block.moved else Identities(found.ids, np.full(block.num_rows, NONE, np.int64))
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Kind, Mask, Provenance, RowBlock
+from rowlock.boundary.effects import Kind, RowBlock
+from rowlock.boundary.provenance import Mask, Origin, bitmap_of
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol.actions import AddFile
@@ -38,12 +39,12 @@ Rows = DriverRows | FileRows
 """How the Spark engine and the append engine hold the rows of a block."""
 
 
-def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Provenance | None) -> RowBlock[DriverRows]:
+def driver_block(kind: Kind, statement: int, table: pa.Table, origin: Origin | None) -> RowBlock[DriverRows]:
     """A block of the rows of an Arrow table on the driver."""
     return RowBlock(kind, statement, table.num_rows, table.nbytes, DriverRows(table), origin)
 
 
-def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Provenance | None = None) -> RowBlock[FileRows]:
+def file_block(kind: Kind, statement: int, files: Sequence[AddFile], group: int = 0, origin: Origin | None = None) -> RowBlock[FileRows]:
     """A block of the rows of data files that are already written."""
     return RowBlock(kind, statement, sum(f.num_records or 0 for f in files), sum(f.size_bytes for f in files), FileRows(tuple(files)), origin, group)
 
@@ -54,7 +55,7 @@ def logical(table: pa.Table, snapshot: Snapshot) -> pa.Table:
     return table if table.schema.equals(wanted) else table.rename_columns(wanted.names).cast(wanted)
 
 
-def keep_rows(block: RowBlock[Rows], mask: Mask, origin: Provenance) -> RowBlock[Rows]:
+def keep_rows(block: RowBlock[Rows], mask: Mask, origin: Origin) -> RowBlock[Rows]:
     """The block without the rows where `mask` is False; `origin` is the provenance of all its rows."""
     remaining = origin.take(mask)
     if isinstance(block.payload, DriverRows):

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rowlock.boundary.effects import Provenance, StagedFile
+from rowlock.boundary.effects import StagedFile
+from rowlock.boundary.provenance import Provenance
 from rowlock.engines.spark.statements.z_order import interleaved, local_order
 from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins
 from rowlock.parquet.blocks import driver_block

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Assigned, Effects, Kind, Mask, Propagated, Provenance, RowBlock, StagedFile, fresh_path, fresh_statement
+from rowlock.boundary.effects import Assigned, Effects, Kind, Propagated, RowBlock, StagedFile, fresh_path, fresh_statement
 from rowlock.boundary.lost_matches import LostMatches
+from rowlock.boundary.provenance import Mask, Provenance, counted
 from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities, columns_of, concatenated, identities, preserved_identities
 from rowlock.boundary.statements import Program
@@ -84,7 +85,9 @@ class MemoryEngine:
             n: found for n, s in enumerate(program) if isinstance(s.payload, MergeRule) and n in staged.counts and (found := lost_matches.of(n, {})) is not None
         }
         checks = compiled_checks(snapshot)
-        passage = Passage(program, staged.counts, first=first, check=lambda row: check_image(row, schema, checks), lost=lost)
+        passage = Passage(
+            program, {n: counted(c) for n, c in staged.counts.items()}, first=first, check=lambda row: check_image(row, schema, checks), lost=lost
+        )
         passage.run(old, new, self._images(staged.blocks, schema) if first is not None else {})
         blocks = self._blocks(program, passage, snapshot)
         sliced = (*(gone if old else ()), *born)
@@ -108,7 +111,7 @@ class MemoryEngine:
                 start = sum(1 for a in out if a[0] == block.statement)
                 out |= {(block.statement, start + n): row for n, row in enumerate(rows)}
                 continue
-            origin = block.provenance
+            origin = block.provenance.loaded()
             keys = [fresh if (fresh := fresh_statement(path)) is not None else path for path in origin.paths]
             out |= {(keys[f], int(p)): row for f, p, row in zip(origin.file, origin.position, rows, strict=True)}
         return out
@@ -189,7 +192,7 @@ class MemoryEngine:
     def provenance(self, block: RowBlock) -> Provenance:
         """The file and position that each row of a derived or inserted block comes from."""
         assert block.provenance is not None, "appended rows have no provenance"
-        return block.provenance
+        return block.provenance.loaded()
 
     def keep(self, block: RowBlock, mask: Mask) -> RowBlock:
         """The block without the rows where `mask` is False."""

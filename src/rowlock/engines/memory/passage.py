@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Counts
+from rowlock.boundary.provenance import Counts
 from rowlock.boundary.statements import Program
 from rowlock.engines.memory.rules import MergeRule, NewRows, RowRule
 from rowlock.engines.memory.sql.expressions import Row

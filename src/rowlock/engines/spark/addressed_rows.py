@@ -5,7 +5,7 @@ Holds values only: runs no Spark job and reads no file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Provenance
+from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.read.scan import PATH, POSITION
-from rowlock.protocol import paths
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 
 Found = tuple[Slice, pa.Table, npt.NDArray[np.int64]]
@@ -61,13 +60,14 @@ def addressed_by_index(result: pa.Table, file_paths: tuple[str, ...]) -> Address
     return Addressed(result.drop_columns([PATH, POSITION]), Provenance(file_paths, files, _positions(result)))
 
 
-def addressed_by_uri(result: pa.Table, root: str) -> Addressed:
-    """Rows of a scan, whose PATH column holds URIs as Spark spells them, with provenance by paths relative to the table's `root`."""
-    encoded = result.column(PATH).combine_chunks().dictionary_encode()
+def addressed_by_hash(result: pa.Table, names: Mapping[int, str]) -> Addressed:
+    """Rows of a scan, whose last two columns are the hash of the file and POSITION, with provenance by the paths that `names` has for the hashes."""
+    column, position = result.column(result.num_columns - 2), result.column(result.num_columns - 1)
+    encoded = column.combine_chunks().dictionary_encode()
     encoded = encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
-    names = tuple(paths.from_spark_file_path(p, root) for p in encoded.dictionary.to_pylist())
     files = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
-    return Addressed(result.drop_columns([PATH, POSITION]), Provenance(names, files, _positions(result)))
+    origin = Provenance(tuple(names[number] for number in encoded.dictionary.to_pylist()), files, np.asarray(position.to_numpy(), dtype=np.int64))
+    return Addressed(result.select(list(range(result.num_columns - 2))), origin)
 
 
 def rows_in_slices(rows: Addressed, slices: Sequence[Slice]) -> Addressed:

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from rowlock.boundary.effects import Provenance
+from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.addressed_rows import Addressed, Found, addressed_by_index, in_slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from rowlock.boundary.effects import Effects, Mask, Propagated, Provenance, RowBlock, StagedFile
+from rowlock.boundary.effects import Effects, Propagated, RowBlock, StagedFile
 from rowlock.boundary.lost_matches import LostMatches
+from rowlock.boundary.provenance import Mask, Origin, Provenance, StoredNumbers
 from rowlock.boundary.row_changes import Change
 from rowlock.boundary.row_identity import Identities, columns_of, identities, preserved_identities
 from rowlock.boundary.statements import Program
@@ -84,14 +85,15 @@ class SparkEngine:
             assigned=tuple(passage.assigned),
         )
 
-    def provenance(self, block: RowBlock) -> Provenance:
+    def provenance(self, block: RowBlock) -> Origin:
         assert block.provenance is not None, "appended rows have no provenance"
         return block.provenance
 
     def keep(self, block: RowBlock, mask: Mask) -> RowBlock:
         if block.kind == "matched":
             assert block.provenance is not None
-            return RowBlock("matched", block.statement, int(mask.sum()), block.size_bytes, block.payload[mask], block.provenance.take(mask))
+            numbers = block.payload.take(mask) if isinstance(block.payload, StoredNumbers) else block.payload[mask]
+            return RowBlock("matched", block.statement, int(mask.sum()), block.size_bytes, numbers, block.provenance.take(mask))
         return keep_rows(block, mask, self.provenance(block))
 
     def write(self, blocks: Sequence[RowBlock], *, snapshot: Snapshot, vectors_allowed: bool) -> Sequence[StagedFile]:

@@ -20,7 +20,7 @@ from rowlock.engines.spark.catalyst.analysis import Relation, Target
 from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, catalyst, is_collated, nullable
 from rowlock.engines.spark.read.row_ids import MaterializedIds, changing_frame, outputs_with_ids
 from rowlock.engines.spark.read.scan import ADDRESS, Scanner, check_names, table_schema, wrap_session
-from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
+from rowlock.engines.spark.read.stored_origin import FROM, SOURCE_ROW, paths_by_hash
 from rowlock.engines.spark.session.clouds import check_connector, session_settings, spark_root
 from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.log.snapshot import Snapshot
@@ -91,12 +91,14 @@ class Evaluator:
         schema = nullable(own)
         plan = self._empty_plan(schema)
         attributes = self.bridge.list(plan.output())
-        *address, source_row = self.bridge.list(self._empty_plan(StructType([*ADDRESS.fields, StructField(SOURCE_ROW, LongType(), False)])).output())
+        beside = StructType([*ADDRESS.fields, StructField(SOURCE_ROW, LongType(), False), StructField(FROM, LongType())])
+        *address, source_row, from_file = self.bridge.list(self._empty_plan(beside).output())
         return Target(
             plan=plan,
             relation=Relation.of(self.bridge, [*attributes, *address], StructType([*schema.fields, *ADDRESS.fields])),
             address=tuple(address),
             source_row=source_row,
+            from_file=from_file,
             schema=own,
             columns={f.name: self.bridge.column(a) for f, a in zip(schema.fields, attributes, strict=True)},
             nulls={f.name: F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields},
@@ -147,6 +149,21 @@ class Evaluator:
         """`plan` with its outputs renamed, by position, to `attributes`, so that expressions over these read it."""
         outputs = self.bridge.list(plan.output())
         return self.bridge.project(self.bridge.seq(self.bridge.alias_as(o, a) for o, a in zip(outputs, attributes, strict=True)), plan)
+
+    def hashed(self, plan: JavaObject, path: JavaObject, into: JavaObject) -> JavaObject:
+        """The plan with the hash of the attribute `path` as `into` in place of it: rows that are shuffled should not carry the names of their files."""
+        kept = [a for a in self.bridge.list(plan.output()) if str(a.exprId()) != str(path.exprId())]
+        return self.bridge.project(self.bridge.seq([*kept, self.bridge.alias_as(self.bridge.hash64(path), into)]), plan)
+
+    def with_hashed_address(self, outputs: JavaObject, snapshot: Snapshot) -> JavaObject:
+        """The outputs of a statement (a Scala Seq that ends with PATH and POSITION) with the hash of PATH in its place."""
+        path, position = outputs.apply(outputs.size() - 2), outputs.last()
+        hashed = self.bridge.alias_as(self.bridge.hash64(path), self.target(snapshot).from_file)
+        return outputs.dropRight(2).appended(hashed).appended(position)
+
+    def paths_by_hash(self, slices: Sequence[Slice]) -> dict[int, str]:
+        """The paths of the slices' files by the hashes that stand for them in staged files."""
+        return paths_by_hash((s.path, self.scanner.uri(s.file)) for s in slices)
 
     # ---- sizes -----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.addressed_rows import Addressed, addressed_by_uri, rows_in_slices
+from rowlock.engines.spark.addressed_rows import Addressed, addressed_by_hash, rows_in_slices
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
@@ -32,37 +32,46 @@ def scan(
     join: Callable[[JavaObject], JavaObject] | None = None,
     bounded: bool = False,
     narrow: bool = False,
+    most: int | None = None,
 ) -> Addressed:
     """The outputs of `resolved` for the rows of `slices` that meet its condition, in one job.  The last two outputs must be the address.
 
     `join` wraps the plan of the files, before the condition.  `bounded` puts a LIMIT on the result, which scans of many
-    rows always have; `narrow` says that the outputs are few columns, so that more rows are scanned without one.
+    rows always have; `narrow` says that the outputs are few columns, so that more rows are scanned without one.  `most` rows may come (default: `limits().driver_rows`).
     Dead rows are filtered on the driver.  Where an expression fails (under ANSI it may, on a dead row) the scan is
     repeated with the dead rows taken off inside Spark.  Raises TooManyRows, Spark's errors.
     """
-    files = [s.file for s in slices]
+    files, most = [s.file for s in slices], limits().driver_rows if most is None else most
     bounded = bounded or sum(evaluator.num_rows(f) for f in files) > (limits().unbounded_scan_rows if narrow else limits().driver_rows)
     if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
         session.conf().set("spark.sql.files.minPartitionNum", "1")
     physical = evaluator.physical_plan(snapshot, files, relation)
+    outputs = evaluator.with_hashed_address(resolved.outputs, snapshot)
     try:
-        table = _collect(evaluator, physical, resolved, session, bounded, join)
+        table = _collect(evaluator, physical, outputs, resolved.condition, session, most if bounded else None, join)
     except PySparkException:
         if not any(s.without or s.only is not None for s in slices):
             raise
-        table = _collect(evaluator, evaluator.live_plan(snapshot, slices, relation.attributes), resolved, session, bounded, join)
-    return rows_in_slices(addressed_by_uri(table, evaluator.root), slices)
+        table = _collect(
+            evaluator, evaluator.live_plan(snapshot, slices, relation.attributes), outputs, resolved.condition, session, most if bounded else None, join
+        )
+    if table.num_rows > most:
+        raise TooManyRows
+    return rows_in_slices(addressed_by_hash(table, evaluator.paths_by_hash(slices)), slices)
 
 
 def _collect(
-    evaluator: Evaluator, child: JavaObject, resolved: Resolved, session: JavaObject, bounded: bool, join: Callable[[JavaObject], JavaObject] | None
+    evaluator: Evaluator,
+    child: JavaObject,
+    outputs: JavaObject,
+    condition: JavaObject | None,
+    session: JavaObject,
+    most: int | None,
+    join: Callable[[JavaObject], JavaObject] | None,
 ) -> pa.Table:
+    """The rows of a job; at most one more than `most`, if given."""
     if join is not None:
         child = join(child)
-    plan = evaluator.bridge.project(resolved.outputs, evaluator.bridge.filter(resolved.condition, child))
+    plan = evaluator.bridge.project(outputs, evaluator.bridge.filter(condition, child))
     frame: DataFrame = evaluator.bridge.dataframe(plan, evaluator.spark, session)
-    most = limits().driver_rows
-    table = to_arrow(frame.limit(most + 1) if bounded else frame)
-    if table.num_rows > most:
-        raise TooManyRows
-    return table
+    return to_arrow(frame if most is None else frame.limit(most + 1))

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Assigned, Effects, Mask, Provenance, RowBlock, union_by_path
+from rowlock.boundary.effects import Assigned, Effects, RowBlock
 from rowlock.boundary.engine import Engine
+from rowlock.boundary.provenance import Mask, Provenance, union_by_path
 from rowlock.conflict.delta import Delta, Slice, VectorOf
 from rowlock.conflict.value import Conflict, SupersededRow, conflict_with
 from rowlock.exceptions import ConstraintViolated
@@ -177,7 +178,7 @@ def _cells(assigned: Iterable[Assigned], touched: _Touched) -> dict[str, Mask]:
     """For each column that the transaction set, the mask of the touched rows in which it set it."""
     out: dict[str, Mask] = {}
     for a in assigned:
-        rows = _row_numbers(a.origin, touched)
+        rows = _row_numbers(a.origin.loaded(), touched)
         for column in a.columns:
             out.setdefault(column, np.zeros(len(touched.ids), np.bool_))[rows[rows != NOWHERE]] = True
     return out
@@ -204,7 +205,7 @@ def _merged_blocks(
         if block.kind != "derived":
             out.append(block)
             continue
-        origin = engine.provenance(block)
+        origin = engine.provenance(block).loaded()
         at = _row_numbers(origin, touched)
         ours = at != NOWHERE
         updated[at[ours]] = True
@@ -256,9 +257,10 @@ def _at_head(origin: Provenance, at: Numbers, after: Provenance) -> Provenance:
 
 def _assigned_at_head(assigned: Assigned, touched: _Touched, stays: Mask) -> Assigned | None:
     """The cells under the rows' addresses at the head, without rows that are dropped; None if none is left."""
-    at = _row_numbers(assigned.origin, touched)
+    origin = assigned.origin.loaded()
+    at = _row_numbers(origin, touched)
     rows = (at == NOWHERE) | stays[at]
-    return Assigned(assigned.columns, _at_head(assigned.origin.take(rows), at[rows], touched.after)) if rows.any() else None
+    return Assigned(assigned.columns, _at_head(origin.take(rows), at[rows], touched.after)) if rows.any() else None
 
 
 # ---- reporting superseded rows -------------------------------------------------------------

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Effects, Provenance, RowBlock
+from rowlock.boundary.effects import Effects, RowBlock
+from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, live_slice
 from rowlock.protocol.actions import AddFile, Commit, RemoveFile
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy, positions_except
@@ -149,6 +150,7 @@ def _readdressed_block(block: RowBlock, moves: Mapping[str, _Move]) -> RowBlock:
     origin = block.provenance
     if origin is None or not any(p in moves for p in origin.paths):
         return block
+    origin = origin.loaded()
     names = list(origin.paths)
     index = {p: n for n, p in enumerate(names)}
     file, position = origin.file.copy(), origin.position.copy()

@@ -55,6 +55,8 @@ class Catalyst:
         self.hint_node, self.hint_info = logical.JoinHint, logical.HintInfo
         self.no_hint, self.broadcast = _module(logical, "JoinHint").NONE(), _module(logical, "BROADCAST")
         self.inner, self.some = _module(sql.catalyst.plans, "Inner"), jvm.scala.Some
+        self.right_outer, self.hash_of = _module(sql.catalyst.plans, "RightOuter"), expressions.XxHash64
+        self.null_test, self.negation, self.disjunction, self.conditional = expressions.IsNull, expressions.Not, expressions.Or, expressions.If
         self.data_type, self.column_of = sql.types.DataType, sql.classic.ExpressionUtils
         self.array_list, self.frames = jvm.java.util.ArrayList, jvm.PythonSQLUtils
         self.serve = jvm.org.apache.spark.api.python.PythonRDD.serveIterator
@@ -138,14 +140,34 @@ class Catalyst:
         )
         return self.dataframe(self.logical_relation.apply(typed, False), spark)
 
-    def inner_join(self, left: JavaObject, right: JavaObject, condition: JavaObject, *, broadcast: bool) -> JavaObject:
-        """left JOIN right ON condition; with `broadcast` the right side is sent to every task."""
+    def join(self, left: JavaObject, right: JavaObject, condition: JavaObject, *, broadcast: bool = False, outer: bool = False) -> JavaObject:
+        """left JOIN right ON condition, RIGHT OUTER with `outer`; with `broadcast` the right side is sent to every task."""
         hint = self.hint_node(self.none, self.some(self.hint_info(self.some(self.broadcast)))) if broadcast else self.no_hint
-        return self.join_node(left, right, self.inner, self.some(condition), hint)
+        return self.join_node(left, right, self.right_outer if outer else self.inner, self.some(condition), hint)
 
     def at_least_zero(self, output: JavaObject) -> JavaObject:
         """`output >= 0`, for an aliased expression of type int."""
-        return self.at_least(output.child() if class_name(output) == "Alias" else output, self.literal.apply(0))
+        return self.at_least(unaliased(output), self.literal.apply(0))
+
+    def is_null(self, expression: JavaObject) -> JavaObject:
+        """`expression IS NULL`."""
+        return self.null_test(expression)
+
+    def either(self, left: JavaObject, right: JavaObject) -> JavaObject:
+        """`left OR right`."""
+        return self.disjunction(left, right)
+
+    def negated(self, condition: JavaObject) -> JavaObject:
+        """`NOT condition`."""
+        return self.negation(condition)
+
+    def chosen(self, condition: JavaObject, yes: JavaObject, no: JavaObject) -> JavaObject:
+        """IF(condition, yes, no), under the name and the id of `no`."""
+        return self.alias_as(self.conditional(condition, unaliased(yes), unaliased(no)), no.toAttribute())
+
+    def hash64(self, expression: JavaObject) -> JavaObject:
+        """`xxhash64(expression)`."""
+        return self.hash_of(self.seq([expression]))
 
     def local(self, attributes: JavaObject, table: pa.Table, schema_json: str, session: JavaObject) -> JavaObject:
         """A LocalRelation whose output is `attributes` (a Scala Seq), holding the rows of `table` (columns in the same order).
@@ -220,6 +242,11 @@ def _json(text: str) -> Any:
 def class_name(node: JavaObject) -> str:
     """The short name of a JVM object's class."""
     return str(node.getClass().getSimpleName())
+
+
+def unaliased(output: JavaObject) -> JavaObject:
+    """The expression of an output without its name."""
+    return output.child() if class_name(output) == "Alias" else output
 
 
 def is_local(plan: JavaObject) -> bool:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rowlock.boundary.effects import Provenance
+from rowlock.boundary.provenance import Provenance
 from rowlock.boundary.row_identity import NONE, Identities, Numbers, columns_of, identities
 from rowlock.caches import ROW_IDS, Cache
 from rowlock.conflict.delta import Slice

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from rowlock.boundary.effects import Mask, RowBlock
+from rowlock.boundary.effects import RowBlock
+from rowlock.boundary.provenance import Mask
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.driver_rows import read_slice
 from rowlock.engines.spark.evaluator import Evaluator

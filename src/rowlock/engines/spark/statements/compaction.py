@@ -6,22 +6,24 @@ rows, their origin is read back from the new files (`stored_origin`), never conc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rowlock.boundary.effects import Provenance, RowBlock
+from rowlock.boundary.effects import RowBlock
+from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import moving_frame
-from rowlock.engines.spark.read.scan import PATH, POSITION, empty_frame, local_frame, quote, table_schema, wrap_session
+from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, empty_frame, local_frame, quote, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import stored_origin
 from rowlock.engines.spark.statements.z_order import Order, local_order, ordered_frame
 from rowlock.engines.spark.write.writer import write_native
@@ -33,8 +35,13 @@ from rowlock.parquet.physical import names_in_files
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import with_clustering
 from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
+from rowlock.threads import side_by_side
 
 _INPUT_NUMBER = "__rowlock_n"
+_SCANS = 4
+"""Scans that the inputs of one output are read by, one after the other; each takes Spark some time to compile."""
+Living = Mapping[str, BitMap64]
+"""By path, the positions of the live rows of the files that are rewritten."""
 
 
 def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None) -> list[AddFile]:
@@ -70,22 +77,22 @@ def run(
 ) -> tuple[dict[str, BitMap64], list[RowBlock]]:
     """Tombstones for every live row of the groups' files, and one block of moved rows for each group."""
     pieces = {s.path: s for s in slices}
-    tombstones: dict[str, BitMap64] = {}
-    blocks: list[RowBlock] = []
-    for number, group in enumerate(groups):
-        inputs = [pieces[p] for p in group if p in pieces]
-        origin = _origin(evaluator, inputs)
-        tombstones |= origin.bitmaps()
-        moved = _moved(evaluator, inputs, origin, snapshot) if order is None else _ordered(evaluator, inputs, origin, order, snapshot)
-        blocks.append(replace(moved, statement=index, group=number, moved=True))
-    return tombstones, blocks
+    living = {p: positions_except(evaluator.num_rows(pieces[p].file), pieces[p].without) for group in groups for p in group if p in pieces}
+
+    def rewritten(number: int) -> RowBlock:
+        inputs = [pieces[p] for p in groups[number] if p in pieces]
+        moved = _moved(evaluator, inputs, living, snapshot) if order is None else _ordered(evaluator, inputs, living, order, snapshot)
+        return replace(moved, statement=index, group=number, moved=True)
+
+    workers = max(1, evaluator.spark.sparkContext.defaultParallelism)  # a bin is written by one task or few
+    return {p: rows for p, rows in living.items() if rows}, side_by_side(rewritten, range(len(groups)), workers)
 
 
-def _origin(evaluator: Evaluator, inputs: Sequence[Slice]) -> Provenance:
+def _origin(inputs: Sequence[Slice], living: Living) -> Provenance:
     """The addresses of all live rows of the inputs, in the order of the files."""
-    living = [bitmap_to_numpy(positions_except(evaluator.num_rows(piece.file), piece.without)) for piece in inputs]
-    files = np.repeat(np.arange(len(inputs), dtype=np.int32), [len(p) for p in living])
-    return Provenance(tuple(s.path for s in inputs), files, np.concatenate(living) if living else np.empty(0, np.int64))
+    positions = [bitmap_to_numpy(living[piece.path]) for piece in inputs]
+    files = np.repeat(np.arange(len(inputs), dtype=np.int32), [len(p) for p in positions])
+    return Provenance(tuple(s.path for s in inputs), files, np.concatenate([np.empty(0, np.int64), *positions]))
 
 
 def _read(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) -> pa.Table | None:
@@ -96,48 +103,60 @@ def _read(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) -> 
     return pa.concat_tables([f[0] for f in found if f is not None]) if inputs and all(f is not None for f in found) else None
 
 
-def _frame(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) -> tuple[DataFrame, Column]:
-    """(the live rows of the inputs with their row ids and addresses, the Column that numbers the input file of a row)."""
+def _whole_files(evaluator: Evaluator) -> Scanner:
+    """A scanner whose scans read all their files in one task, none of them split, so that rows stay in the order of their file without a sort."""
+    session = evaluator.session()
+    session.conf().set("spark.sql.files.maxPartitionBytes", str(2**63 - 1))
+    session.conf().set("spark.sql.files.minPartitionNum", "1")
+    return Scanner(wrap_session(evaluator.spark, session), evaluator.root)
+
+
+def _frame(scanner: Scanner, inputs: Sequence[Slice], snapshot: Snapshot) -> DataFrame:
+    """The live rows of the inputs with their row ids and addresses."""
     vectors = {s.path: s.without or BitMap64() for s in inputs}
-    frame = moving_frame(evaluator.scanner, snapshot, [s.file for s in inputs], lambda f: vectors[f.path])
-    place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(evaluator.scanner.uri(s.file)), F.lit(n))])
-    return frame, place[F.col(PATH)]
+    return moving_frame(scanner, snapshot, [s.file for s in inputs], lambda f: vectors[f.path])
 
 
-def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], origin: Provenance, order: Order | None, snapshot: Snapshot) -> RowBlock:
-    """The block of the rows that Spark writes, with the origin that their files hold.  Raises CorruptLog where these are not exactly the rows of `origin`."""
+def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], living: Living, order: Order | None, snapshot: Snapshot) -> RowBlock:
+    """The block of the rows that Spark writes, with the origin that their files hold.  Raises CorruptLog where these are not exactly the live rows of the inputs."""
     values = [dict(s.file.partition_values) for s in inputs]
     assert all(v == values[0] for v in values), "a bin lies within one partition"
     files = sorted((f for _, f in write_native(frame, evaluator.store, snapshot, values=values[0]) if f.num_records), key=lambda f: f.path)
     if order is not None and order.clustered_by:
         files = [with_clustering(f, order.clustered_by) for f in files]
-    found = stored_origin(files, evaluator.store)
-    if len(found.position) != len(origin.position) or found.bitmaps() != origin.bitmaps():
-        text = f"The files {', '.join(s.path for s in inputs[:3])}{'' if len(inputs) <= 3 else ' ...'} hold other rows than the log says: {len(found.position):,}, not {len(origin.position):,}. See rowlock check; nothing was committed"
+    found = stored_origin(files, evaluator.store, evaluator.paths_by_hash(inputs))
+    wanted = {s.path: living[s.path] for s in inputs if living[s.path]}
+    num_rows = sum(map(len, wanted.values()))
+    if found.num_rows != num_rows or found.bitmaps() != wanted:
+        text = f"The files {', '.join(s.path for s in inputs[:3])}{'' if len(inputs) <= 3 else ' ...'} hold other rows than the log says: {found.num_rows:,}, not {num_rows:,}. See rowlock check; nothing was committed"
         raise CorruptLog(text, table=evaluator.store.root)
     return file_block("derived", 0, files, origin=found)
 
 
-def _moved(evaluator: Evaluator, inputs: Sequence[Slice], origin: Provenance, snapshot: Snapshot) -> RowBlock:
-    """The rows of the inputs in their present order, as a block of one file."""
+def _moved(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, snapshot: Snapshot) -> RowBlock:
+    """The rows of the inputs in their present order, as a block of one file.
+
+    Written by one task that reads the inputs one after the other; where they are more than a few, the order of neighbouring inputs is Spark's: by size.
+    """
     if (table := _read(evaluator, inputs, snapshot)) is not None:
-        return driver_block("derived", 0, table, origin)
-    frame, number = _frame(evaluator, inputs, snapshot)
-    rows = frame.withColumn(_INPUT_NUMBER, number).coalesce(1).sortWithinPartitions(_INPUT_NUMBER, POSITION).drop(_INPUT_NUMBER)
-    return _written(evaluator, rows, inputs, origin, None, snapshot)
+        return driver_block("derived", 0, table, _origin(inputs, living))
+    scanner, size = _whole_files(evaluator), -(-len(inputs) // _SCANS)
+    frames = [_frame(scanner, inputs[at : at + size], snapshot) for at in range(0, len(inputs), size)]
+    return _written(evaluator, functools.reduce(DataFrame.unionAll, frames).coalesce(1), inputs, living, None, snapshot)
 
 
-def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], origin: Provenance, order: Order, snapshot: Snapshot) -> RowBlock:
+def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, order: Order, snapshot: Snapshot) -> RowBlock:
     """The rows of the inputs sorted by `order`, in files of about `order.target_bytes`."""
-    num_rows = len(origin.position)
+    num_rows = sum(len(living[s.path]) for s in inputs)
     num_files = min(max(1, num_rows), -(-sum(map(_live_bytes, inputs)) // order.target_bytes))
     if num_files <= 1 and (table := _read(evaluator, inputs, snapshot)) is not None:
         along = local_order(table, order.columns)
-        block = driver_block("derived", 0, table.take(pa.array(along)), origin.take(along))
+        block = driver_block("derived", 0, table.take(pa.array(along)), _origin(inputs, living).take(along))
         return replace(block, payload=replace(block.payload, clustered_by=order.clustered_by))
-    frame, number = _frame(evaluator, inputs, snapshot)
-    rows = ordered_frame(frame, order.columns, max(1, num_files), num_rows, [number, F.col(POSITION)])
-    return _written(evaluator, rows, inputs, origin, order, snapshot)
+    place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(evaluator.scanner.uri(s.file)), F.lit(n))])
+    frame = _frame(evaluator.scanner, inputs, snapshot)
+    rows = ordered_frame(frame, order.columns, max(1, num_files), num_rows, [place[F.col(PATH)], F.col(POSITION)])
+    return _written(evaluator, rows, inputs, living, order, snapshot)
 
 
 def _live_bytes(piece: Slice) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,42 +18,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Assigned, Provenance, RowBlock, fresh_path, union_by_path
+from rowlock.boundary.effects import Assigned, RowBlock, fresh_path
+from rowlock.boundary.provenance import Provenance, union_by_path
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark import driver_rows, scan_job
 from rowlock.engines.spark.addressed_rows import Addressed, Found, addressed_by_index
 from rowlock.engines.spark.catalyst.analysis import Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, stored_origin, stored_source_rows
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, inserted_origin
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
+from rowlock.engines.spark.statements.merge_job import MergeJob, Outcome
 from rowlock.engines.spark.statements.merge_plan import ACTION, Clause, MergePlan
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import MultipleMatches
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.blocks import driver_block, file_block
-from rowlock.protocol.actions import AddFile
+from rowlock.parquet.blocks import FileRows, driver_block, file_block
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.storage.store import discard
 
 Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a MERGE did to the rows of some slices.
-
-    matches   for each group of target rows: their addresses, and the number of the source row that each matched
-    assigned  which columns the clauses set of which rows
-    """
-
-    tombstones: dict[str, BitMap64] = field(default_factory=dict)
-    blocks: list[RowBlock] = field(default_factory=list)
-    matches: list[tuple[Provenance, Numbers]] = field(default_factory=list)
-    assigned: list[Assigned] = field(default_factory=list)
-
-    def add_tombstones(self, more: dict[str, BitMap64]) -> None:
-        self.tombstones = union_by_path(self.tombstones, more)
 
 
 class MergeRun:
@@ -63,13 +47,21 @@ class MergeRun:
     def __init__(self, evaluator: Evaluator, plan: MergePlan, snapshot: Snapshot, index: int) -> None:
         self.evaluator, self.plan, self.snapshot, self.index = evaluator, plan, snapshot, index
         self.outcome = Outcome()
+        self.job = MergeJob(evaluator, plan, snapshot, index, self.outcome)
 
-    def over(self, slices: Sequence[Slice], held: Sequence[Found] = ()) -> Outcome:
-        """What the MERGE does to the rows of `slices` and to the rows `held` on the driver, without its inserts.
+    def over(self, slices: Sequence[Slice], held: Sequence[Found] = (), *, everything: bool = False) -> Outcome:
+        """What the MERGE does to the rows of `slices` and to the rows `held` on the driver.
 
-        Raises MultipleMatches, ConstraintViolated.
+        Its inserts are part of that only where no other row can match the source (`everything`) and the source is large.  Raises MultipleMatches, ConstraintViolated.
         """
         self.outcome = Outcome()
+        self.job = MergeJob(self.evaluator, self.plan, self.snapshot, self.index, self.outcome)
+        if everything and self._in_one_join():
+            self.job.pairs(slices, inserts=True)
+            self._check_cardinality()
+            if self.plan.alone is not None:
+                self._not_matched_by_source([], slices)
+            return self.outcome
         local, scanned = driver_rows.read_small_slices(self.evaluator, slices, self.snapshot)
         few, scanned = self._read_by_keys(scanned)
         local += few
@@ -88,6 +80,11 @@ class MergeRun:
         return self.outcome
 
     # ---- pairs -----------------------------------------------------------------------------
+
+    def _in_one_join(self) -> bool:
+        """Whether one outer join gives the matches and the inserts: the source is so large that Spark would not rather send all of it to every task."""
+        source = self.plan.source  # without an equality Spark can do an outer join only where it holds the whole target
+        return source.table is None and bool(self.plan.keys) and source.size_bytes > limits().broadcast_source_bytes
 
     def _few_pairs(self, rows: Addressed) -> bool:
         """Whether these rows are paired on the driver: the source is there, and ON has equal keys or all pairs are few."""
@@ -166,20 +163,21 @@ class MergeRun:
 
     def _scan_pairs(self, slices: Sequence[Slice]) -> None:
         """Joins the rows of files with the source in a Spark job; Spark also writes the results where they are many."""
-        joined = self._join_plan
+        if self.plan.source.table is None and sum(self.evaluator.num_rows(s.file) for s in slices) > limits().driver_rows:
+            self.job.pairs(slices, inserts=False)  # a join with a large source is not begun to see whether its result is small
+            return
         try:
             resolved = Resolved(self.plan.pairs.outputs, None)
-            rows = scan_job.scan(self.evaluator, slices, self.plan.target, resolved, self.plan.session, self.snapshot, join=joined, bounded=True)
+            rows = scan_job.scan(self.evaluator, slices, self.plan.target, resolved, self.plan.session, self.snapshot, join=self._join_plan, bounded=True)
             self._take(rows, self.plan.clauses.matched, matched=True)
         except scan_job.TooManyRows:
-            child = joined(self.evaluator.rewrite_plan(self.snapshot, slices, self.plan.target.attributes))
-            self._write(child, self.plan.pairs, self.plan.clauses.matched, matched=True)
+            self.job.pairs(slices, inserts=False)
 
     def _join_plan(self, target: JavaObject) -> JavaObject:
         """The plan of `target` JOIN source ON the condition."""
         bridge = self.evaluator.bridge
         right = self.plan.source.plan(self.evaluator, self.plan.source_side, self.plan.session)
-        return bridge.inner_join(target, right, self.plan.on, broadcast=self.plan.source.table is not None)
+        return bridge.join(target, right, self.plan.on, broadcast=self.plan.source.table is not None)
 
     def _check_cardinality(self) -> None:
         """Raises MultipleMatches where a target row has several matches and Delta does not allow that."""
@@ -187,16 +185,15 @@ class MergeRun:
             return
         seen: dict[str, BitMap64] = {}
         for origin, _ in self.outcome.matches:
-            for path, positions in origin.bitmaps().items():
-                before = len(seen.get(path, BitMap64()))
-                seen[path] = seen.get(path, BitMap64()) | positions
-                count = int((origin.file == origin.paths.index(path)).sum())
-                if len(seen[path]) - before != count:
-                    raise MultipleMatches(
-                        "MERGE: several source rows match one target row, and it is not clear which should apply "
-                        "[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE]. Make the source unique on the columns of ON, for instance by dropDuplicates()",
-                        table=self.evaluator.store.root,
-                    )
+            seen = union_by_path(seen, origin.bitmaps())
+        if sum(len(positions) for positions in seen.values()) != sum(origin.num_rows for origin, _ in self.outcome.matches):
+            made = [*self.outcome.blocks, *(self.outcome.inserted or ())]
+            discard(self.evaluator.store, (f.path for b in made if isinstance(b.payload, FileRows) for f in b.payload.files))
+            raise MultipleMatches(
+                "MERGE: several source rows match one target row, and it is not clear which should apply "
+                "[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE]. Make the source unique on the columns of ON, for instance by dropDuplicates()",
+                table=self.evaluator.store.root,
+            )
 
     # ---- rows without a match -------------------------------------------------------------
 
@@ -219,7 +216,7 @@ class MergeRun:
             self._take(scan_job.scan(self.evaluator, rest, target, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False)
         except scan_job.TooManyRows:
             child = self.evaluator.bridge.filter(applies, self.evaluator.rewrite_plan(self.snapshot, rest, target.attributes))
-            self._write(child, alone, clauses, matched=False)
+            self.job.write(child, alone.outputs, rest, clauses, matched=False)
 
     def inserts(self, numbers: Numbers) -> list[RowBlock]:
         """Blocks of the rows that the source rows with these numbers insert.  Raises ConstraintViolated."""
@@ -249,33 +246,7 @@ class MergeRun:
         frame = self.evaluator.bridge.dataframe(plan, self.evaluator.spark, self.plan.session).drop(ACTION)
         files = [f for _, f in write_native(frame, self.evaluator.store, self.snapshot) if f.num_records]
         check_written(self.evaluator, files, self.snapshot)
-        return file_block("inserted", self.index, files, origin=self._insert_origin(stored_source_rows(files, self.evaluator.store)))
-
-    def _write(self, child: JavaObject, resolved: Resolved, clauses: Sequence[Clause], *, matched: bool) -> None:
-        """Lets Spark write the results of many rows, one folder for each clause.
-
-        The files of updates are data files of the table; the others are read for the rows' origin and deleted.
-        """
-        frame = self.evaluator.bridge.dataframe(self.evaluator.rewrite_outputs(self.snapshot, resolved.outputs, child), self.evaluator.spark, self.plan.session)
-        written = [(int(a or -1), f) for a, f in write_native(frame, self.evaluator.store, self.snapshot, group=ACTION) if f.num_records]
-        scratch: list[AddFile] = []
-        for action in sorted({a for a, _ in written}):
-            files = [f for a, f in written if a == action]
-            origin = stored_origin(files, self.evaluator.store)
-            if matched:
-                self.outcome.matches.append((origin, stored_source_rows(files, self.evaluator.store)))
-            if action < 0:
-                scratch += files
-                continue
-            self.outcome.add_tombstones(origin.bitmaps())
-            if clauses[action].kind == "update":
-                check_written(self.evaluator, files, self.snapshot)
-                self.outcome.assigned.append(Assigned(clauses[action].sets, origin))
-                self.outcome.blocks.append(file_block("derived", self.index, files, origin=origin))
-            else:
-                scratch += files
-        for file in scratch:
-            self.evaluator.store.delete(file.path)
+        return file_block("inserted", self.index, files, origin=inserted_origin(files, self.evaluator.store, fresh_path(self.index)))
 
 
 def _unmatched(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:

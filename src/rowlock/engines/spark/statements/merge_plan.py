@@ -94,6 +94,7 @@ class MergePlan:
     target, pair     the attributes of the target, and of the target and the source side by side
     source_side      the source's attributes beside the target's (a Scala Seq), the last of which is the number of the source row
     insert_side      the same where the source stands alone
+    from_file        the attribute of the hash that stands for a target row's file in a job that writes
     keys             (target column, source column) by position, for each plain equality in ON
     """
 
@@ -108,6 +109,7 @@ class MergePlan:
     alone: Resolved | None
     inserts: Resolved | None
     insert_side: JavaObject
+    from_file: JavaObject
     keys: tuple[tuple[int, int], ...]
 
     @property
@@ -171,6 +173,7 @@ def merge_statement(
         alone=alone,
         inserts=inserts,
         insert_side=bridge.seq([*source_resolver.attributes(), tables.source_row]),
+        from_file=tables.from_file,
         keys=key_columns(condition, left, right, (tables.schema, source.schema)),
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)

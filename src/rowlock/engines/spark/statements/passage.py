@@ -13,14 +13,16 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from rowlock.boundary.effects import Assigned, Counts, Effects, Kind, Provenance, RowBlock, fresh_path, union_by_path
+from rowlock.boundary.effects import Assigned, Effects, Kind, RowBlock, fresh_path
 from rowlock.boundary.lost_matches import LostMatches
+from rowlock.boundary.provenance import Counts, Numbers, Origin, Provenance, StoredCounts, StoredNumbers, counted, number_parts, union_by_path
 from rowlock.boundary.statements import Program, Statement
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark.addressed_rows import Found
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements import compaction, row_statements
-from rowlock.engines.spark.statements.merge import MergeRun, Outcome
+from rowlock.engines.spark.statements.merge import MergeRun
+from rowlock.engines.spark.statements.merge_job import Outcome
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, keep_rows, living_positions, logical
 from rowlock.protocol.actions import AddFile
@@ -65,7 +67,7 @@ class Passage:
         self.tombstones: dict[str, BitMap64] = {}
         self.images: list[RowBlock] = [] if first is None else [b for b in staged.blocks if b.kind != "matched"]
         self.matched: list[RowBlock] = []
-        self.counts: dict[int, Counts] = {}
+        self.counts: dict[int, Counts | StoredCounts] = {}
         self.assigned: list[Assigned] = []
         self.rows = {"updated": 0, "deleted": 0, "inserted": 0}
         self._born: list[Slice] = []
@@ -99,19 +101,32 @@ class Passage:
 
     def _merge(self, index: int, statement: Statement) -> None:
         run = MergeRun(self.evaluator, statement.payload, self.snapshot, index)
-        done = [(group, run.over(group.slices, group.local)) for group in self._groups()]
-        before = self._staged.counts.get(index) if self._first is None else None
-        counts = np.zeros(run.plan.source.num_rows, np.int64) if before is None else before.copy()
-        if before is not None and (lost := self._lost_matches.of(index, self.counts)) is not None:
-            counts -= lost
-        for _, outcome in done:
-            for _, numbers in outcome.matches:
-                counts += np.bincount(numbers, minlength=len(counts))
-        self.counts[index] = counts
+        groups = self._groups()
+        alone = self._first is not None and len(groups) == 1 and groups[0].kind is None
+        done = [(group, run.over(group.slices, group.local, everything=alone)) for group in groups]
+        if alone and (inserted := done[0][1].inserted) is not None:
+            self.counts[index] = StoredCounts(run.plan.source.num_rows, tuple(numbers for _, numbers in done[0][1].matches))
+        else:
+            inserted = run.inserts(self._unmatched(index, run.plan.source.num_rows, [n for _, o in done for _, n in o.matches]))
         self._apply(index, done)
-        inserted = run.inserts(np.flatnonzero(counts == 0) if before is None else np.flatnonzero((before > 0) & (counts == 0)))
         self.rows["inserted"] += sum(b.num_rows for b in inserted)
         self.images += inserted
+
+    def _unmatched(self, index: int, num_rows: int, matches: Sequence[Numbers | StoredNumbers]) -> Numbers:
+        """The numbers of the source rows that now insert: without a match, and in a rebase with one before.  Counts the matches after the delta."""
+        staged = self._staged.counts.get(index) if self._first is None else None
+        lost = self._lost_matches.of(index, self.counts) if staged is not None else None
+        if staged is not None and lost is None and not any(map(_size, matches)):
+            return np.empty(0, np.int64)
+        before = None if staged is None else counted(staged)
+        counts = np.zeros(num_rows, np.int64) if before is None else before.copy()
+        if lost is not None:
+            counts -= lost
+        for numbers in matches:
+            for part in number_parts(numbers):
+                np.add.at(counts, part, 1)
+        self.counts[index] = counts
+        return np.flatnonzero(counts == 0) if before is None else np.flatnonzero((before > 0) & (counts == 0))
 
     # ---- rows and images -------------------------------------------------------------------
 
@@ -138,9 +153,9 @@ class Passage:
             self.rows["updated"] += updated
             self.rows["deleted"] += sum(len(t) for t in outcome.tombstones.values()) - updated
             if group.kind in (None, "derived"):
-                self.assigned += [Assigned(a.columns, self._origin(a.origin, group)) for a in outcome.assigned if len(a.origin.file)]
+                self.assigned += [Assigned(a.columns, self._origin(a.origin, group)) for a in outcome.assigned if a.origin.num_rows]
             if group.kind != "appended":
-                self.matched += [RowBlock("matched", index, len(n), n.nbytes, n, self._origin(o, group)) for o, n in outcome.matches if len(n)]
+                self.matched += [RowBlock("matched", index, _size(n), 8 * _size(n), n, self._origin(o, group)) for o, n in outcome.matches if _size(n)]
         kept = []
         for number, block in enumerate(self.images):
             if number not in removed:
@@ -168,15 +183,16 @@ class Passage:
         assert block.provenance is not None
         return replace(block, kind=group.kind, statement=group.statement, provenance=self._origin(block.provenance, group))
 
-    def _origin(self, found: Provenance, group: Group) -> Provenance:
+    def _origin(self, origin: Origin, group: Group) -> Origin:
         """The addresses that images stand for, from the addresses that they had while the statement ran."""
         if group.kind is None:
-            return found
+            return origin
+        found = origin.loaded()
         names: list[str] = []
         files, positions = np.zeros(len(found.file), np.int32), np.zeros(len(found.file), np.int64)
         for path, at in found.by_path():
             number, living, start = group.places[path]
-            before = addresses(self.images[number])
+            before = addresses(self.images[number]).loaded()
             ordinals = start + np.searchsorted(living, found.position[at])
             files[at] = before.file[ordinals] + len(names)
             positions[at] = before.position[ordinals]
@@ -184,11 +200,15 @@ class Passage:
         return _with_unique_paths(Provenance(tuple(names), files, positions))
 
 
-def addresses(block: RowBlock) -> Provenance:
+def addresses(block: RowBlock) -> Origin:
     """The addresses that the rows of a block stand for; an appended row stands for itself."""
     if block.provenance is not None:
         return block.provenance
     return Provenance((fresh_path(block.statement),), np.zeros(block.num_rows, np.int32), np.arange(block.num_rows, dtype=np.int64))
+
+
+def _size(numbers: Numbers | StoredNumbers) -> int:
+    return numbers.num_rows if isinstance(numbers, StoredNumbers) else len(numbers)
 
 
 def _with_unique_paths(origin: Provenance) -> Provenance:

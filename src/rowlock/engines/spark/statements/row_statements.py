@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column
 
 from rowlock.boundary.effects import RowBlock
+from rowlock.boundary.provenance import bitmap_of
 from rowlock.boundary.statements import Statement
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows, scan_job
@@ -23,7 +23,6 @@ from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import Node, folded, skipping_predicate
 from rowlock.engines.spark.catalyst.row_masks import RowMask, point_mask, row_mask
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.read.stored_origin import stored_origin
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
@@ -32,10 +31,11 @@ from rowlock.exceptions import StatementRefused
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
-from rowlock.protocol import paths
+from rowlock.parquet.physical import names_in_files
 from rowlock.protocol import skipping as ir
 from rowlock.protocol.deletion_vector import bitmap_of, positions_except
 from rowlock.protocol.identity import refuse_update
+from rowlock.storage.store import discard
 
 __all__ = ["RowPlan", "delete_statement", "refuse_on_append_only", "run", "update_statement"]
 
@@ -185,7 +185,9 @@ def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice
 def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
     """The outputs over files, in one Spark job; columns that an UPDATE does not set are read only for the rows that it changes."""
     if plan.narrow is None or not plan.unchanged:
-        return scan_job.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot)
+        narrow = plan.kind == "delete"  # addresses alone, 16 bytes a row: all of them may come where the scan has no LIMIT
+        most = limits().unbounded_scan_rows if narrow and sum(evaluator.num_rows(s.file) for s in slices) <= limits().unbounded_scan_rows else None
+        return scan_job.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot, narrow=narrow, most=most)
     rows = scan_job.scan(evaluator, slices, plan.relation, plan.narrow, plan.session, snapshot, narrow=True)
     if not rows.num_rows:
         return rows
@@ -197,25 +199,17 @@ def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
     return positions_except(evaluator.num_rows(piece.file), piece.without) if piece.only is None else piece.only
 
 
-def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, BitMap64]:
-    """The positions of many deleted rows, as bitmaps that Spark builds."""
-    child = evaluator.live_plan(snapshot, slices, plan.relation.attributes)
-    frame = evaluator.bridge.dataframe(
-        evaluator.bridge.project(plan.resolved.outputs, evaluator.bridge.filter(plan.resolved.condition, child)), evaluator.spark, plan.session
-    )
-    return positions_by_bitmap(evaluator, frame)
-
-
-def positions_by_bitmap(evaluator: Evaluator, frame: DataFrame) -> dict[str, BitMap64]:
-    """The addresses of a frame's rows as a bitmap for each file, aggregated inside Spark."""
-    grouped = frame.groupBy(PATH, F.shiftright(POSITION, 15).alias("b")).agg(F.expr(f"bitmap_construct_agg({POSITION} & 32767)").alias("m"))
-    out: dict[str, BitMap64] = {}
-    for row in grouped.collect():
-        bits = np.unpackbits(np.frombuffer(row["m"], dtype=np.uint8), bitorder="little")
-        path = paths.from_spark_file_path(row[PATH], evaluator.root)
-        out.setdefault(path, BitMap64())
-        out[path] |= bitmap_of(np.flatnonzero(bits) + (row["b"] << 15))
-    return out
+def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Mapping[str, BitMap64]:
+    """The positions of many deleted rows, as bitmaps: Spark writes their addresses into files, without a shuffle, which are read in portions and deleted."""
+    child = evaluator.bridge.filter(plan.resolved.condition, evaluator.live_plan(snapshot, slices, plan.relation.attributes))
+    frame = evaluator.bridge.dataframe(evaluator.bridge.project(plan.resolved.outputs, child), evaluator.spark, plan.session)
+    files = [
+        f for _, f in write_native(frame, evaluator.store, snapshot, values=dict.fromkeys(names_in_files(snapshot)[n] for n in snapshot.partition_columns))
+    ]
+    try:
+        return stored_origin([f for f in files if f.num_records], evaluator.store, evaluator.paths_by_hash(slices)).positions
+    finally:
+        discard(evaluator.store, (f.path for f in files))
 
 
 def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:
@@ -225,4 +219,4 @@ def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice],
     files = [f for _, f in write_native(frame, evaluator.store, snapshot)]
     files = [f for f in files if f.num_records]
     check_written(evaluator, files, snapshot)
-    return file_block("derived", index, files, origin=stored_origin(files, evaluator.store))
+    return file_block("derived", index, files, origin=stored_origin(files, evaluator.store, evaluator.paths_by_hash(slices)))

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from rowlock import clock
 from rowlock.engines.spark.read.physical import file_column
-from rowlock.engines.spark.read.scan import POSITION, quote
-from rowlock.engines.spark.read.stored_origin import stored_position
+from rowlock.engines.spark.read.scan import PATH, POSITION, quote
+from rowlock.engines.spark.read.stored_origin import from_file, stored_position
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
@@ -91,7 +91,7 @@ def write_native(
     values  the partition values of all rows, as the log spells them, where they are known.  They are kept in that spelling,
             and the rows of a task keep their order, which Spark's own sort changes where it splits rows by partition
 
-    max_records: how many rows a file holds at most.  POSITION is stored in the form of `stored_position`.
+    max_records: how many rows a file holds at most.  PATH and POSITION are stored in the forms of `from_file` and `stored_position`.
     """
     stored = names_in_files(snapshot)
     known = dict(values or {})
@@ -102,9 +102,10 @@ def write_native(
     columns = [
         folder_text(n, types[n]).alias(stored[n]) if n in partitions else file_column(snapshot, n) if mapped and n in stored else F.col(quote(n))
         for n in frame.columns
-        if n != POSITION and stored.get(n) not in known
+        if n not in (PATH, POSITION) and stored.get(n) not in known
     ]
-    writer = frame.select(*columns, *(stored_position() if POSITION in frame.columns else ())).write.option("compression", "snappy")
+    address = [*([from_file()] if PATH in frame.columns else []), *(stored_position() if POSITION in frame.columns else [])]
+    writer = frame.select(*columns, *address).write.option("compression", "snappy")
     if has_ambiguous_names(snapshot.schema):
         writer = writer.option("parquet.enable.dictionary", "false")
     if max_records is not None:
