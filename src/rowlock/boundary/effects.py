@@ -14,7 +14,6 @@ from pyroaring import BitMap64
 
 from rowlock.boundary.provenance import Counts, Origin, StoredCounts
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.deletion_vector import bitmap_of
 
 _FRESH = "\0fresh "
 

@@ -6,7 +6,6 @@ rows' own addresses are read from the staged files, in portions, by a rebase tha
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,16 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
+from rowlock.protocol.deletion_vector import bitmap_of
+
 Counts = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-def bitmap_of(positions: npt.NDArray[np.int64]) -> BitMap64:
-    """The bitmap of these positions, without a Python object for each."""
-    held = array("Q")
-    held.frombytes(np.ascontiguousarray(positions, dtype=np.uint64).tobytes())
-    return BitMap64(held)
 
 
 @dataclass(frozen=True, slots=True)

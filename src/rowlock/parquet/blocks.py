@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Kind, RowBlock
-from rowlock.boundary.provenance import Mask, Origin, bitmap_of
+from rowlock.boundary.provenance import Mask, Origin
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol.actions import AddFile

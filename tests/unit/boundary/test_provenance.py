@@ -10,9 +10,10 @@ from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Effects, RowBlock, fresh_path
 from rowlock.boundary.lost_matches import LostMatches, survivors
-from rowlock.boundary.provenance import Numbers, Provenance, StoredCounts, StoredNumbers, StoredOrigin, bitmap_of, counted
+from rowlock.boundary.provenance import Numbers, Provenance, StoredCounts, StoredNumbers, StoredOrigin, counted
 from rowlock.conflict.delta import Slice
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_of
 
 
 def held(seed: int, *, rows: int = 60) -> Provenance:

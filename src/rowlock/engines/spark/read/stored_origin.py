@@ -18,11 +18,12 @@ from pyroaring import BitMap64
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from rowlock.boundary.provenance import Numbers, Provenance, StoredNumbers, StoredOrigin, bitmap_of
+from rowlock.boundary.provenance import Numbers, Provenance, StoredNumbers, StoredOrigin
 from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.deletion_vector import bitmap_of
 from rowlock.storage.store import ObjectStore
 
 SOURCE_ROW = "__rowlock_source"

@@ -12,7 +12,6 @@ from pyroaring import BitMap64
 from pyspark.sql import Column
 
 from rowlock.boundary.effects import RowBlock
-from rowlock.boundary.provenance import bitmap_of
 from rowlock.boundary.statements import Statement
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows, scan_job
