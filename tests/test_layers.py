@@ -39,7 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("testing",),
     ("simulation",),
     ("api",),
-    ("tables",),
+    ("tables", "streaming"),
     ("rowlock",),  # the package's own __init__: the face
     ("cli",),
 )

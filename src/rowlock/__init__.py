@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from rowlock import streaming as streaming
     from rowlock.api.append import append
     from rowlock.api.change_feed import changes
     from rowlock.api.enable import enable, sql
@@ -69,6 +70,8 @@ def __getattr__(name: str) -> Any:
     """pyspark is imported when it is first needed: Java can be found before its JVM starts, and appends need neither."""
     import importlib
 
+    if name == "streaming":
+        return importlib.import_module("rowlock.streaming")
     if name not in _LAZY:
         raise AttributeError(f"module 'rowlock' has no attribute {name!r}")
     value = getattr(importlib.import_module(_LAZY[name]), name)

@@ -206,6 +206,23 @@ STEPS: list[tuple[str, Any, Any]] = [
         f"py:{STREAM}.parquet('{{root}}/in').selectExpr('array(id) AS id'){SINK.replace('cp', 'cp4')}.toTable('sunk').awaitTermination()",
         "StreamingQueryException",
     ),
+    (
+        "a stream out of a table",
+        f"py:spark.readStream.format('delta').load('{{root}}/spark-warehouse/sunk'){SINK.replace('cp', 'cp5')}.start('{{root}}/read').awaitTermination()",
+        None,
+    ),
+    ("read as a stream", "py:spark.read.format('delta').load('{root}/read').count()", 5),
+    (
+        "a stream by a name goes on where one by path ended",
+        "py:spark.range(20, 22).write.format('delta').mode('append').saveAsTable('sunk') or "
+        f"spark.readStream.option('maxFilesPerTrigger', 1).table('sunk'){SINK.replace('cp', 'cp5')}.start('{{root}}/read').awaitTermination()",
+        None,
+    ),
+    ("read on", "py:spark.read.format('delta').load('{root}/read').count()", 7),
+    ("a stream by a path in a name", "py:spark.readStream.table('delta.`{root}/sunk`').isStreaming", True),
+    ("a stream of a table that is none", "py:spark.readStream.format('delta').load('{root}/none')", "AnalysisException"),
+    ("an option of a stream without effect", "py:spark.readStream.format('delta').option('excludeRegex', 'x').load('{root}/sunk')", "UnsupportedFeature"),
+    ("columns that are others", "py:spark.readStream.schema('a string').format('delta').load('{root}/sunk')", "SchemaMismatch"),
     ("the catalog refreshes", "py:spark.catalog.refreshTable('sunk')", None),
     ("drop", "DROP TABLE p", []),
     ("dropped", "SELECT * FROM p", "AnalysisException"),

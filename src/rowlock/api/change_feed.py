@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
 from rowlock import arguments
+from rowlock.api.columns_then import unreadable
 from rowlock.api.handle import Handle
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.frames.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, changed_rows, changes_frame
@@ -15,7 +15,6 @@ from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed, column_mapping
 from rowlock.protocol.actions import Commit, Metadata
-from rowlock.protocol.schema import TYPE_CHANGES, StructType, nullable_type, parse_schema
 
 Bound = int | str | datetime.datetime
 """A version, or a time: text that Spark can cast to a timestamp, or a datetime."""
@@ -75,6 +74,11 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
     return changes_frame(handle.evaluator, shown, changed, times)
 
 
+def first_version(handle: Handle, start: Bound) -> int:
+    """The first version that a version's number or a time asks for.  Raises VersionNotFound where the log does not hold it, InvalidInput, WrongType."""
+    return _first(handle, start, dict(handle.state.log.commit_times()), handle.state.refresh())
+
+
 def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snapshot) -> int:
     """The version that the changes start with."""
     version = _version(start, "start")
@@ -128,28 +132,11 @@ def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot)
                 table=shown.table,
                 version=commit.version,
             )
-        _check_columns(parse_schema(metadata.schema_string, shown.table), metadata, shown, commit.version)
+        if what := unreadable(metadata, shown):
+            raise InvalidInput(
+                f"Version {commit.version} {what}, so its changes cannot be shown with those of version {shown.version}: "
+                "read the versions before and after apart",
+                table=shown.table,
+                version=commit.version,
+            )
         checked = metadata
-
-
-def _check_columns(then: StructType, metadata: Metadata, shown: Snapshot, version: int) -> None:
-    """Raises InvalidInput where rows of a version cannot be shown under the columns of `shown`."""
-    now = {f.physical_name: f for f in shown.schema.fields}
-    for f in then.fields:
-        found = now.get(f.physical_name)
-        if found is None:
-            _refuse(f"had a column {f.name!r}, which is not there any more", shown, version)
-        if found.name != f.name:
-            _refuse(f"called column {found.name!r} {f.name!r}", shown, version)
-        if nullable_type(found.type) != nullable_type(f.type) and not found.metadata.get(TYPE_CHANGES):
-            _refuse(f"had another type of column {f.name!r}", shown, version)
-    if metadata.partition_columns != shown.metadata.partition_columns:
-        _refuse("was partitioned by other columns", shown, version)
-
-
-def _refuse(what: str, shown: Snapshot, version: int) -> NoReturn:
-    raise InvalidInput(
-        f"Version {version} {what}, so its changes cannot be shown with those of version {shown.version}: read the versions before and after apart",
-        table=shown.table,
-        version=version,
-    )

@@ -80,11 +80,14 @@ def demo(
     source: Annotated[Path | None, typer.Option(help="Your own data: a CSV, JSON or Parquet file, or a folder of one kind.")] = None,
     key: Annotated[str, typer.Option(help="With --source: the columns that identify a row, COL[,COL].")] = "",
     split: Annotated[str | None, typer.Option(help="With --source: one stream for each of this column's most frequent values, up to 3.")] = None,
+    streams: Annotated[bool, typer.Option("--streams", help="Instead: two streams, US and UK, merge what arrives into one table by foreachBatch.")] = False,
 ) -> None:
     """Let four processes change one table at the same time, then check it against a serial replay."""
     with plain_errors():
         from rowlock.cli.demo.run import Choices, run
 
+        if streams:
+            from rowlock.cli.demo.streams import run
         columns = tuple(name.strip() for name in key.split(",") if name.strip())
         choices = Choices(seconds=seconds, policy=policy, path=path, keep=keep, rows=rows, source=source, key=columns, split=split)
         if not run(choices, _console()):

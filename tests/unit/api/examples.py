@@ -54,9 +54,10 @@ def run(example: doctest.DocTest, **names: Any) -> None:
 
 def public() -> Iterator[tuple[str, Any]]:
     """Every public class, function, method and property under the name by which users reach it."""
+    import rowlock.streaming
     import rowlock.tables
 
-    for module in (rowlock, rowlock.tables, rowlock.exceptions):
+    for module in (rowlock, rowlock.tables, rowlock.streaming, rowlock.exceptions):
         names = getattr(module, "__all__", None) or [n for n, v in vars(module).items() if inspect.isclass(v) and v.__module__ == module.__name__]
         for name in names:
             value = getattr(module, name)

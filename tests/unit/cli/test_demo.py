@@ -69,6 +69,23 @@ def test_every_writer_commits_and_the_table_is_exact(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.soak("a minute; streams that merge are in processes/test_killed_stream.py and spark/test_stream_source.py")
+def test_two_streams_merge_into_one_table(tmp_path: Path) -> None:
+    done = rowlock("demo", "--streams", "--seconds", 5, "--rows", 2_000, "--path", tmp_path / "sales")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Exact: the final table" in done.stdout and "no stream failed" in done.stdout
+    for stream in ("us", "uk"):
+        assert counts(done.stdout, stream)[0] > 0, done.stdout
+    assert counts(done.stdout, "all")[3:] == [0, 0], "nothing is run again and nothing fails"
+
+
+def test_streams_take_no_data_of_yours(tmp_path: Path) -> None:
+    done = rowlock("demo", "--streams", "--policy", "fail", "--path", tmp_path / "sales")
+    assert done.returncode != 0 and "--streams merges generated sales" in done.stdout + done.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.soak("a minute; what `fail` does is in tests of the rules, and the demo runs under `repair`")
 def test_the_classic_policy_is_exact_too(tmp_path: Path) -> None:
     done = rowlock("demo", "--seconds", 8, "--rows", 20_000, "--policy", "fail", "--path", tmp_path / "sales")

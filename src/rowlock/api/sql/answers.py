@@ -8,6 +8,8 @@ from rowlock.api import frames
 from rowlock.api.sql import statements, streams
 from rowlock.api.sql.reading import frame_of, frame_of_named
 from rowlock.api.sql.target import write_arguments
+from rowlock.api.stream_source import source
+from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import Nodes
@@ -59,6 +61,8 @@ class SparkAnswers:
         """See `Answers`."""
         nodes = Nodes(spark)
         found = named(nodes, node)
+        if found is not None and class_name(node) == "UnresolvedRelation" and node.isStreaming():
+            return plan_of(spark.readStream.format("rowlock").options(**found.options).load(found.path), found.name)
         return None if found is None else plan_of(frame_of_named(spark, found), found.name)
 
     def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
@@ -77,3 +81,24 @@ class SparkAnswers:
     def batch(self, spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
         """See `Answers`."""
         streams.write_batch(spark, number, options, partition_by, mode, rows)
+
+    def stream_columns(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
+        """See `Answers`."""
+        return Nodes(spark).jvm_type(source.columns(spark, options, schema))
+
+    def stream_open(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> str:
+        """See `Answers`."""
+        return source.open_stream(spark, options, schema)
+
+    def stream(self, spark: SparkSession, number: str, what: str, values: list[Any]) -> Any:
+        """See `Answers`."""
+        if what == "stop":
+            return source.stop(number)
+        found = source.stream(number)
+        if what == "latest":
+            return found.latest(values[0], unlimited=bool(values[1]))
+        if what == "batch":
+            return found.batch(values[0], values[1])
+        if what == "available_now":
+            return found.available_now()
+        return found.name if what == "name" else Nodes(spark).jvm_type(found.columns)

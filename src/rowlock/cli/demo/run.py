@@ -137,15 +137,26 @@ def run(choices: Choices, console: Console) -> bool:
     """Runs the demo; returns whether the table is right.  Raises InvalidInput, before anything is written, if the input cannot be used."""
     if choices.policy not in POLICIES:
         raise InvalidInput(f"--policy is one of {', '.join(POLICIES)}, not {choices.policy}.")
-    if choices.path and choices.path.exists() and (not choices.path.is_dir() or any(choices.path.iterdir())):
-        raise InvalidInput(f"{choices.path} exists already and the demo makes its own table. Give a --path that does not exist, or remove it.")
-    with _work_folder(keep=choices.keep) as work:
+    check_place(choices.path)
+    with work_folder(keep=choices.keep) as work:
         _prepare(choices, work, console)
         table = choices.path or work / "table"
         right = _contest(choices, work, table, console)
         if choices.path or choices.keep:
             console.print(f"The table is kept: {table}", soft_wrap=True)
         return right
+
+
+def check_place(path: Path | None) -> None:
+    """Raises InvalidInput where there is something at the place where the table is to be."""
+    if path and path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InvalidInput(f"{path} exists already and the demo makes its own table. Give a --path that does not exist, or remove it.")
+
+
+def quick_jvms() -> None:
+    """Makes the JVMs of this process, and of those that it starts, compile little."""
+    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+        os.environ.setdefault(name, QUICK_JVM)
 
 
 def _prepare(choices: Choices, work: Path, console: Console) -> None:
@@ -162,8 +173,7 @@ def _prepare(choices: Choices, work: Path, console: Console) -> None:
 
 def _contest(choices: Choices, work: Path, table: Path, console: Console) -> bool:
     load = open_load(work)
-    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
-        os.environ.setdefault(name, QUICK_JVM)  # for this process and those that it starts
+    quick_jvms()
     crew = Crew(load, table, work, choices.seconds)
     try:
         with console.status(f"Starting {len(crew.writers)} processes, each with a Spark session of its own ..."):
@@ -228,7 +238,7 @@ def _pronounce(verdict: replay.Verdict, console: Console) -> bool:
 
 
 @contextmanager
-def _work_folder(*, keep: bool) -> Iterator[Path]:
+def work_folder(*, keep: bool) -> Iterator[Path]:
     """A temporary folder for sources, logs and (by default) the table; kept with --keep, and if the demo fails."""
     work = Path(tempfile.mkdtemp(prefix="rowlock-demo-"))
     try:

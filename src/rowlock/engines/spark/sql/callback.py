@@ -53,6 +53,15 @@ class Answers(Protocol):
     def batch(self, spark: SparkSession, number: int, options: dict[str, str], partition_by: list[str], mode: str, rows: DataFrame) -> None:
         """Writes a batch of a stream, once however often it is given."""
 
+    def stream_columns(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
+        """The columns (a JVM StructType) of a stream that reads a table; `schema` is what the caller says that they are, as JSON."""
+
+    def stream_open(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> str:
+        """Begins to read a table as the source of a query; returns its number."""
+
+    def stream(self, spark: SparkSession, number: str, what: str, values: list[Any]) -> Any:
+        """What the source with a number is asked, see StreamSource in streams.java."""
+
 
 class Callback:
     """A java.util.function.BiFunction; called by any thread of the JVM."""
@@ -99,6 +108,11 @@ class Callback:
             return answers.read(spark, {k.lower(): v for k, v in _texts(given[1]).items()}, None if given[2] is None else str(given[2]))
         if what == "relation":
             return answers.relation(spark, given[1])
+        if what == "stream":
+            return answers.stream(spark, str(given[1]), str(given[2]), [given[3][n] for n in range(len(given[3]))])
+        if what in ("stream_columns", "stream_open"):
+            ask = answers.stream_columns if what == "stream_columns" else answers.stream_open
+            return ask(spark, _texts(given[1]), None if given[2] is None else str(given[2]))
         if what == "sink":
             return answers.sink(spark, _texts(given[1]), _names(given[2]), str(given[3]))
         raise AssertionError(what)

@@ -10,6 +10,7 @@ import hashlib
 import io
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.session.java import cache_folder
 from rowlock.exceptions import RowlockError, UnsupportedFeature
 
-SOURCE = Path(__file__).with_name("rowlock.java")
+SOURCES = {"streams": ("rowlock.Bridge", ()), "rowlock": ("rowlock.Statement", ("rowlock.DefaultSource", "rowlock.Delta"))}
+"""The files of Java source, in their order: a class of each, and the data sources that it brings by their names."""
 _SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 
 
@@ -32,18 +34,19 @@ class Classes:
         self._jvm = catalyst(spark).jvm
         self._loader: Any = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
 
-    def load(self) -> None:
-        """Loads the classes, where this JVM has not got them.  Raises UnsupportedFeature where Spark cannot compile or load them."""
-        if self._known("rowlock.Bridge"):
-            return
-        if not hasattr(self._loader, "addURL"):
-            raise UnsupportedFeature(
-                "This Spark takes no classes at run time, so rowlock.enable cannot work on it: use rowlock.sql(spark, text)",
-                feature="rowlock.enable",
-                access="write",
-            )
-        jar = compiled_jar(self._spark.version, self._compile)
-        self._loader.addURL(self._jvm.java.io.File(str(jar)).toURI().toURL())
+    def load(self, *sources: str) -> None:
+        """Loads the classes of these SOURCES, where this JVM has not got them.  Raises UnsupportedFeature where Spark cannot compile or load them."""
+        for source in sources:
+            if self._known(SOURCES[source][0]):
+                continue
+            if not hasattr(self._loader, "addURL"):
+                raise UnsupportedFeature(
+                    "This Spark takes no classes at run time, so rowlock.enable and rowlock.streaming.read cannot work on it: use rowlock.sql(spark, text)",
+                    feature="rowlock.enable",
+                    access="write",
+                )
+            jar = compiled_jar(source, self._spark.version, self._compile)
+            self._loader.addURL(self._jvm.java.io.File(str(jar)).toURI().toURL())
 
     def _known(self, name: str) -> bool:
         try:
@@ -56,19 +59,20 @@ class Classes:
         """Whether Spark's JVM has a class of this full name."""
         return self._known(name)
 
-    def _compile(self) -> bytes:
-        """The JAR of the compiled source."""
+    def _compile(self, source: str) -> bytes:
+        """The JAR of a compiled source."""
+        file = _file(source)
         try:
             compiler = self._jvm.org.codehaus.janino.SimpleCompiler()
             compiler.setParentClassLoader(self._loader)
             compiler.setSourceVersion(8)
             compiler.setTargetVersion(8)
-            compiler.cook(SOURCE.name, self._jvm.java.io.StringReader(SOURCE.read_text(encoding="utf-8")))
+            compiler.cook(file.name, self._jvm.java.io.StringReader(file.read_text(encoding="utf-8")))
             codes = compiler.getBytecodes()
             classes = {str(name): bytes(codes.get(name)) for name in list(codes.keySet())}
         except Exception as e:
             raise UnsupportedFeature(
-                f"Spark {self._spark.version} could not compile Rowlock's Java source, so rowlock.enable cannot work on it: use rowlock.sql(spark, text). {e}",
+                f"Spark {self._spark.version} could not compile Rowlock's Java source {file.name}, so rowlock.enable and rowlock.streaming.read cannot work on it: use rowlock.sql(spark, text). {e}",
                 feature="rowlock.enable",
                 access="write",
             ) from e
@@ -76,7 +80,8 @@ class Classes:
         with zipfile.ZipFile(out, "w") as jar:
             for name, code in classes.items():
                 jar.writestr(f"{name.replace('.', '/')}.class", code)
-            jar.writestr(_SERVICES, "rowlock.DefaultSource\nrowlock.Delta\n")
+            if services := SOURCES[source][1]:
+                jar.writestr(_SERVICES, "".join(f"{name}\n" for name in services))
         return out.getvalue()
 
     def field(self, name: str, value: Any) -> None:
@@ -90,10 +95,14 @@ class Classes:
         return self._loader.loadClass(f"rowlock.{name}").getDeclaredConstructor(kinds).newInstance(values)
 
 
-def compiled_jar(spark_version: str, compile_: Any) -> Path:
-    """The JAR for this version of Spark and this source: from the cache, else what `compile_` gives, which is kept there."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    name = f"sql-{spark_version}-{digest}.jar"
+def _file(source: str) -> Path:
+    return Path(__file__).with_name(f"{source}.java")
+
+
+def compiled_jar(source: str, spark_version: str, compile_: Callable[[str], bytes]) -> Path:
+    """The JAR for this source and this version of Spark: from the cache, else what `compile_` gives, which is kept there."""
+    digest = hashlib.sha256(b"".join(_file(each).read_bytes() for each in SOURCES)).hexdigest()[:16]  # a source may name classes of another
+    name = f"{source}-{spark_version}-{digest}.jar"
     try:
         folder = cache_folder()
     except RowlockError:  # nothing can be written but temporary files
@@ -101,7 +110,7 @@ def compiled_jar(spark_version: str, compile_: Any) -> Path:
     jar = folder / name
     if jar.exists() and zipfile.is_zipfile(jar):
         return jar
-    content = compile_()
+    content = compile_(source)
     fresh = folder / f".{name}.{clock.new_id()}"
     try:
         fresh.write_bytes(content)

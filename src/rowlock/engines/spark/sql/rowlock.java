@@ -1,13 +1,10 @@
 // Where Spark asks Rowlock.  Spark's own Janino compiles this file at run time, against the Spark that is installed (see compiled.py).
 //
-// The classes recognise what may concern a Delta table and forward it to one Python callable; every decision is Python's.  They hold no state but that
-// callable.  Janino knows no lambdas and infers no generics, so the types are raw and the rules are classes.
+// The classes recognise what may concern a Delta table and forward it to one Python callable (Bridge, in streams.java); every decision is Python's.  They hold
+// no state but that callable.  Janino knows no lambdas and infers no generics, so the types are raw and the rules are classes.
 package rowlock;
 
-import java.util.Arrays;
 import java.util.List;
-import java.util.Set;
-import java.util.function.BiFunction;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
@@ -27,11 +24,12 @@ import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
-import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.command.LeafRunnableCommand;
+import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.streaming.Sink;
+import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
@@ -45,35 +43,6 @@ import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
-
-/** The way to Python: one callable, called with the name of what is asked and its arguments. */
-public class Bridge {
-    public static BiFunction python;
-    /** Full names of the commands that change no table and no file; Python is not asked about them a second time. */
-    public static Set harmless;
-    /** Begins the answer that stands for an error of Python: then its id, a space and its text. */
-    public static final String FAILED = "\u0001rowlock failed ";
-
-    public static Object call(String what, Object[] args) {
-        Object answer = python.apply(what, Arrays.asList(args));
-        if (!(answer instanceof String) || !((String) answer).startsWith(FAILED)) return answer;
-        String rest = ((String) answer).substring(FAILED.length());
-        int at = rest.indexOf(' ');
-        throw new Refused(rest.substring(0, at), rest.substring(at + 1));
-    }
-
-    /** Whether a session is one that Rowlock made for itself: what runs there is Rowlock's own work. */
-    public static boolean isOwn(SparkSession session) {
-        return "true".equals(session.sessionState().conf().getConfString("spark.rowlock.internal", "false"));
-    }
-}
-
-/** An error of Python on its way through the JVM; Python raises the original again by its id. */
-public class Refused extends RuntimeException {
-    public final String id;
-    public Refused(String id, String text) { super(text); this.id = id; }
-    public String id() { return id; }
-}
 
 /** A Delta table as a relation of Spark's first data source interface.  It is never scanned: `Reading` puts Rowlock's own plan in its place. */
 public class Relation extends BaseRelation {
@@ -100,14 +69,13 @@ public class Relation extends BaseRelation {
 }
 
 /** format("rowlock").  It takes no INSERT: statements are caught before Spark would hand their rows to a relation. */
-public class DefaultSource implements RelationProvider, SchemaRelationProvider, CreatableRelationProvider, StreamSinkProvider, DataSourceRegister {
+public class DefaultSource extends StreamTable implements RelationProvider, SchemaRelationProvider, CreatableRelationProvider, StreamSinkProvider, DataSourceRegister {
     public String shortName() { return "rowlock"; }
     public boolean supportsDataType(DataType type) { return true; }
     public BaseRelation createRelation(SQLContext context, Map options) { return new Relation(context, options, null); }
     public BaseRelation createRelation(SQLContext context, Map options, StructType schema) { return new Relation(context, options, schema); }
     public BaseRelation createRelation(SQLContext context, SaveMode mode, Map options, Dataset rows) {
-        Map said = options instanceof CaseInsensitiveMap ? ((CaseInsensitiveMap) options).originalMap() : options;
-        Bridge.call("save", new Object[] { mode.name(), CollectionConverters.asJava(said), rows });
+        Bridge.call("save", new Object[] { mode.name(), CollectionConverters.asJava(Bridge.spelled(options)), rows });
         return new Relation(context, options, null);
     }
     public Sink createSink(SQLContext context, Map options, Seq partitions, OutputMode mode) { return new StreamSink(context, options, partitions, mode); }
@@ -120,7 +88,7 @@ public class StreamSink implements Sink {
     private final String mode;
 
     public StreamSink(SQLContext context, Map options, Seq partitions, OutputMode mode) {
-        this.options = options instanceof CaseInsensitiveMap ? ((CaseInsensitiveMap) options).originalMap() : options;
+        this.options = Bridge.spelled(options);
         this.partitions = partitions;
         this.mode = mode.toString();
         Bridge.call("sink", new Object[] { context.sparkSession(), CollectionConverters.asJava(this.options), CollectionConverters.asJava(partitions), this.mode });
@@ -181,8 +149,7 @@ public class Travel extends scala.runtime.AbstractPartialFunction {
         if (node instanceof RelationTimeTravel) return true;
         if (node instanceof UnresolvedTableValuedFunction) return ((String) ((UnresolvedTableValuedFunction) node).name().last()).toLowerCase().startsWith("table_changes");
         if (!(node instanceof UnresolvedRelation)) return false;
-        if (((UnresolvedRelation) node).isStreaming()) return false;
-        if (!((UnresolvedRelation) node).options().isEmpty()) return true;
+        if (!((UnresolvedRelation) node).options().isEmpty() && !((UnresolvedRelation) node).isStreaming()) return true;
         Seq parts = ((UnresolvedRelation) node).multipartIdentifier();
         return parts.size() == 2 && ("delta".equalsIgnoreCase((String) parts.apply(0)) || "rowlock".equalsIgnoreCase((String) parts.apply(0)));
     }
@@ -199,9 +166,27 @@ public class Reading extends SessionRule {
 }
 
 public class Read extends scala.runtime.AbstractPartialFunction {
-    public boolean isDefinedAt(Object node) { return node instanceof LogicalRelation && ((LogicalRelation) node).relation() instanceof Relation; }
+    public boolean isDefinedAt(Object node) {
+        if (node instanceof StreamingRelation) return isUnfixed(((StreamingRelation) node).dataSource());
+        return node instanceof LogicalRelation && ((LogicalRelation) node).relation() instanceof Relation;
+    }
+
+    /** Whether a stream is one of ours that is not told its columns: it takes those of its plan, so that it does not read others when it starts. */
+    private static boolean isUnfixed(DataSource source) {
+        Option columns = source.userSpecifiedSchema();
+        return (columns.isEmpty() || ((StructType) columns.get()).isEmpty()) && StreamTable.class.isAssignableFrom(source.providingClass());
+    }
+
+    private static LogicalPlan fixed(StreamingRelation node) {
+        DataSource given = node.dataSource();
+        DataSource source = given.copy(given.sparkSession(), given.className(), given.paths(), Option.apply(node.schema()), given.partitionColumns(), given.bucketSpec(),
+            given.options(), given.catalogTable(), given.userSpecifiedStreamingSourceName());
+        return node.copy(source, node.sourceName(), node.output(), node.sourceIdentifyingName());
+    }
+
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
         if (!isDefinedAt(node)) return otherwise.apply(node);
+        if (node instanceof StreamingRelation) return fixed((StreamingRelation) node);
         LogicalPlan plan = ((Relation) ((LogicalRelation) node).relation()).plan();
         Option entry = ((LogicalRelation) node).catalogTable();
         return entry.isEmpty() ? plan : plan.transformUp(new Listed(entry));

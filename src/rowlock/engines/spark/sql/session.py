@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
@@ -15,35 +15,49 @@ from rowlock.exceptions import UnsupportedFeature
 
 TRIED_ON = "4.2."
 """The version of Spark whose commands were looked at one by one."""
+_INSTEAD = "Use rowlock.sql(spark, text), rowlock.DeltaTable and rowlock.write there"
 _connected: dict[int, Callback] = {}
 
 
 def enable(spark: SparkSession, answers: Answers) -> None:
     """Changes the session for as long as it lives.  Raises UnsupportedFeature before anything is changed."""
-    jvm: Any = catalyst(spark).jvm
-    if not spark.version.startswith(TRIED_ON):
-        _refused(f"it was tried on Spark {TRIED_ON}x only, and this is {spark.version}")
-    if type(spark.sparkContext._gateway).__name__ != "ClientServer":
-        _refused("it needs a JVM thread for each thread of Python, and PYSPARK_PIN_THREAD is false")
+    _check_session(spark, "rowlock.enable", _INSTEAD)
     if str(spark.conf.get("spark.sql.analyzer.singlePassResolver.enabled", "false")).lower() == "true":
-        _refused("Spark's single-pass analyzer (spark.sql.analyzer.singlePassResolver.enabled) passes the rules by")
+        _refused("rowlock.enable", _INSTEAD, "Spark's single-pass analyzer (spark.sql.analyzer.singlePassResolver.enabled) passes the rules by")
     classes = Classes(spark)
     if classes.has("io.delta.sql.DeltaSparkSessionExtension"):
-        _refused("delta-spark's JAR is on its class path, whose commands and format name would meet Rowlock's")
+        _refused("rowlock.enable", _INSTEAD, "delta-spark's JAR is on its class path, whose commands and format name would meet Rowlock's")
     if hooks.is_enabled(spark):
         return
-    classes.load()
-    key = id(jvm)
+    classes.load("streams", "rowlock")
+    _connect(spark, classes, answers)
+    hooks.install(spark, classes)
+
+
+def stream_source(spark: SparkSession, answers: Answers) -> str:
+    """The name by which a session reads Delta tables as streams, on one that is not enabled too.  Raises UnsupportedFeature where it cannot."""
+    _check_session(spark, "rowlock.streaming.read", "Let another engine read the stream there")
+    classes = Classes(spark)
+    classes.load("streams")
+    _connect(spark, classes, answers)
+    return "rowlock.StreamTable"
+
+
+def _connect(spark: SparkSession, classes: Classes, answers: Answers) -> None:
+    """Connects the classes with Python, once for each JVM."""
+    key = id(catalyst(spark).jvm)
     if key not in _connected:
         _connected.clear()
         _connected[key] = connect(spark, classes, answers, HARMLESS)
     _connected[key].know(spark)
-    hooks.install(spark, classes)
 
 
-def _refused(why: str) -> NoReturn:
-    raise UnsupportedFeature(
-        f"rowlock.enable cannot work on this session: {why}. Use rowlock.sql(spark, text), rowlock.DeltaTable and rowlock.write there",
-        feature="rowlock.enable",
-        access="write",
-    )
+def _check_session(spark: SparkSession, name: str, instead: str) -> None:
+    if not spark.version.startswith(TRIED_ON):
+        _refused(name, instead, f"it was tried on Spark {TRIED_ON}x only, and this is {spark.version}")
+    if type(spark.sparkContext._gateway).__name__ != "ClientServer":
+        _refused(name, instead, "it needs a JVM thread for each thread of Python, and PYSPARK_PIN_THREAD is false")
+
+
+def _refused(name: str, instead: str, why: str) -> NoReturn:
+    raise UnsupportedFeature(f"{name} cannot work on this session: {why}. {instead}", feature=name, access="write")

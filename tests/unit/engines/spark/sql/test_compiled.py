@@ -12,7 +12,7 @@ from rowlock.engines.spark.sql import compiled
 from rowlock.exceptions import RowlockError
 
 
-def content() -> bytes:
+def content(source: str = "rowlock") -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as jar:
         jar.writestr("a", "b")
@@ -23,21 +23,21 @@ def test_it_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     calls: list[int] = []
 
-    def compile_() -> bytes:
+    def compile_(source: str) -> bytes:
         calls.append(1)
         return content()
 
-    first = compiled.compiled_jar("4.2.0", compile_)
-    assert compiled.compiled_jar("4.2.0", compile_) == first and len(calls) == 1
-    assert compiled.compiled_jar("4.2.1", compile_) != first
-    assert sorted(p.name for p in first.parent.iterdir()) == sorted(p.name for p in first.parent.glob("sql-*.jar"))  # nothing half written is left
+    first = compiled.compiled_jar("rowlock", "4.2.0", compile_)
+    assert compiled.compiled_jar("rowlock", "4.2.0", compile_) == first and len(calls) == 1
+    assert compiled.compiled_jar("rowlock", "4.2.1", compile_) != first
+    assert sorted(p.name for p in first.parent.iterdir()) == sorted(p.name for p in first.parent.glob("rowlock-*.jar"))  # nothing half written is left
 
 
 def test_what_another_process_left_half_written_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    jar = compiled.compiled_jar("4.2.0", content)
+    jar = compiled.compiled_jar("rowlock", "4.2.0", content)
     jar.write_bytes(b"PK")
-    assert zipfile.is_zipfile(compiled.compiled_jar("4.2.0", content))
+    assert zipfile.is_zipfile(compiled.compiled_jar("rowlock", "4.2.0", content))
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,8 +46,9 @@ def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(compiled, "cache_folder", none)
     made = content()
-    assert compiled.compiled_jar("4.2.0", lambda: made).read_bytes() == made
+    assert compiled.compiled_jar("rowlock", "4.2.0", lambda source: made).read_bytes() == made
 
 
-def test_the_source_is_short_enough_to_be_read() -> None:
-    assert len(compiled.SOURCE.read_text().splitlines()) < 350
+@pytest.mark.parametrize("source", compiled.SOURCES)
+def test_the_source_is_short_enough_to_be_read(source: str) -> None:
+    assert len(Path(compiled.__file__).with_name(f"{source}.java").read_text().splitlines()) < 350

@@ -1,0 +1,108 @@
+"""The options of a stream that reads a table, under delta-spark's names; one that would have no effect is refused (I9)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
+
+LATEST = "latest"
+STORAGE = "rowlock.storage."
+"""Begins the options that say how to reach a cloud."""
+_DEFAULT_FILES = 1000
+_BYTES = re.compile(r"(\d+)\s*([kmgtp]?)b?\Z")
+_IGNORED = frozenset(("path", "serialization.format"))
+_KNOWN = (
+    "startingVersion",
+    "startingTimestamp",
+    "maxFilesPerTrigger",
+    "maxBytesPerTrigger",
+    "ignoreDeletes",
+    "ignoreChanges",
+    "skipChangeCommits",
+    "failOnDataLoss",
+    "readChangeFeed",
+)
+_OTHER_NAMES = {"readchangedata": "readchangefeed"}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What a stream is to read, and how much at once.
+
+    starting_version     the first version whose changes are read; LATEST: that after the newest one
+    starting_timestamp   the same by a time.  Where neither is given, the table's rows are read first
+    max_files, max_bytes after how many a batch ends; None for no limit
+    """
+
+    starting_version: int | str | None = None
+    starting_timestamp: str | None = None
+    max_files: int | None = _DEFAULT_FILES
+    max_bytes: int | None = None
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+    skip_change_commits: bool = False
+    fail_on_data_loss: bool = True
+    read_change_feed: bool = False
+
+
+def parse(given: Mapping[str, str], table: str) -> StreamOptions:
+    """The options of a DataStreamReader.  Raises InvalidInput, and UnsupportedFeature for an option that Rowlock does nothing with."""
+    said = {_OTHER_NAMES.get(k.lower(), k.lower()): v for k, v in given.items() if not k.lower().startswith(STORAGE) and k.lower() not in _IGNORED}
+    if unknown := sorted(name for name in given if _OTHER_NAMES.get(name.lower(), name.lower()) in set(said) - {n.lower() for n in _KNOWN}):
+        raise UnsupportedFeature(
+            f"The option {unknown[0]} of a stream is refused: this version of Rowlock does nothing with it. It knows {', '.join(_KNOWN)}",
+            feature=f"option {unknown[0]} of a stream",
+            access="read",
+            table=table,
+        )
+    version, timestamp = said.get("startingversion"), said.get("startingtimestamp")
+    if version is not None and timestamp is not None:
+        raise InvalidInput("Give startingVersion or startingTimestamp, not both [DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET]", table=table)
+    if version is not None and version.lower() != LATEST and not version.isdecimal():
+        raise InvalidInput(f"startingVersion is a version's number or latest, not {version!r}", table=table)
+    flags = {n: _flag(said, n, table) for n in _KNOWN if n.startswith(("ignore", "skip", "fail", "read"))}
+    if flags["readChangeFeed"] and (without := next((n for n in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if flags[n]), None)):
+        raise InvalidInput(f"{without} has no effect with readChangeFeed, which reads every change: leave it out", table=table)
+    size = said.get("maxbytespertrigger")
+    files = said.get("maxfilespertrigger", None if size is not None else str(_DEFAULT_FILES))
+    return StreamOptions(
+        starting_version=None if version is None else int(version) if version.isdecimal() else LATEST,
+        starting_timestamp=timestamp,
+        max_files=None if files is None else _positive(files, "maxFilesPerTrigger", table),
+        max_bytes=None if size is None else _bytes(size, table),
+        ignore_deletes=bool(flags["ignoreDeletes"]),
+        ignore_changes=bool(flags["ignoreChanges"]),
+        skip_change_commits=bool(flags["skipChangeCommits"]),
+        fail_on_data_loss=flags["failOnDataLoss"] is not False,
+        read_change_feed=bool(flags["readChangeFeed"]),
+    )
+
+
+def storage_options(given: Mapping[str, str]) -> dict[str, str] | None:
+    """The options that say how to reach a cloud."""
+    return {k[len(STORAGE) :]: v for k, v in given.items() if k.lower().startswith(STORAGE)} or None
+
+
+def _flag(said: Mapping[str, str], name: str, table: str) -> bool | None:
+    value = said.get(name.lower())
+    if value is None:
+        return None
+    if value.lower() not in ("true", "false"):
+        raise InvalidInput(f"{name} is true or false, not {value!r}", table=table)
+    return value.lower() == "true"
+
+
+def _positive(text: str, name: str, table: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidInput(f"{name} is a number of files, 1 or more, not {text!r}", table=table)
+    return int(text)
+
+
+def _bytes(text: str, table: str) -> int:
+    found = _BYTES.match(text.strip().lower())
+    if found is None or int(found[1]) < 1:
+        raise InvalidInput(f"maxBytesPerTrigger is a size such as 500m or 10g, in bytes where it has no unit, not {text!r}", table=table)
+    return int(found[1]) << (10 * " kmgtp".index(found[2] or " "))

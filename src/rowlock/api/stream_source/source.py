@@ -1,0 +1,253 @@
+"""A table as the source of one query: how far it may read, and the rows between two offsets.
+
+Spark asks `latest` how far a batch goes, writes that into the checkpoint, and then asks `batch` for the rows.  After a crash it asks `batch` for the same
+offsets again, which gives the same rows: files never change, and their order follows from the log alone (I2).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from rowlock.api.change_feed import first_version
+from rowlock.api.handle import Handle
+from rowlock.api.stream_source.offsets import NOTHING, Position, StreamOffset, parse
+from rowlock.api.stream_source.options import LATEST, StreamOptions, storage_options
+from rowlock.api.stream_source.options import parse as parse_options
+from rowlock.api.stream_source.walk import Piece, Room, Walk
+from rowlock.conflict.delta import live_slice
+from rowlock.engines.spark.catalyst.errors import PathNotFound
+from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
+from rowlock.engines.spark.frames.change_feed import Changed, changed_rows, changes_frame
+from rowlock.engines.spark.frames.stream import columns_of_stream, rows_of_files, same_columns
+from rowlock.engines.spark.sql.relations import local_path
+from rowlock.exceptions import InvalidInput, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
+from rowlock.log.snapshot import Snapshot
+
+_numbers = itertools.count(1)
+_open: dict[str, TableStream] = {}
+
+
+def columns(spark: SparkSession, given: Mapping[str, str], schema: str | None) -> StructType:
+    """The columns that a stream with these options has; `schema` is what the caller says that they are, as JSON.  Raises SchemaMismatch, PathNotFound."""
+    handle, options = _asked(spark, given)
+    try:
+        newest = handle.state.refresh()
+    except TableNotFound as e:
+        raise PathNotFound(f"{handle.path} is not a Delta table: correct the path, or make the table [DELTA_TABLE_NOT_FOUND]", table=handle.path) from e
+    found = columns_of_stream(newest, with_changes=options.read_change_feed)
+    said = None if schema is None else StructType.fromJson(orjson.loads(schema))
+    if said is not None and said.fields and not same_columns(said, found):
+        raise SchemaMismatch(f"The stream's columns are {found.simpleString()}, not {said.simpleString()}: leave schema() out", table=handle.path)
+    return found
+
+
+def open_stream(spark: SparkSession, given: Mapping[str, str], schema: str | None) -> str:
+    """Begins to read a table for a query; returns the number by which `stream` finds it."""
+    handle, options = _asked(spark, given)
+    number = str(next(_numbers))
+    _open[number] = TableStream(handle, options, None if schema is None else StructType.fromJson(orjson.loads(schema)))
+    return number
+
+
+def stream(number: str) -> TableStream:
+    """The source of a query that runs."""
+    if number not in _open:
+        raise InvalidInput("The stream was stopped, or another process began it: start the query again")
+    return _open[number]
+
+
+def stop(number: str) -> None:
+    """Lets go of the source of a query that has ended."""
+    _open.pop(number, None)
+
+
+def _asked(spark: SparkSession, given: Mapping[str, str]) -> tuple[Handle, StreamOptions]:
+    place = next((value for name, value in given.items() if name.lower() == "path"), "")
+    if not place:
+        raise InvalidInput('Say where the table is: spark.readStream.format("rowlock").load("/path/of/table"), or readStream.table(name)')
+    path = local_path(place)
+    options = parse_options(given, path)
+    return Handle(spark, path, storage_options=storage_options(given)), options
+
+
+class TableStream:
+    """The source of one query; its batches come one after the other."""
+
+    def __init__(self, handle: Handle, options: StreamOptions, schema: StructType | None) -> None:
+        self._handle, self._options = handle, options
+        self._shown: Snapshot = handle.state.refresh()
+        self.columns = columns_of_stream(self._shown, with_changes=options.read_change_feed)
+        if schema is not None and schema.fields and not same_columns(schema, self.columns):
+            raise InvalidInput(
+                f"The table's columns are {self.columns.simpleString()} by now; when the DataFrame was made they were {schema.simpleString()}: make it anew and "
+                "start the query from that [DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART]",
+                table=handle.path,
+                version=self._shown.version,
+            )
+        self._walk = Walk(handle.state.log, self._shown, options)
+        self._begins: Position | None = None
+        self._until: int | None = None
+        self._once, self._checked, self._asked = False, False, False
+
+    @property
+    def name(self) -> str:
+        """What the progress of a query calls the source."""
+        return f"Rowlock[{self._handle.path}]"
+
+    def available_now(self) -> None:
+        """Makes the newest version of the moment when the query first asks the last one that it reads."""
+        self._once = True
+
+    # ---- how far a batch goes --------------------------------------------------------------
+
+    def latest(self, start: str | None, *, unlimited: bool) -> str | None:
+        """The offset up to which the next batch after `start` goes; `start` itself where there is nothing new, None before the first row.
+
+        A version that cannot be read ends the batch before it, and raises where nothing is before it: InvalidInput, VersionNotFound.
+        """
+        newest = self._newest()
+        if self._once and self._until is None:
+            self._until = newest
+        through = newest if self._until is None else self._until
+        begin = self._begin(newest) if start is None else self._returned(start, newest).at
+        if not begin.initial:
+            self._walk.forget_initial_files()
+        self._check_start(begin, newest)
+        end = self._end(begin, through, Room(None, None) if unlimited else Room(self._options.max_files, self._options.max_bytes))
+        if end == begin:
+            return start
+        return StreamOffset(self._shown.metadata.id, end, begin if start is None else None).text()
+
+    def _end(self, begin: Position, through: int, room: Room) -> Position:
+        end = begin
+        try:
+            for piece in self._walk.pieces(begin, through):
+                if not room.admits(piece):
+                    break
+                end = piece.end
+        except RowlockError:
+            if end == begin:
+                raise
+        return end
+
+    def _newest(self) -> int:
+        """The newest version; on a remote store asked for once in a while only, after the first time."""
+        state = self._handle.state
+        newest = state.newest() if self._asked else state.refresh()
+        self._asked = True
+        self._check_same_table(newest.metadata.id)
+        return newest.version
+
+    def _check_same_table(self, now: str, before: str | None = None) -> None:
+        before = before or self._shown.metadata.id
+        if now != before:
+            raise InvalidInput(
+                f"The stream reads the table with the id {before}, and the table here has the id {now}: it was dropped and made anew, or the checkpoint is "
+                "another query's. Start the query with another checkpoint [DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE]",
+                table=self._handle.path,
+            )
+
+    def _begin(self, newest: int) -> Position:
+        """Where a query begins that has no offset yet."""
+        if self._begins is None or self._begins.initial:
+            options = self._options
+            if options.starting_version == LATEST:
+                self._begins = Position(newest + 1)
+            elif options.starting_version is None and options.starting_timestamp is None:
+                self._begins = Position(newest, NOTHING, initial=True)
+            else:
+                start = options.starting_timestamp if options.starting_version is None else options.starting_version
+                self._begins = Position(first_version(self._handle, start))  # type: ignore[arg-type]
+        return self._begins
+
+    def _returned(self, text: str, newest: int) -> StreamOffset:
+        """An offset of this query's checkpoint.  Raises InvalidInput where it is another table's, or one that the table has not come to."""
+        offset = parse(text, self._handle.path)
+        self._check_same_table(self._shown.metadata.id, offset.table_id)
+        if offset.at.version > newest + 1:
+            newest = self._handle.state.refresh().version
+        if offset.at.version > newest + 1:
+            raise InvalidInput(
+                f"The stream has read the table up to version {offset.at.version - 1}, but the newest is {newest}: an older state of the table was put back. "
+                "Start the query with another checkpoint",
+                table=self._handle.path,
+                version=newest,
+            )
+        return offset
+
+    def _check_start(self, begin: Position, newest: int) -> None:
+        """Looks, once, at the columns that the table had where the stream goes on."""
+        if not self._checked and not begin.initial and begin.version <= newest:
+            self._walk.check_start(begin, newest)
+        self._checked = True
+
+    # ---- the rows of a batch ---------------------------------------------------------------
+
+    def batch(self, start: str | None, end: str) -> Any:
+        """The plan of the rows between two offsets."""
+        newest = self._handle.state.refresh()
+        self._check_same_table(newest.metadata.id)
+        to = self._returned(end, newest.version)
+        begin = self._begun(to) if start is None else self._returned(start, newest.version).at
+        self._check_start(begin, newest.version)
+        frame = self._frame(self._between(begin, to.at, newest.version))
+        return frame._jdf.queryExecution().analyzed()
+
+    def _begun(self, end: StreamOffset) -> Position:
+        """Where the first batch began, from its end."""
+        if end.start is not None:
+            return end.start
+        if self._options.starting_version is not None or self._options.starting_timestamp is not None:  # a checkpoint of delta-spark
+            return self._begin(self._shown.version)
+        return Position(end.at.version if end.at.initial else end.at.version - 1, NOTHING, initial=True)
+
+    def _between(self, begin: Position, end: Position, newest: int) -> list[Piece]:
+        found: list[Piece] = []
+        at = begin
+        for piece in self._walk.pieces(begin, newest) if begin < end else ():
+            if piece.end > end:
+                break
+            found.append(piece)
+            at = piece.end
+            if at == end:
+                break
+        if at != end and self._options.fail_on_data_loss:
+            raise InvalidInput(
+                f"The log leads to version {at.version}, file {at.index}, and not to version {end.version}, file {end.index}, where the checkpoint says that a "
+                "batch ends: the options of the query are others than when the batch was planned, or the log was changed. Start the query as it was then, or "
+                "with another checkpoint",
+                table=self._handle.path,
+                version=end.version,
+            )
+        return found
+
+    def _frame(self, pieces: list[Piece]) -> DataFrame:
+        evaluator = self._handle.evaluator
+        if not self._options.read_change_feed:
+            return rows_of_files(evaluator, self._shown, [file for piece in pieces for file in piece.files])
+        vector_of, changed = self._handle.state.vectors.of, list[Changed]()
+        for piece in pieces:
+            changed += [Changed(piece.version, "insert", live_slice(file, vector_of)) for file in piece.files]
+            if piece.changes is not None:
+                changed += changed_rows(piece.changes, vector_of, self._handle.path)
+        return changes_frame(evaluator, self._shown, changed, self._times({c.version for c in changed}))
+
+    def _times(self, versions: set[int]) -> dict[int, int]:
+        """When the versions were committed.  Raises VersionNotFound."""
+        if not versions:
+            return {}
+        times = dict(self._handle.state.log.commit_times())
+        for version in versions - set(times):
+            try:
+                times[version] = self._handle.state.log.at(version).timestamp_ms
+            except VersionNotFound as e:
+                raise VersionNotFound(
+                    f"The log no longer says when version {version} was committed, whose changes are to be read: start the query with another checkpoint",
+                    table=self._handle.path,
+                    version=version,
+                ) from e
+        return times

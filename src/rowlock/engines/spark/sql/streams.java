@@ -1,0 +1,136 @@
+// What Rowlock needs of Java to be read as a stream, and the way to Python.  Spark's own Janino compiles this file at run time (see compiled.py); it stands
+// apart from rowlock.java so that it can be loaded on a session without rowlock.enable, beside delta-spark too: it brings no format name.
+package rowlock;
+
+import java.util.Arrays;
+import java.util.Set;
+import java.util.function.BiFunction;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.streaming.Offset;
+import org.apache.spark.sql.execution.streaming.Source;
+import org.apache.spark.sql.sources.StreamSourceProvider;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.immutable.Map;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** The way to Python: one callable, called with the name of what is asked and its arguments. */
+public class Bridge {
+    public static BiFunction python;
+    /** Full names of the commands that change no table and no file; Python is not asked about them a second time. */
+    public static Set harmless;
+    /** Begins the answer that stands for an error of Python: then its id, a space and its text. */
+    public static final String FAILED = "\u0001rowlock failed ";
+
+    public static Object call(String what, Object[] args) {
+        Object answer = python.apply(what, Arrays.asList(args));
+        if (!(answer instanceof String) || !((String) answer).startsWith(FAILED)) return answer;
+        String rest = ((String) answer).substring(FAILED.length());
+        int at = rest.indexOf(' ');
+        throw new Refused(rest.substring(0, at), rest.substring(at + 1));
+    }
+
+    /** Whether a session is one that Rowlock made for itself: what runs there is Rowlock's own work. */
+    public static boolean isOwn(SparkSession session) {
+        return "true".equals(session.sessionState().conf().getConfString("spark.rowlock.internal", "false"));
+    }
+
+    /** Options as the user spelled them. */
+    public static Map spelled(Map options) {
+        return options instanceof CaseInsensitiveMap ? ((CaseInsensitiveMap) options).originalMap() : options;
+    }
+}
+
+/** An error of Python on its way through the JVM; Python raises the original again by its id. */
+public class Refused extends RuntimeException {
+    public final String id;
+    public Refused(String id, String text) { super(text); this.id = id; }
+    public String id() { return id; }
+}
+
+/** A table as the source of a stream. */
+public class StreamTable implements StreamSourceProvider {
+    public Tuple2 sourceSchema(SQLContext context, Option given, String name, Map options) {
+        Object columns = Bridge.call("stream_columns", new Object[] { context.sparkSession(), CollectionConverters.asJava(Bridge.spelled(options)), json(given) });
+        return new Tuple2("rowlock", columns);
+    }
+
+    public Source createSource(SQLContext context, String checkpoint, Option given, String name, Map options) {
+        SparkSession session = (SparkSession) context.sparkSession();
+        Object[] asked = new Object[] { session, CollectionConverters.asJava(Bridge.spelled(options)), json(given) };
+        return new StreamSource(session, (String) Bridge.call("stream_open", asked));
+    }
+
+    private static String json(Option columns) {
+        return columns.isEmpty() ? null : ((StructType) columns.get()).json();
+    }
+}
+
+/** How far a stream has read, as text; Python knows what it says. */
+public class StreamOffset extends Offset {
+    private final String text;
+    public StreamOffset(String text) { this.text = text; }
+    public String json() { return text; }
+}
+
+/** The source of one query.  All that it knows is kept in Python, under its number. */
+public class StreamSource implements Source, SupportsTriggerAvailableNow {
+    private final SparkSession session;
+    private final String number;
+
+    public StreamSource(SparkSession session, String number) {
+        this.session = session;
+        this.number = number;
+    }
+
+    private Object ask(String what, Object[] values) {
+        return Bridge.call("stream", new Object[] { session, number, what, Arrays.asList(values) });
+    }
+
+    public StructType schema() { return (StructType) ask("columns", new Object[] {}); }
+    public Option getOffset() { throw new UnsupportedOperationException("latestOffset is what is to be asked"); }
+    /** Python knows the limits by the options; this one only says that there is one. */
+    public ReadLimit getDefaultReadLimit() { return ReadLimit.maxFiles(1000); }
+    public void prepareForTriggerAvailableNow() { ask("available_now", new Object[] {}); }
+
+    public org.apache.spark.sql.connector.read.streaming.Offset latestOffset(org.apache.spark.sql.connector.read.streaming.Offset start, ReadLimit limit) {
+        Object text = ask("latest", new Object[] { start == null ? null : start.json(), Boolean.valueOf(limit instanceof ReadAllAvailable) });
+        return text == null ? null : new StreamOffset((String) text);
+    }
+
+    public Dataset getBatch(Option start, Offset end) {
+        LogicalPlan plan = (LogicalPlan) ask("batch", new Object[] { start.isEmpty() ? null : ((Offset) start.get()).json(), end.json() });
+        return org.apache.spark.sql.classic.Dataset.ofRows(session, flowing(plan));
+    }
+
+    public void stop() { ask("stop", new Object[] {}); }
+    public String toString() { return (String) ask("name", new Object[] {}); }
+
+    /** The plan of a batch with its scans marked as those of a stream; what is joined to them, on the right, stays still. */
+    public static LogicalPlan flowing(LogicalPlan node) {
+        if (node instanceof LogicalRelation) {
+            LogicalRelation scan = (LogicalRelation) node;
+            return new LogicalRelation(scan.relation(), scan.output(), scan.catalogTable(), true, scan.stream());
+        }
+        if (node instanceof LocalRelation) {
+            LocalRelation rows = (LocalRelation) node;
+            return new LocalRelation(rows.output(), rows.data(), true, rows.stream());
+        }
+        java.util.List children = new java.util.ArrayList(CollectionConverters.asJava(node.children()));
+        if (children.isEmpty()) return node;
+        int moving = node instanceof Join ? 1 : children.size();
+        for (int n = 0; n < moving; n++) children.set(n, flowing((LogicalPlan) children.get(n)));
+        return (LogicalPlan) node.withNewChildren(CollectionConverters.asScala(children).toSeq());
+    }
+}
