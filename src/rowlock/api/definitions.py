@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rowlock import arguments
 from rowlock.api.handle import Handle, Receipts, commits
+from rowlock.engines.spark.catalyst.char_varchar import stored_field
 from rowlock.engines.spark.catalyst.default_rules import check_default
 from rowlock.engines.spark.catalyst.types import DataType, StructField, StructType
 from rowlock.engines.spark.catalyst.typing import parse_type
@@ -161,8 +162,8 @@ class Definitions:
         arguments.text(name, "name")
         may_be_null = None if nullable is None else arguments.flag(nullable, "nullable")
         said = None if comment is None else arguments.text(comment, "comment")
-        type_ = None if dataType is None else field_of(name, dataType, None, self._handle.path).type
-        self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, name, nullable=may_be_null, type_=type_, comment=said)
+        field = None if dataType is None else field_of(name, dataType, None, self._handle.path)
+        self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, name, nullable=may_be_null, like=field, comment=said)
 
     @commits
     def setDefault(self, colName: str, expression: str) -> None:
@@ -244,5 +245,5 @@ class Definitions:
 
 def field_of(name: str, data_type: str | DataType, comment: str | None, table: str) -> schema.StructField:
     """A nullable field of the table's schema, of a type as the user writes it."""
-    given = StructType([StructField(name, parse_type(data_type), True, {} if comment is None else {"comment": comment})])
+    given = StructType([stored_field(StructField(name, parse_type(data_type), True, {} if comment is None else {"comment": comment}))])
     return schema.parse_schema(given.json(), table).fields[0]

@@ -12,6 +12,7 @@ from rowlock import arguments, display
 from rowlock.api import expressions
 from rowlock.api.handle import Handle
 from rowlock.api.placement import CreateMode, Place, place_of
+from rowlock.engines.spark.catalyst.char_varchar import stored_field
 from rowlock.engines.spark.catalyst.default_rules import check_defaults
 from rowlock.engines.spark.catalyst.errors import BadGenerator
 from rowlock.engines.spark.catalyst.generation_rules import check_generated
@@ -194,7 +195,7 @@ class DeltaTableBuilder:
         generator = generatedAlwaysAs or generatedByDefaultAs
         if isinstance(generator, IdentityGenerator):
             metadata |= identity_metadata(generator.start, generator.step, by_default=generatedByDefaultAs is not None)
-        field = StructField(colName, parse_type(dataType), nullable, metadata)
+        field = stored_field(StructField(colName, parse_type(dataType), nullable, metadata))
         if isinstance(generator, IdentityGenerator) and field.dataType.typeName() != "long":
             raise BadGenerator(
                 f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint",
@@ -222,7 +223,7 @@ class DeltaTableBuilder:
         """
         if not isinstance(cols, (StructType, list, tuple)) or not all(isinstance(f, StructField) for f in cols):
             raise WrongType("cols must be a StructType or a list of StructField")
-        self._fields += list(cols)
+        self._fields += [stored_field(f) for f in cols]
         return self
 
     def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:

@@ -21,6 +21,7 @@ from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import read_file
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow as arrow_schema
+from rowlock.protocol.char_varchar import KEY, is_char
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.schema import StructField, read_only_types
 from rowlock.storage.store import NotFound
@@ -29,7 +30,6 @@ from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.state.versions import local_milliseconds, snapshot_of
 
 _READERS = 8
-_PADDED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def to_arrow(
@@ -118,8 +118,8 @@ def _chosen(snapshot: Snapshot, columns: Sequence[str] | None) -> list[StructFie
     for field in fields:
         if "variant" in read_only_types(field.type):
             raise _refusal(f"column {field.name} is of type variant", "type variant", snapshot)
-        if str(field.metadata.get(_PADDED, "")).startswith("char("):
-            raise _refusal(f"column {field.name} is of type {field.metadata[_PADDED]}, which Spark pads", "char columns", snapshot)
+        if KEY in field.metadata and "char(" in (said := str(field.metadata[KEY])).replace("varchar(", "") and not is_char(said):
+            raise _refusal(f"column {field.name} is of type {said}, which Spark fills up with spaces", "char inside of other types", snapshot)
     return fields
 
 

@@ -11,8 +11,11 @@ import pyarrow.compute as pc
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.values import plain_rows
-from rowlock.protocol.conditions import Both, Condition, IsNull, Not, Undecided, parsed
+from rowlock.protocol import char_varchar
+from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
+from rowlock.protocol.conditions import AtMost, Both, Condition, IsNull, Not, Undecided, parsed
 from rowlock.protocol.constraints import Check, checks_of
+from rowlock.protocol.schema import StructType
 
 _COMPARED = {"=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
@@ -21,7 +24,7 @@ def undecided(snapshot: Snapshot) -> Check | None:
     """The first condition on the table's rows that only Spark can evaluate."""
     for check in checks_of(snapshot.metadata, snapshot.schema, snapshot.table):
         try:
-            parsed(check.expression, snapshot.schema)
+            _condition(check, snapshot.schema)
         except Undecided:
             return check
     return None
@@ -29,7 +32,16 @@ def undecided(snapshot: Snapshot) -> Check | None:
 
 def conditions_of(snapshot: Snapshot) -> list[tuple[Check, Condition]]:
     """All conditions on the table's rows, none of which is `undecided`."""
-    return [(check, parsed(check.expression, snapshot.schema)) for check in checks_of(snapshot.metadata, snapshot.schema, snapshot.table)]
+    return [(check, _condition(check, snapshot.schema)) for check in checks_of(snapshot.metadata, snapshot.schema, snapshot.table)]
+
+
+def _condition(check: Check, schema: StructType) -> Condition:
+    """The condition that a check asks.  Raises Undecided for one that only Spark can evaluate."""
+    if check.feature == CHAR_VARCHAR:
+        for (name, _), bound in zip(char_varchar.conditions(schema), char_varchar.bounds(schema).items(), strict=True):
+            if name == check.name and (field := schema.find(bound[0])) is not None:
+                return AtMost(field, bound[1].length)
+    return parsed(check.expression, schema)
 
 
 def check_conditions(table: pa.Table, conditions: Sequence[tuple[Check, Condition]], root: str) -> None:
@@ -45,7 +57,7 @@ def check_conditions(table: pa.Table, conditions: Sequence[tuple[Check, Conditio
 def violation(check: Check, row: Mapping[str, Any], root: str) -> ConstraintViolated:
     """The error for a row of which a condition is not true."""
     return ConstraintViolated(
-        f"CHECK constraint {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
+        f"{'Bound' if check.feature == CHAR_VARCHAR else 'CHECK constraint'} {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
         table=root,
         constraint=check.name,
         expression=check.expression,
@@ -61,6 +73,8 @@ def holds(condition: Condition, table: pa.Table) -> Any:
     if isinstance(condition, Not):
         return pc.invert(holds(condition.of, table))
     values = table.column(condition.column.name)
+    if isinstance(condition, AtMost):
+        return pc.fill_null(pc.less_equal(pc.utf8_length(values), condition.length), True)
     if isinstance(condition, IsNull):
         return pc.is_null(values)
     if isinstance(condition.value, int):

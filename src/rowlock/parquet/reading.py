@@ -18,11 +18,13 @@ import pyarrow.parquet as pq
 
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.char_varchar import padded
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, columns_in, file_schema, found_by_id, names_in_files, relabelled, spelled_as
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import from_arrow_type
+from rowlock.protocol.char_varchar import bounds
 from rowlock.protocol.parquet_columns import leaves_of
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.protocol.widening import is_wider
@@ -77,7 +79,7 @@ def read_file(
 def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapshot, wanted: pa.Schema) -> pa.Table:
     """Completes a file's columns to the schema `wanted`: partition values from the log, nulls for columns that the file lacks."""
     columns: list[Any] = []
-    stored = names_in_files(snapshot)
+    stored, bound = names_in_files(snapshot), bounds(snapshot.schema)
     for f in wanted:
         if f.name in snapshot.metadata.partition_columns:
             field = snapshot.schema.find(f.name)
@@ -88,6 +90,8 @@ def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapsho
             columns.append(data.column(f.name).cast(f.type))
         else:
             columns.append(pa.nulls(num_rows, f.type))
+        if f.name in bound:
+            columns[-1] = padded(columns[-1], bound[f.name])
     return pa.table(columns, schema=wanted) if columns else pa.table({})
 
 

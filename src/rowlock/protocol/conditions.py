@@ -44,6 +44,14 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
+class AtMost:
+    """Whether a text has at most so many characters, or is null: the bound of a char or varchar column."""
+
+    column: StructField
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     """Not the condition; null where it is null."""
 
@@ -59,7 +67,7 @@ class Both:
     right: Condition
 
 
-Condition = Comparison | IsNull | Not | Both
+Condition = Comparison | IsNull | Not | Both | AtMost
 
 
 def parsed(text: str, schema: StructType) -> Condition:

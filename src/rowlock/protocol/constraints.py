@@ -13,6 +13,8 @@ import orjson
 
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.protocol.actions import Metadata
+from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
+from rowlock.protocol.char_varchar import conditions
 from rowlock.protocol.generated import CHECK_NAME, FEATURE, generated_columns
 from rowlock.protocol.schema import StructType
 
@@ -33,7 +35,8 @@ def checks_of(metadata: Metadata, schema: StructType, table: str | None = None) 
     """All conditions on a table's rows, sorted by name.  Raises UnsupportedFeature for an invariant that cannot be parsed."""
     named = [Check(key[len(CONSTRAINT_PREFIX) :], text) for key, text in metadata.configuration.items() if is_constraint(key)]
     generated = [Check(CHECK_NAME, g.condition, FEATURE) for g in generated_columns(schema, metadata.partition_columns)]
-    return tuple(sorted((*named, *_invariants(schema, table), *generated), key=lambda c: (c.name, c.expression)))
+    bounded = [Check(name, expression, CHAR_VARCHAR) for name, expression in conditions(schema)]
+    return tuple(sorted((*named, *_invariants(schema, table), *generated, *bounded), key=lambda c: (c.name, c.expression)))
 
 
 def is_constraint(key: str) -> bool:

@@ -11,6 +11,8 @@ from typing import Literal
 
 from rowlock.exceptions import InvalidInput, StatementRefused, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
+from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
+from rowlock.protocol.char_varchar import unknown_bounds
 from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
 from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.defaults import column_defaults, inner_defaults
@@ -101,7 +103,7 @@ _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
     "changeDataFeed": _shadows_change_feed_column,
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
     "columns of type void": lambda metadata, schema: "void" in read_only_types(schema),
-    "char and varchar columns": _field_key("__CHAR_VARCHAR_TYPE_STRING"),
+    CHAR_VARCHAR: lambda metadata, schema: any(unknown_bounds(schema, metadata.partition_columns)),
 }
 """Features that prevent writing only while the table uses them, each with the test for that."""
 _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {

@@ -174,7 +174,7 @@ def test_variant_and_padded_columns_are_refused_and_the_others_read(path: str) -
     metadata = state.refresh().metadata
     padded = metadata.schema_string.replace(
         '"name":"c","type":"string","nullable":true,"metadata":{',
-        '"name":"c","type":"string","nullable":true,"metadata":{"__CHAR_VARCHAR_TYPE_STRING":"char(3)"',
+        '"name":"c","type":"string","nullable":true,"metadata":{"__CHAR_VARCHAR_TYPE_STRING":"array<char(3)>"',
     )
     state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "ALTER"}), metadata=replace(metadata, schema_string=padded)))
     assert rowlock.to_arrow(path, columns=["a"]).num_rows == 0

@@ -13,6 +13,7 @@ from rowlock.engines.spark.sql.entries import relocate_entry, rename_entry
 from rowlock.engines.spark.sql.nodes import dotted, path_of
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
+from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.schema import nullable_type
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, creation, fields
@@ -89,7 +90,8 @@ def alter_columns(target: Target, plan: Any) -> None:
     known = handle.state.refresh().schema.resolve(path)
     if known is None:
         raise SchemaMismatch(f"There is no column {dotted(path)} to alter", table=target.path)
-    if type_ is not None and field_of(path[-1], str(type_.sql()), None, target.path).type == known.type:
+    said = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
+    if said is not None and (said.type, said.metadata.get(KEY)) == (known.type, known.metadata.get(KEY)):
         type_ = None  # as CHANGE COLUMN says it again
     if sum(x is not None for x in (type_, nullable, comment)) and position is not None:
         target.refuse("with FIRST or AFTER and another change", "Write two statements")

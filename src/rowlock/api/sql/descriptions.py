@@ -7,6 +7,7 @@ from typing import Any
 from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalog.names import Name
+from rowlock.engines.spark.catalyst.char_varchar import type_text
 from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType
 from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types, rows_frame
 from rowlock.engines.spark.read.scan import table_schema
@@ -15,6 +16,7 @@ from rowlock.engines.spark.sql.partitions import partition_literal
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering
+from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.defaults import CURRENT_DEFAULT
@@ -27,7 +29,7 @@ from rowlock.protocol.properties import validate_properties
 def describe(target: Target, plan: Any) -> DataFrame:
     """DESCRIBE [EXTENDED] TABLE: the columns, by which of them it is partitioned, and with EXTENDED what else is known."""
     snapshot = _head(target)
-    columns = {f.name: (f.name, f.dataType.simpleString(), f.metadata.get("comment")) for f in table_schema(snapshot).fields}
+    columns = {f.name: (f.name, type_text(f), f.metadata.get("comment")) for f in table_schema(snapshot).fields}
     rows: list[tuple[str, str, str | None]] = list(columns.values())
     clusters = _clusters(snapshot) if plan.isExtended() else []  # as delta-spark has it
     for title, names in (("# Partition Information", snapshot.partition_columns), ("# Clustering Information", clusters)):
@@ -65,7 +67,7 @@ def describe_column(target: Target, plan: Any) -> DataFrame:
         found = next((f for f in table_schema(_head(target)).fields if f.name.lower() == parts[0].lower()), None)
     if found is None:
         raise SchemaMismatch(f"There is no column {'.'.join(parts)} to describe; nested fields have no description of their own", table=target.path)
-    said = [("col_name", found.name), ("data_type", found.dataType.simpleString()), ("comment", found.metadata.get("comment") or "NULL")]
+    said = [("col_name", found.name), ("data_type", type_text(found)), ("comment", found.metadata.get("comment") or "NULL")]
     return rows_frame(target.spark, INFO, said)
 
 
@@ -144,7 +146,7 @@ def _may_be_set(name: str, value: str) -> bool:
 
 
 def _column(target: Target, field: StructField) -> str:
-    kind = target.nodes.bridge.data_type.fromJson(field.dataType.json()).sql()
+    kind = type_text(field).upper() if KEY in field.metadata else target.nodes.bridge.data_type.fromJson(field.dataType.json()).sql()
     said = field.metadata
     generated = f" GENERATED ALWAYS AS ({said[GENERATION_EXPRESSION]})" if said.get(GENERATION_EXPRESSION) else ""
     if START in said:

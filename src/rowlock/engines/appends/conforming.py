@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowlock.exceptions import SchemaMismatch, UnsupportedFeature
+from rowlock.parquet.char_varchar import fitted_text
 from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol import schema_fit
 from rowlock.protocol.arrow_types import from_arrow_type, to_arrow
+from rowlock.protocol.char_varchar import bounds
 from rowlock.protocol.defaults import FEATURE, Constant, NotConstant, column_defaults, constant
 from rowlock.protocol.identity import Identity, identity_columns, refuse_explicit
 from rowlock.protocol.schema import DataType, PrimitiveType, StructField, StructType, nullable
@@ -67,7 +69,7 @@ class Fitting:
         self._identities = {name: i for name, i in identities.items() if self._fit.given[name] is None}
         self._numbers, self._firsts = numbers(tuple(self._identities.values())), dict[str, int]()
         self._absent = {f.name: _default_of(f, path) for f in table.fields if self._fit.given[f.name] is None}
-        self._schema, self._path = nullable_schema(to_arrow(table)), path
+        self._schema, self._path, self._bounds = nullable_schema(to_arrow(table)), path, bounds(table)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -78,6 +80,8 @@ class Fitting:
         """Rows under the table's names, order and types, all nullable.  Raises SchemaMismatch where a value does not fit."""
         self._firsts = dict(self._numbers.take(rows.num_rows))
         columns = [self._filled(f, rows) if (given := self._fit.given[f.name]) is None else self._column(rows.column(given), f) for f in self._schema]
+        if self._bounds:
+            columns = [fitted_text(c, bound) if (bound := self._bounds.get(f.name)) is not None else c for c, f in zip(columns, self._schema, strict=True)]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
     def _filled(self, wanted: pa.Field, rows: pa.Table) -> pa.Array:

@@ -18,6 +18,7 @@ from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Target
 from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, catalyst, is_collated, nullable
+from rowlock.engines.spark.catalyst.char_varchar import compared
 from rowlock.engines.spark.read.row_ids import MaterializedIds, changing_frame, outputs_with_ids
 from rowlock.engines.spark.read.scan import ADDRESS, Scanner, check_names, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import FROM, SOURCE_ROW, paths_by_hash
@@ -26,6 +27,7 @@ from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.rows import Rows
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.char_varchar import KEY, is_char
 from rowlock.protocol.defaults import column_defaults
 from rowlock.protocol.deletion_vector import positions_except
 from rowlock.protocol.generated import generated_columns
@@ -89,7 +91,7 @@ class Evaluator:
         check_names(snapshot)
         own = table_schema(snapshot)
         schema = nullable(own)
-        plan = self._empty_plan(schema)
+        plan = self._empty_plan(StructType([compared(f) for f in own.fields]) if any(is_char(f.metadata.get(KEY)) for f in own.fields) else schema)
         attributes = self.bridge.list(plan.output())
         beside = StructType([*ADDRESS.fields, StructField(SOURCE_ROW, LongType(), False), StructField(FROM, LongType())])
         *address, source_row, from_file = self.bridge.list(self._empty_plan(beside).output())
@@ -102,7 +104,11 @@ class Evaluator:
             schema=own,
             columns={f.name: self.bridge.column(a) for f, a in zip(schema.fields, attributes, strict=True)},
             nulls={f.name: F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields},
-            ids={int(a.exprId().id()): f.name for a, f in zip(attributes, own.fields, strict=True) if not is_collated(f.dataType)},
+            ids={
+                int(a.exprId().id()): f.name
+                for a, f in zip(attributes, own.fields, strict=True)
+                if not is_collated(f.dataType) and not is_char(f.metadata.get(KEY))
+            },
             generated=generated_columns(snapshot.schema),
             defaults=column_defaults(snapshot.schema),
             identities=identity_columns(snapshot.schema),

@@ -19,6 +19,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import column_mapping
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
+from rowlock.protocol.char_varchar import KEY, bound_in, rebound
 from rowlock.protocol.constraints import CONSTRAINT_PREFIX, is_constraint
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.defaults import FEATURE as DEFAULTS
@@ -104,9 +105,9 @@ def drop_columns(state: SharedState, engine: AppendEngine, names: Sequence[str])
 
 
 def alter_column(
-    state: SharedState, engine: AppendEngine, name: str, *, nullable: bool | None = None, type_: schemas.DataType | None = None, comment: str | None = None
+    state: SharedState, engine: AppendEngine, name: str, *, nullable: bool | None = None, like: schemas.StructField | None = None, comment: str | None = None
 ) -> Receipt:
-    """Changes whether a column may be null, widens its type, or sets its comment.
+    """Changes whether a column may be null, widens its type to that of the field `like` (its bound, too, of char and varchar), or sets its comment.
 
     Raises ConstraintViolated where a row has a null, SchemaMismatch for a type that is not wider, StatementRefused for
     another type of a column that others are generated from.
@@ -114,7 +115,10 @@ def alter_column(
 
     def change(head: Snapshot) -> Metadata:
         found = _column(head, name)
-        made = found if type_ is None or type_ == found.type else _widened(head, found, type_)
+        made = found
+        if like is not None:
+            made = found if like.type == found.type else _widened(head, found, like.type)
+            made = rebound(made, bound_in(like.metadata.get(KEY)), head.table)
         if nullable is not None:
             made = replace(made, nullable=nullable)
         if comment is not None:
@@ -128,8 +132,8 @@ def alter_column(
         {"column": {"name": name}},
         change,
         asks_rows=nullable is False,
-        asks_names=type_ is not None,
-        retypes=name if type_ is not None else None,
+        asks_names=like is not None,
+        retypes=name if like is not None else None,
     )
 
 

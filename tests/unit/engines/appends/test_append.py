@@ -332,7 +332,7 @@ def test_a_column_that_became_wider_while_rows_were_staged(path: str) -> None:
     """Rows that have values for it are staged again, under the wider type."""
     create(path, StructField("id", PrimitiveType("integer")), properties={"delta.enableTypeWidening": "true"})
     state = opened(path)
-    widen = Once("staged", lambda: alteration.alter_column(state, ArrowEngine(state.store), "id", type_=PrimitiveType("long")))
+    widen = Once("staged", lambda: alteration.alter_column(state, ArrowEngine(state.store), "id", like=StructField("id", PrimitiveType("long"))))
     with use_observer(widen):
         rowlock.append(path, pa.table({"id": pa.array([1], pa.int32())}))
     rowlock.append(path, numbers(2**40))

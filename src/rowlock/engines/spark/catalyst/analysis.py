@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
+from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.generated import Generated
 from rowlock.protocol.identity import Identity
@@ -265,7 +266,7 @@ def assigned_columns(
     paths = [(path, as_column(target.default(path) if is_default(v) else v)) for path, v in named]
     _refuse_overlaps([p for p, _ in paths], resolver.table)
     if not cast and all(len(p) == 1 for p, _ in paths):
-        return {p[0]: value.alias(p[0]) for p, value in paths}
+        return {p[0]: fitted_text(value, schema[p[0]]).alias(p[0]) for p, value in paths}
     if not paths:
         return {}
     types = resolver.frame.select(*[c.alias(f"c{n}") for n, (_, c) in enumerate(paths)]).schema
@@ -275,7 +276,7 @@ def assigned_columns(
         wanted = nullable_type(_type_at(schema, path))  # nulls are checked in the rows, later
         fitted = _assigned(resolver, value, actual.dataType, wanted, ".".join(path))
         if len(path) == 1:
-            out[path[0]] = fitted.alias(path[0])
+            out[path[0]] = fitted_text(fitted, schema[path[0]]).alias(path[0])
         elif insert:
             raise SchemaMismatch(f"A nested field cannot be inserted alone: {'.'.join(path)}", table=resolver.table)
         else:

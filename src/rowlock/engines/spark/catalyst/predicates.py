@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, is_collated
 from rowlock.protocol import skipping as ir
 from rowlock.protocol.bounds import REPLACEMENT_CHARACTER
+from rowlock.protocol.char_varchar import KEY, is_char
 from rowlock.protocol.schema import INTEGER_BITS
 
 _COMPARISONS: dict[str, ir.Operator] = {
@@ -203,10 +204,14 @@ def key_columns(
     """(target column, source column) by position for each plain equality in the conjunction `condition`.
 
     `types` are the columns of both sides, to which `left` and `right` may have more attributes at their ends.  Only for types whose equality is
-    the same in Arrow and Spark, which text with a collation is not; integers of different widths count as one type.
+    the same in Arrow and Spark, which text with a collation, or filled up with spaces, is not; integers of different widths count as one type.
     """
     targets, sources = (
-        {int(a.exprId().id()): n for n, (a, f) in enumerate(zip(side, columns.fields, strict=False)) if not is_collated(f.dataType)}
+        {
+            int(a.exprId().id()): n
+            for n, (a, f) in enumerate(zip(side, columns.fields, strict=False))
+            if not is_collated(f.dataType) and not is_char(f.metadata.get(KEY))
+        }
         for side, columns in zip((left, right), types, strict=True)
     )
     tree, _ = _tree(orjson.loads(condition.toJSON()), 0)

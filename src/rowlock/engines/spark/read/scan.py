@@ -22,11 +22,13 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, 
 
 from rowlock.caches import PATHS, Cache
 from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare, catalyst, nullable
+from rowlock.engines.spark.catalyst.char_varchar import padded
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.parquet_columns import has_ambiguous_names
 from rowlock.protocol.properties import column_mapping_mode
@@ -40,7 +42,6 @@ VERSION_OPTION = "rowlockversion"
 
 _ADDRESS = (PATH, POSITION)
 _KEY, _WORDS, _FILE, _VALUE = "__rowlock_key", "__rowlock_words", "__rowlock_file", "__rowlock_value"
-_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _TASK = "__rowlock_task"
 _BUCKET_BITS = 15
 _KEY_SHIFT = 24
@@ -75,8 +76,8 @@ def physical_schema(schema: StructType, mode: str) -> StructType:
 def _physical_field(f: StructField, mode: str) -> StructField:
     name = f.metadata.get("delta.columnMapping.physicalName", f.name) if mode != "none" else f.name
     metadata = {"parquet.field.id": f.metadata["delta.columnMapping.id"]} if mode == "id" and "delta.columnMapping.id" in f.metadata else {}
-    if _CHAR in f.metadata:  # the mark of CHAR columns, which Spark pads on reading
-        metadata[_CHAR] = f.metadata[_CHAR]
+    if KEY in f.metadata:  # the mark of CHAR columns, which Spark pads on reading
+        metadata[KEY] = f.metadata[KEY]
     return StructField(name, _physical_type(f.dataType, mode), f.nullable, metadata)
 
 
@@ -201,7 +202,7 @@ class Scanner:
             return F.lit(None).alias(f.name)
         mode = column_mapping_mode(snapshot.metadata.configuration)
         if f.name in snapshot.metadata.partition_columns:
-            value = value_of(_partition_key(snapshot, f.name)).cast(f.dataType)
+            value = padded(value_of(_partition_key(snapshot, f.name)).cast(f.dataType), f)
             return (value if f.nullable else catalyst(self.spark).known_not_null(value)).alias(f.name)
         physical = _physical_field(f, mode)
         column, logical = F.col(quote(physical.name)), bare(f.dataType)

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
 from rowlock.engines.spark.catalyst.bridge import nullable_type, to_arrow
+from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.engines.spark.catalyst.default_rules import default_value
 from rowlock.engines.spark.catalyst.typing import delta_schema, delta_type
 from rowlock.engines.spark.evaluator import Evaluator
@@ -48,7 +49,9 @@ def conform(
     fit = schema_fit.fit(delta_schema(frame.schema), delta_schema(schema), table, computed={g.name for g in computed} | defaults.keys())
     types = dict(zip(frame.columns, (f.dataType for f in frame.schema.fields), strict=True))
     columns = [
-        _absent(f, defaults.get(f.name)) if (name := fit.given[f.name]) is None else _cast(F.col(quote(name)), types[name], f.dataType).alias(f.name)
+        fitted_text(_absent(f, defaults.get(f.name)) if (name := fit.given[f.name]) is None else _cast(F.col(quote(name)), types[name], f.dataType), f).alias(
+            f.name
+        )
         for f in schema.fields
     ]
     return with_generated_values(frame.select(*columns), schema, computed)

@@ -27,12 +27,13 @@ from rowlock.parquet.conditions import violation
 from rowlock.parquet.not_null import check_not_null, check_rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
 from rowlock.protocol.constraints import Check, checks_of
 from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.storage.store import discard
 
 _PASSED = "__rowlock_passed"
-_NAME_OF_FEATURE = {"checkConstraints": "CHECK constraint", GENERATED: "generated column"}
+_NAME_OF_FEATURE = {"checkConstraints": "CHECK constraint", GENERATED: "generated column", CHAR_VARCHAR: "bound of a char or varchar column"}
 
 
 @dataclass(frozen=True, slots=True)
