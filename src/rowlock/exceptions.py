@@ -167,6 +167,13 @@ class CommitOverwrittenWarning(UserWarning):
     """
 
 
+class ChecksumWarning(UserWarning):
+    """A version checksum (`.crc`) differs from what the log of its version gives, or cannot be read: one of the two was damaged.
+
+    The log counts.  Turn it into an error with `warnings.simplefilter("error", ChecksumWarning)`.
+    """
+
+
 class DeltaConcurrentModificationException(RowlockError):
     """Another transaction committed a change that conflicts with this one.  Base of the conflicts below.
 

@@ -26,6 +26,8 @@ class Segment:
     commits: tuple[LogFile, ...]
     last_commit: LogFile | None
     """The commit file of `version`, if it still exists."""
+    has_checksum: bool = False
+    """Whether there is a checksum of `version`."""
 
     @property
     def checkpoint_version(self) -> int | None:
@@ -103,7 +105,8 @@ def segment_of(files: Sequence[LogFile], table: str, version: int | None = None)
     newest = later[-1].version if later else base
     _check_contiguous(later, base, newest if version is None else version, table, files)
     last = next((f for f in reversed(commits) if f.version == newest), None)
-    return Segment(newest, checkpoint, tuple(later), last)
+    has_checksum = any(f.kind == "checksum" and f.version == newest for f in usable)
+    return Segment(newest, checkpoint, tuple(later), last, has_checksum)
 
 
 def _check_contiguous(later: Sequence[LogFile], base: int, wanted: int, table: str, files: Sequence[LogFile]) -> None:

@@ -26,7 +26,7 @@ from dataclasses import replace
 from rowlock import clock
 from rowlock.caches import COMMITS, Cache
 from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, VersionNotFound
-from rowlock.log import replay
+from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.checkpoint_writer import write_checkpoint
 from rowlock.log.segment import find_segment, list_log, newest_checkpoint
@@ -112,7 +112,11 @@ class TableLog:
         seen: list[str] | None = None
         while True:
             try:
-                return replay.load(self.store, find_segment(self.store, version))
+                segment = find_segment(self.store, version)
+                found = replay.load(self.store, segment)
+                if segment.has_checksum:
+                    checksums.verify(self.store, found)
+                return found
             except CorruptLog:
                 now = [file.key for file in list_log(self.store)]
                 if now == seen:

@@ -28,7 +28,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
 }
 """The allowed values of Rowlock's properties; the first is the default."""
 
-GROUP_COMMIT = "rowlock.groupCommit"
+GROUP_COMMIT, CHECKSUMS = "rowlock.groupCommit", "rowlock.checksums"
 LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
 _LOCK_SETTINGS = (LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY)
 _PROVIDER = re.compile(r"object|postgresql|dynamodb:[A-Za-z0-9_.\-]{3,255}")
@@ -79,10 +79,10 @@ def _problem(name: str, value: str) -> str | None:
     if lowered.startswith("rowlock."):
         if name in _LOCK_SETTINGS:
             return _lock_problem(name, value)
-        if name == GROUP_COMMIT:
+        if name in (GROUP_COMMIT, CHECKSUMS):
             return None if value in ("true", "false") else "allowed are true, false"
         if name not in KNOBS:
-            return f"there is no such property; known are {', '.join((*KNOBS, GROUP_COMMIT, *_LOCK_SETTINGS))}"
+            return f"there is no such property; known are {', '.join((*KNOBS, GROUP_COMMIT, CHECKSUMS, *_LOCK_SETTINGS))}"
         if value not in KNOBS[name]:
             return f"allowed are {', '.join(KNOBS[name])}"
         return None
@@ -154,6 +154,11 @@ class TableProperties:
     def group_commit(self) -> bool:
         """`rowlock.groupCommit`: whether appends that queue are committed as one version."""
         return self._boolean(GROUP_COMMIT, True)
+
+    @property
+    def writes_checksums(self) -> bool:
+        """`rowlock.checksums`: whether a version checksum is written after each commit."""
+        return self._boolean(CHECKSUMS, False)
 
     @property
     def row_tracking(self) -> bool:

@@ -9,8 +9,9 @@ what came in the meantime is done inside the lane.  A commit file is built anew 
 from __future__ import annotations
 
 from rowlock import clock
-from rowlock.exceptions import CommitUnknown, RowlockError
+from rowlock.exceptions import CommitUnknown, RowlockError, StorageError
 from rowlock.locks.turns import TurnRequest
+from rowlock.log import checksums
 from rowlock.log.cleanup import clean_up
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.publish import outcome
@@ -85,6 +86,7 @@ def _after_commit(what: Proposal) -> None:
         return
     try:
         newest = what.state.newest()
+        _write_checksum(what, newest)
         has_checkpoint = what.state.log.maybe_checkpoint(newest)
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)
@@ -95,3 +97,11 @@ def _after_commit(what: Proposal) -> None:
         clean_up(what.state.store, newest)
     except Exception as e:  # noqa: BLE001 - what was not deleted now is deleted after a later checkpoint
         logger.warning("the log of %s could not be cleaned up and will be after the next checkpoint: %s", newest.table, e)
+
+
+def _write_checksum(what: Proposal, newest: Snapshot) -> None:
+    """Writes the checksum of the newest version, where the table asks for it; one that is missing harms nobody."""
+    try:
+        checksums.write(what.state.store, newest)
+    except StorageError as e:
+        logger.warning("the checksum of version %d of %s could not be written: %s", newest.version, newest.table, e)
