@@ -47,7 +47,7 @@ def test_what_is_not_on_a_delta_table_is_left_to_spark(spark, sales, tmp_path):
         ("DELETE FROM {t} WHERE id IN (SELECT 1)", StatementRefused),
         ("TRUNCATE TABLE {t} PARTITION (region = 'eu')", UnsupportedFeature),
         ("FROM {t} INSERT INTO {t} SELECT * INSERT INTO {t} SELECT *", UnsupportedFeature),
-        ("REORG TABLE {t} APPLY (PURGE)", UnsupportedFeature),
+        ("REORG TABLE {t} APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))", UnsupportedFeature),
         ("DROP TABLE {t}", UnsupportedFeature),
     ],
 )

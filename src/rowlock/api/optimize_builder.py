@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rowlock import arguments, clock, display
 from rowlock.api.handle import Handle, Receipts
@@ -13,7 +14,8 @@ from rowlock.engines.spark.frames.optimize_metrics import Optimized, optimize_fr
 from rowlock.engines.spark.statements.compaction import files_where, predicate_text
 from rowlock.engines.spark.statements.z_order import Order
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins, order_columns, target_bytes
+from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins, order_columns, purge_bins, target_bytes
+from rowlock.parquet.dropped_columns import files_with_dropped_columns
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import logical_columns, stored_columns
 from rowlock.protocol.schema import ColumnPath
@@ -116,7 +118,19 @@ class DeltaOptimizeBuilder:
 
         return self._run(plan)
 
-    def _run(self, choose: Callable[[Snapshot, list[AddFile]], tuple[Statement, Words]]) -> DataFrame:
+    def _purge(self) -> DataFrame:
+        """REORG ... APPLY (PURGE): rewrites, one by one, the files that hold deleted rows or dropped columns; beside other writers it is as a compaction."""
+        store = self._handle.state.store
+
+        def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
+            plain = [f for f in files if f.deletion_vector is None]
+            return Statement("move", None, only=purge_bins(files, files_with_dropped_columns(store, plain, snapshot))), {}
+
+        return self._run(plan, "REORG", {"applyPurge": True})
+
+    def _run(
+        self, choose: Callable[[Snapshot, list[AddFile]], tuple[Statement, Words]], operation: str = "OPTIMIZE", said: Mapping[str, Any] | None = None
+    ) -> DataFrame:
         """Commits the rewriting that `choose` makes of a snapshot's files, and returns delta-spark's metrics."""
         planned: list[tuple[Snapshot, list[AddFile], Words]] = []
         started_ms = clock.now_ms()
@@ -125,16 +139,11 @@ class DeltaOptimizeBuilder:
             files = files_where(evaluator, snapshot, self._condition)
             statement, words = choose(snapshot, files)
             planned.append((snapshot, files, words))
-            return [statement], {
-                "predicate": [predicate_text(evaluator, self._condition)] if self._condition else [],
-                "zOrderBy": [],
-                "clusterBy": [],
-                "auto": False,
-                **words,
-            }
+            predicate = [predicate_text(evaluator, self._condition)] if self._condition else []
+            return [statement], {"predicate": predicate, **(said or {"zOrderBy": [], "clusterBy": [], "auto": False, **words})}
 
         self._receipts.last = None
-        receipt = self._handle.run("OPTIMIZE", plan)
+        receipt = self._handle.run(operation, plan)
         self._receipts.last = receipt
         snapshot, files, words = planned[-1]
         span = started_ms, clock.now_ms()

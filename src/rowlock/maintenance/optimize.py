@@ -35,6 +35,12 @@ def choose_bins(files: Iterable[AddFile], target: int) -> Bins:
     return tuple(bins)
 
 
+def purge_bins(files: Iterable[AddFile], holding_dropped: Iterable[AddFile]) -> Bins:
+    """Each file with deleted rows or dropped columns as a group of its own: written anew without them, and combined with none."""
+    dropped = {f.path for f in holding_dropped}
+    return tuple((f.path,) for f in files if f.deletion_vector is not None or f.path in dropped)
+
+
 def order_bins(files: Iterable[AddFile]) -> Bins:
     """All files of each partition as one group, to be Z-ordered together, including files that are ordered already."""
     return tuple(tuple(f.path for f in group) for group in _by_partition(files))

@@ -1,4 +1,4 @@
-"""Delta's own statements: OPTIMIZE, VACUUM, DESCRIBE HISTORY and DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SYNC IDENTITY."""
+"""Delta's own statements: OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY and DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SYNC IDENTITY."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlock.engines.spark.frames.paths import PATH, path_frame
 from rowlock.engines.spark.sql.nodes import dotted
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 
-ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE}
+ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "REORG": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE}
 """The columns of what each statement returns; the others return nothing."""
 
 
@@ -26,6 +26,9 @@ def run(target: Target, statement: OwnStatement) -> DataFrame | None:
             builder = builder.where(str(said["where"]))
         columns: Any = said.get("z_order")
         return builder.executeZOrderBy(columns) if columns else builder.executeCompaction()
+    if statement.kind == "REORG":
+        optimizing = table.optimize()
+        return (optimizing.where(str(said["where"])) if "where" in said else optimizing)._purge()
     if statement.kind == "VACUUM":
         hours: Any = said.get("hours")
         table.vacuum(hours)

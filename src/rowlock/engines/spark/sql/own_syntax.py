@@ -1,6 +1,6 @@
 """Delta's own statements, which Spark's grammar does not have: recognises and parses their text.
 
-OPTIMIZE, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE and SYNC IDENTITY become values; REORG, clones, DROP FEATURE and
+OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE and SYNC IDENTITY become values; clones, DROP FEATURE and
 what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  Pure.
 """
 
@@ -27,7 +27,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 class OwnStatement:
     """A parsed statement.
 
-    kind     OPTIMIZE, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT, GENERATE or SYNC IDENTITY
+    kind     OPTIMIZE, REORG, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT, GENERATE or SYNC IDENTITY
     table    the parts of the table's name; one path is delta.`/path`
     values   what else it says, by name
     """
@@ -139,6 +139,8 @@ def parse(statement: str) -> OwnStatement | None:
     reader = _Reader(statement)
     if reader.take("OPTIMIZE"):
         return _optimize(reader)
+    if reader.take("REORG"):
+        return _reorg(reader)
     if reader.take("VACUUM"):
         return _vacuum(reader)
     if reader.take("RESTORE"):
@@ -180,6 +182,17 @@ def _optimize(reader: _Reader) -> OwnStatement:
             reader.need(")")
         values["z_order"] = [".".join("`" + p.replace("`", "``") + "`" for p in c) for c in columns]
     return _finished(reader, OwnStatement("OPTIMIZE", table, values))
+
+
+def _reorg(reader: _Reader) -> OwnStatement:
+    reader.need("TABLE")
+    table = reader.name()
+    values: dict[str, object] = {"where": reader.until("APPLY")} if reader.take("WHERE") else {}
+    reader.need("APPLY", "(")
+    if not reader.take("PURGE"):
+        raise _missing("REORG TABLE ... APPLY (UPGRADE ...)", "only PURGE can be applied")
+    reader.need(")")
+    return _finished(reader, OwnStatement("REORG", table, values))
 
 
 def _vacuum(reader: _Reader) -> OwnStatement:
@@ -254,8 +267,6 @@ def _convert(reader: _Reader) -> OwnStatement:
 def _refuse_what_is_missing(reader: _Reader) -> None:
     """Raises UnsupportedFeature for the statements of Delta that Rowlock has not."""
     words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
-    if words[:1] == ["REORG"]:
-        raise _missing("REORG TABLE", "use OPTIMIZE")
     for n, word in enumerate(words[1:], 1):
         if words[0] in ("CREATE", "REPLACE") and word == "CLONE" and words[n - 1] in ("SHALLOW", "DEEP"):
             raise _missing(f"{words[n - 1]} CLONE", "use CREATE TABLE ... AS SELECT")
