@@ -49,10 +49,10 @@ for query in begun:
 """
 
 
-def killed_again_and_again(script: str, root: Path, kills: int, meanwhile: int = 0) -> int:
+def killed_again_and_again(script: str, root: Path, kills: int, files: int = FILES, meanwhile: int = 0) -> int:
     """Runs a script until it ends by itself, after so many kills; `meanwhile` appends so many files between them.  Returns the rows of the source."""
     environment = os.environ | {"PYTHONPATH": SRC, "PYSPARK_PYTHON": sys.executable}
-    chance, killed, files = random.Random(7), 0, FILES
+    chance, killed = random.Random(7), 0
     while True:
         running = subprocess.Popen([sys.executable, "-c", script, str(root)], env=environment, stdout=subprocess.PIPE, start_new_session=True, cwd=root)
         assert running.stdout is not None
@@ -87,17 +87,17 @@ def test_each_row_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kills",
+    ("kills", "files"),
     [
-        pytest.param(2, id="short"),
-        pytest.param(int(os.environ.get("ROWLOCK_STREAM_KILLS", "50")), id="long", marks=pytest.mark.soak("fifty JVMs one after the other")),
+        pytest.param(2, 10, id="short"),
+        pytest.param(int(os.environ.get("ROWLOCK_STREAM_KILLS", "50")), FILES, id="long", marks=pytest.mark.soak("fifty JVMs one after the other")),
     ],
 )
-def test_each_row_once_out_of_a_table_into_another(tmp_path: Path, kills: int) -> None:
-    """Two queries read a table that others append to and compact; one writes by format name, the other by function."""
-    for n in range(FILES):
+def test_each_row_once_out_of_a_table_into_another(tmp_path: Path, kills: int, files: int) -> None:
+    """Two queries read a table that others append to; one writes by format name, the other by function."""
+    for n in range(files):
         rowlock.append(str(tmp_path / "source"), rows_of(n))
-    num_rows = killed_again_and_again(THROUGH, tmp_path, kills, meanwhile=2)
+    num_rows = killed_again_and_again(THROUGH, tmp_path, kills, files, meanwhile=2)
     for name in ("table", "by function"):
         ids = rowlock.to_arrow(str(tmp_path / name))["id"].to_pylist()
         assert sorted(ids) == list(range(num_rows))

@@ -220,6 +220,7 @@ STEPS: list[tuple[str, Any, Any]] = [
     ),
     ("read on", "py:spark.read.format('delta').load('{root}/read').count()", 7),
     ("a stream by a path in a name", "py:spark.readStream.table('delta.`{root}/sunk`').isStreaming", True),
+    ("a stream in SQL", "py:spark.sql('SELECT id FROM STREAM sunk WHERE id > 2').isStreaming", True),
     ("a stream of a table that is none", "py:spark.readStream.format('delta').load('{root}/none')", "AnalysisException"),
     ("an option of a stream without effect", "py:spark.readStream.format('delta').option('excludeRegex', 'x').load('{root}/sunk')", "UnsupportedFeature"),
     ("columns that are others", "py:spark.readStream.schema('a string').format('delta').load('{root}/sunk')", "SchemaMismatch"),
