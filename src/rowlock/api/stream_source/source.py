@@ -139,6 +139,7 @@ class TableStream:
         state = self._handle.state
         newest = state.newest() if self._asked else state.refresh()
         self._asked = True
+        self._walk.log = state.log
         self._check_same_table(newest.metadata.id)
         return newest.version
 
@@ -190,6 +191,7 @@ class TableStream:
     def batch(self, start: str | None, end: str) -> Any:
         """The plan of the rows between two offsets."""
         newest = self._handle.state.refresh()
+        self._walk.log = self._handle.state.log
         self._check_same_table(newest.metadata.id)
         to = self._returned(end, newest.version)
         begin = self._begun(to) if start is None else self._returned(start, newest.version).at

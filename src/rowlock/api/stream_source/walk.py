@@ -64,10 +64,13 @@ class Room:
 
 
 class Walk:
-    """The files of one table for one stream, under the columns that the table has in `shown`."""
+    """The files of one table for one stream, under the columns that the table has in `shown`.
+
+    `log` is set anew where the table's log turns out to have been rewritten.
+    """
 
     def __init__(self, log: TableLog, shown: Snapshot, options: StreamOptions) -> None:
-        self._log, self._shown, self._options = log, shown, options
+        self.log, self._shown, self._options = log, shown, options
         self._first: tuple[int, tuple[AddFile, ...]] | None = None
 
     def pieces(self, start: Position, through: int) -> Iterator[Piece]:
@@ -89,7 +92,7 @@ class Walk:
     def initial_files(self, version: int) -> tuple[AddFile, ...]:
         """The live files of a version, by time and name.  Raises VersionNotFound, InvalidInput."""
         if self._first is None or self._first[0] != version:
-            snapshot = self._shown if self._shown.version == version else self._log.at(version)
+            snapshot = self._shown if self._shown.version == version else self.log.at(version)
             self._check_columns(snapshot.metadata, version)
             files = sorted(snapshot.files.adds(), key=lambda f: (f.modification_time_ms, f.log_path or f.path))
             self._first = version, tuple(files)
@@ -102,9 +105,9 @@ class Walk:
     def _commit(self, version: int, through: int) -> Commit | None:
         """The commit of a version, or of the first after it that the log has where data may be lost; None where it has none."""
         try:
-            return self._log.commits(version - 1, version)[0]
+            return self.log.commits(version - 1, version)[0]
         except VersionNotFound as e:
-            there = [v for v, _ in self._log.commit_times() if version <= v <= through]
+            there = [v for v, _ in self.log.commit_times() if version <= v <= through]
             if self._options.fail_on_data_loss:
                 oldest = f"the oldest that it has is {there[0]}" if there else "it has none after it"
                 raise VersionNotFound(
@@ -114,7 +117,7 @@ class Walk:
                     table=self._shown.table,
                     version=version,
                 ) from e
-            return self._log.commits(there[0] - 1, there[0])[0] if there else None
+            return self.log.commits(there[0] - 1, there[0])[0] if there else None
 
     def _of(self, commit: Commit, after: int) -> Iterator[Piece]:
         if commit.metadata is not None:
@@ -164,7 +167,7 @@ class Walk:
         """Raises InvalidInput where the columns at a position, to which a stream returns, cannot be read under those of now; VersionNotFound."""
         mapped = column_mapping.is_mapped(self._shown.metadata.configuration)
         try:
-            then = self._log.at(min(start.version, newest))
+            then = self.log.at(min(start.version, newest))
         except (VersionNotFound, CorruptLog):
             if mapped or self._options.read_change_feed:
                 raise
