@@ -60,6 +60,8 @@ class Limits:
     """Rows of which single columns are read on the driver to find the matching rows."""
     unbounded_scan_rows: int = 2_000_000
     """A scan of at most this many rows that returns few columns runs without LIMIT, which would cost a second stage."""
+    collected_positions_rows: int = 64_000_000
+    """Rows of the files out of which a large DELETE's positions come to the driver as bitmaps; out of more, Spark writes them into files, which takes longer."""
     single_task_bytes: int = 32 * _MB
     """A scan of fewer bytes is a single task: two would take as long and need an exchange."""
     masked_bytes: int = 128 * _MB

@@ -141,7 +141,7 @@ def winner(*work: Callable[[], object]) -> Iterator[Interloper]:
 
 def set_limits(monkeypatch: Any, *, small: int, local: int) -> None:
     """How many rows may come to the driver, and how many are evaluated there: low limits send small tables down the ways of large ones."""
-    turn_down(monkeypatch, driver_rows=small, local_rows=local, **({} if local else {"broadcast_source_bytes": 0}))
+    turn_down(monkeypatch, driver_rows=small, local_rows=local, **({} if local else {"broadcast_source_bytes": 0, "unbounded_scan_rows": 0}))
 
 
 ROUTES = {"driver": None, "mixed": (8, 12), "large": (3, 0)}

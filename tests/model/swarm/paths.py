@@ -33,6 +33,7 @@ PATHS: tuple[tuple[str, str, str, Taken], ...] = (
     ("columns read beside a scan", "rowlock.engines.spark.driver_rows", "add_columns", lambda r, _: r is not None),
     ("mask of a condition", "rowlock.engines.spark.statements.row_statements", "row_mask", lambda r, _: r is not None),
     ("DELETE by a bitmap job", "rowlock.engines.spark.statements.row_statements", "_matching_positions", _always),
+    ("DELETE by words of positions", "rowlock.engines.spark.statements.row_statements", "positions_by_path", _always),
     ("UPDATE written by Spark", "rowlock.engines.spark.statements.row_statements", "_write_changed", _always),
     ("append on the driver", "rowlock.engines.spark.statements.append", "append_blocks", _in_files(False)),
     ("append written by Spark", "rowlock.engines.spark.statements.append", "append_blocks", _in_files(True)),

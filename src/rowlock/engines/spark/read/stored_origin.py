@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 from pyroaring import BitMap64
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rowlock.boundary.provenance import Numbers, Provenance, StoredNumbers, StoredOrigin
-from rowlock.engines.spark.read.scan import PATH, POSITION
+from rowlock.engines.spark.read.scan import PATH, POSITION, quote
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile
@@ -36,6 +36,11 @@ _PORTION_ROWS = 1 << 20
 def from_file() -> Column:
     """The old file of a row as data files hold it: a hash of the URI in PATH, 8 bytes instead of a hundred in every shuffle and sort."""
     return F.xxhash64(PATH).alias(FROM)
+
+
+def with_hashed_path(frame: DataFrame) -> DataFrame:
+    """The frame with `from_file` in place of PATH, before its rows go from one stage to the next."""
+    return frame.select(*(from_file() if n == PATH else F.col(quote(n)) for n in frame.columns))
 
 
 def stored_position() -> list[Column]:

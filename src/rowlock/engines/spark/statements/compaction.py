@@ -24,7 +24,7 @@ from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import moving_frame
 from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, empty_frame, local_frame, quote, table_schema, wrap_session
-from rowlock.engines.spark.read.stored_origin import stored_origin
+from rowlock.engines.spark.read.stored_origin import stored_origin, with_hashed_path
 from rowlock.engines.spark.statements.z_order import Order, local_order, ordered_frame
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import CorruptLog, StatementRefused
@@ -141,7 +141,7 @@ def _moved(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, snapsh
     if (table := _read(evaluator, inputs, snapshot)) is not None:
         return driver_block("derived", 0, table, _origin(inputs, living))
     scanner, size = _whole_files(evaluator), -(-len(inputs) // _SCANS)
-    frames = [_frame(scanner, inputs[at : at + size], snapshot) for at in range(0, len(inputs), size)]
+    frames = [with_hashed_path(_frame(scanner, inputs[at : at + size], snapshot)) for at in range(0, len(inputs), size)]
     return _written(evaluator, functools.reduce(DataFrame.unionAll, frames).coalesce(1), inputs, living, None, snapshot)
 
 

@@ -22,6 +22,7 @@ from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.predicates import Node, folded, skipping_predicate
 from rowlock.engines.spark.catalyst.row_masks import RowMask, point_mask, row_mask
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.read.position_words import positions_by_path
 from rowlock.engines.spark.read.stored_origin import stored_origin
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
@@ -143,17 +144,16 @@ def run(
         found.append(driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session))
     large: list[RowBlock] = []
     tombstones: dict[str, BitMap64] = {}
-    if scanned:
+    if scanned and plan.kind == "delete" and _num_rows(evaluator, scanned) > limits().unbounded_scan_rows:
+        tombstones.update(_matching_positions(evaluator, plan, scanned, snapshot))
+    elif scanned:
         try:
             found.append(_scanned(evaluator, plan, scanned, snapshot))
         except scan_job.TooManyRows:
-            if plan.kind == "delete":
-                tombstones.update(_matching_positions(evaluator, plan, scanned, snapshot))
-            else:
-                block = _write_changed(evaluator, plan, scanned, snapshot, index)
-                assert block.provenance is not None
-                large.append(block)
-                tombstones.update(block.provenance.bitmaps())
+            block = _write_changed(evaluator, plan, scanned, snapshot, index)
+            assert block.provenance is not None
+            large.append(block)
+            tombstones.update(block.provenance.bitmaps())
     for part in found:
         tombstones.update(part.origin.bitmaps())
     small = [driver_block("derived", index, part.table, part.origin) for part in found if plan.kind == "update" and part.num_rows]
@@ -184,9 +184,9 @@ def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice
 def _scanned(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Addressed:
     """The outputs over files, in one Spark job; columns that an UPDATE does not set are read only for the rows that it changes."""
     if plan.narrow is None or not plan.unchanged:
-        narrow = plan.kind == "delete"  # addresses alone, 16 bytes a row: all of them may come where the scan has no LIMIT
-        most = limits().unbounded_scan_rows if narrow and sum(evaluator.num_rows(s.file) for s in slices) <= limits().unbounded_scan_rows else None
-        return scan_job.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot, narrow=narrow, most=most)
+        delete = plan.kind == "delete"  # addresses alone, 16 bytes a row, of so few rows that all may come
+        most = limits().unbounded_scan_rows if delete else None
+        return scan_job.scan(evaluator, slices, plan.relation, plan.resolved, plan.session, snapshot, narrow=delete, most=most)
     rows = scan_job.scan(evaluator, slices, plan.relation, plan.narrow, plan.session, snapshot, narrow=True)
     if not rows.num_rows:
         return rows
@@ -199,9 +199,14 @@ def _all_positions(evaluator: Evaluator, piece: Slice) -> BitMap64:
 
 
 def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot) -> Mapping[str, BitMap64]:
-    """The positions of many deleted rows, as bitmaps: Spark writes their addresses into files, without a shuffle, which are read in portions and deleted."""
+    """The positions of many deleted rows, as bitmaps.
+
+    Of very many rows Spark writes the addresses into files, which are read in portions and deleted; else it sends bitmaps of 64 positions.
+    """
     child = evaluator.bridge.filter(plan.resolved.condition, evaluator.live_plan(snapshot, slices, plan.relation.attributes))
     frame = evaluator.bridge.dataframe(evaluator.bridge.project(plan.resolved.outputs, child), evaluator.spark, plan.session)
+    if _num_rows(evaluator, slices) <= limits().collected_positions_rows:
+        return positions_by_path(frame, evaluator.paths_by_hash(slices))
     files = [
         f for _, f in write_native(frame, evaluator.store, snapshot, values=dict.fromkeys(names_in_files(snapshot)[n] for n in snapshot.partition_columns))
     ]
@@ -209,6 +214,10 @@ def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Sl
         return stored_origin([f for f in files if f.num_records], evaluator.store, evaluator.paths_by_hash(slices)).positions
     finally:
         discard(evaluator.store, (f.path for f in files))
+
+
+def _num_rows(evaluator: Evaluator, slices: Sequence[Slice]) -> int:
+    return sum(evaluator.num_rows(s.file) for s in slices)
 
 
 def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:

@@ -1,0 +1,50 @@
+"""A DELETE of many rows finds the same rows by every way in which their positions reach the driver (I3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rowlock import DeltaTable
+from rowlock.engines.spark.statements import row_statements
+from spark.support import make, read, take_route, unchanged, winner
+from support.turning_down import turn_down
+
+pytestmark = pytest.mark.spark
+
+
+def deleted(spark: Any, path: str, monkeypatch: pytest.MonkeyPatch, way: str) -> tuple[list[Any], list[str]]:
+    """(rows after three DELETEs, the second beside a winner that removes and changes rows; the ways that were taken)."""
+    taken: list[str] = []
+    with monkeypatch.context() as patch:
+        if way != "driver":
+            take_route(patch, "large")
+            turn_down(patch, masked_rows=0, inspected_rows=0, collected_positions_rows=0 if way == "files" else 10**6)
+        for name in ("positions_by_path", "write_native"):
+            original = getattr(row_statements, name)
+            patch.setattr(row_statements, name, lambda *a, name=name, original=original, **k: (taken.append(name), original(*a, **k))[1])
+        make(spark, path, spark.range(5000).selectExpr("id", "id % 7 as g", "cast(id % 3 as string) as p"), files=2, partition_by=["p"])
+        table = DeltaTable.forPath(spark, path)
+        table.delete("id < 64 or id in (1000, 1063, 1064) or id >= 4990")
+        with winner(
+            lambda: DeltaTable.forPath(spark, path).delete("g = 1 and id % 11 = 0"), lambda: DeltaTable.forPath(spark, path).update("id % 50 = 3", {"g": "2"})
+        ):
+            table.delete("g = 2 or p = '1' and id % 64 = 63")
+        with unchanged(path):
+            table.delete("id = 17")
+        return read(spark, path), taken
+
+
+def test_words_of_positions_files_and_the_driver_leave_the_same(spark, tmp_path, monkeypatch):
+    by_driver, taken = deleted(spark, str(tmp_path / "driver"), monkeypatch, "driver")
+    assert not taken
+    by_words, words = deleted(spark, str(tmp_path / "words"), monkeypatch, "words")
+    by_files, files = deleted(spark, str(tmp_path / "files"), monkeypatch, "files")
+    assert by_words == by_files == by_driver
+    assert words.count("positions_by_path") >= 3
+    assert not files.count("positions_by_path")
+    assert files.count("write_native") == words.count("write_native") + words.count("positions_by_path"), "the same jobs, and the winner's UPDATE in both"
+    gone = {i for i in range(5000) if i < 64 or i in (1000, 1063, 1064) or i >= 4990 or (i % 7 == 1 and i % 11 == 0)}
+    gone |= {i for i in range(5000) if (2 if i % 50 == 3 else i % 7) == 2 or (i % 3 == 1 and i % 64 == 63)}
+    assert [r[0] for r in sorted(by_driver)] == sorted(set(range(5000)) - gone)
