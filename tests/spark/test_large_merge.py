@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import rowlock
 from rowlock import DeltaTable
-from spark.support import make, take_route, winner
+from rowlock.exceptions import ConstraintViolated
+from spark.support import make, read, take_route, unchanged, winner
 
 pytestmark = pytest.mark.spark
 TRACKED = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}
@@ -44,3 +46,53 @@ def test_one_join_and_the_driver_leave_the_same(spark, tmp_path, monkeypatch):
     assert merged(spark, str(tmp_path / "large"), monkeypatch, "large") == by_driver
     rows = {r[0]: r for r in by_driver[0]}
     assert rows[72][4] is None and rows[70][4] is not None, "a row that came back as an insert is another row"
+
+
+def test_python_functions_are_called_for_the_rows_of_their_clause_alone(spark, table_path, monkeypatch):
+    """Spark calls a Python UDF for every row of an outer join, and takes none in its ON: such a MERGE joins twice."""
+    take_route(monkeypatch, "large")
+
+    @F.udf("long")
+    def one_more(v: int) -> int:
+        return v + 1  # fails for a row that has no old value
+
+    @F.udf("boolean")
+    def same(a: int, b: int) -> bool:
+        return a == b
+
+    make(spark, table_path, spark.range(30).selectExpr("id", "id as v"))
+    merge = DeltaTable.forPath(spark, table_path).alias("t").merge(spark.range(10, 40).selectExpr("id", "id as v").alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdate(set={"v": one_more(F.col("t.v"))}).whenNotMatchedInsertAll().execute()
+    wanted = [(i, i + 1 if 10 <= i < 30 else i) for i in range(40)]
+    assert read(spark, table_path) == sorted(wanted, key=repr)
+    on = (F.col("t.id") == F.col("s.id")) & same(F.col("t.v"), F.col("s.v"))
+    merge = DeltaTable.forPath(spark, table_path).alias("t").merge(spark.range(5, 60).selectExpr("id", "id as v").alias("s"), on)
+    merge.whenMatchedUpdate(set={"v": F.lit(-1)}).execute()
+    assert read(spark, table_path) == sorted([(i, -1 if 5 <= i < 10 or i >= 30 else v) for i, v in wanted], key=repr)
+
+
+@pytest.mark.parametrize("broken_by", ["update", "insert", "row that no source row matches"])
+def test_a_broken_constraint_leaves_no_file(spark, table_path, monkeypatch, broken_by):
+    """I10: what a MERGE wrote before it failed is deleted at once."""
+    take_route(monkeypatch, "large")
+    make(spark, table_path, spark.range(20).selectExpr("id", "id as v"), **{"delta.constraints.small": "v < 1000"})
+    merge = DeltaTable.forPath(spark, table_path).alias("t").merge(spark.range(10, 30).selectExpr("id", "id as v").alias("s"), "t.id = s.id")
+    value = {name: "5000" if name == broken_by else "5" for name in ("update", "insert", "row that no source row matches")}
+    merge = merge.whenMatchedUpdate("t.id % 2 = 0", {"v": value["update"]}).whenNotMatchedInsert(values={"id": "s.id", "v": value["insert"]})
+    with unchanged(table_path), pytest.raises(ConstraintViolated):
+        merge.whenNotMatchedBySourceUpdate("t.id > 3", {"v": value["row that no source row matches"]}).execute()
+
+
+def test_bins_are_compacted_in_the_callers_job_group(spark, table_path, monkeypatch):
+    """Who cancels the group of OPTIMIZE's caller cancels the jobs of all its bins."""
+    take_route(monkeypatch, "large")
+    make(spark, table_path, spark.range(24).selectExpr("id", "cast(id % 3 as string) p"), files=2, partition_by=["p"])
+    context = spark.sparkContext
+    context.setJobGroup("compaction of a test", "three bins")
+    before = context._jsc.sc().dagScheduler().numTotalJobs()
+    try:
+        DeltaTable.forPath(spark, table_path).optimize().executeCompaction()
+        jobs = context._jsc.sc().dagScheduler().numTotalJobs() - before
+        assert len(context.statusTracker().getJobIdsForGroup("compaction of a test")) == jobs >= 3
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)

@@ -57,6 +57,7 @@ class Catalyst:
         self.inner, self.some = _module(sql.catalyst.plans, "Inner"), jvm.scala.Some
         self.right_outer, self.hash_of = _module(sql.catalyst.plans, "RightOuter"), expressions.XxHash64
         self.null_test, self.negation, self.disjunction, self.conditional = expressions.IsNull, expressions.Not, expressions.Or, expressions.If
+        self.python_udf = sql.catalyst.trees.TreePattern.PYTHON_UDF()
         self.data_type, self.column_of = sql.types.DataType, sql.classic.ExpressionUtils
         self.array_list, self.frames = jvm.java.util.ArrayList, jvm.PythonSQLUtils
         self.serve = jvm.org.apache.spark.api.python.PythonRDD.serveIterator
@@ -148,6 +149,10 @@ class Catalyst:
     def at_least_zero(self, output: JavaObject) -> JavaObject:
         """`output >= 0`, for an aliased expression of type int."""
         return self.at_least(unaliased(output), self.literal.apply(0))
+
+    def runs_python(self, expressions: Iterable[JavaObject]) -> bool:
+        """Whether one of the expressions calls a Python UDF.  Spark calls these for every row, also within a branch that is not taken."""
+        return any(e.containsPattern(self.python_udf) for e in expressions)
 
     def is_null(self, expression: JavaObject) -> JavaObject:
         """`expression IS NULL`."""

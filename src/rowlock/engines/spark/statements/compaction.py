@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -40,6 +41,8 @@ from rowlock.threads import side_by_side
 _INPUT_NUMBER = "__rowlock_n"
 _SCANS = 4
 """Scans that the inputs of one output are read by, one after the other; each takes Spark some time to compile."""
+_THREADS = 15
+"""Bins that are written at the same time, at most; each has a thread of the driver."""
 Living = Mapping[str, BitMap64]
 """By path, the positions of the live rows of the files that are rewritten."""
 
@@ -84,8 +87,10 @@ def run(
         moved = _moved(evaluator, inputs, living, snapshot) if order is None else _ordered(evaluator, inputs, living, order, snapshot)
         return replace(moved, statement=index, group=number, moved=True)
 
-    workers = max(1, evaluator.spark.sparkContext.defaultParallelism)  # a bin is written by one task or few
-    return {p: rows for p, rows in living.items() if rows}, side_by_side(rewritten, range(len(groups)), workers)
+    # each bin in a copy of its own of the caller's job group, tags and scheduler pool: a thread changes what it is given
+    bins = [inheritable_thread_target(evaluator.spark)(functools.partial(rewritten, n)) for n in range(len(groups))]
+    workers = max(1, min(evaluator.spark.sparkContext.defaultParallelism, _THREADS))  # a bin is written by one task or few
+    return {p: rows for p, rows in living.items() if rows}, side_by_side(lambda rewrite: rewrite(), bins, workers)
 
 
 def _origin(inputs: Sequence[Slice], living: Living) -> Provenance:

@@ -56,6 +56,14 @@ class MergeRun:
         """
         self.outcome = Outcome()
         self.job = MergeJob(self.evaluator, self.plan, self.snapshot, self.index, self.outcome)
+        try:
+            return self._over(slices, held, everything=everything)
+        except BaseException:
+            made = [*self.outcome.blocks, *(self.outcome.inserted or ())]
+            discard(self.evaluator.store, (f.path for b in made if isinstance(b.payload, FileRows) for f in b.payload.files))
+            raise
+
+    def _over(self, slices: Sequence[Slice], held: Sequence[Found], *, everything: bool) -> Outcome:
         if everything and self._in_one_join():
             self.job.pairs(slices, inserts=True)
             self._check_cardinality()
@@ -82,9 +90,15 @@ class MergeRun:
     # ---- pairs -----------------------------------------------------------------------------
 
     def _in_one_join(self) -> bool:
-        """Whether one outer join gives the matches and the inserts: the source is so large that Spark would not rather send all of it to every task."""
-        source = self.plan.source  # without an equality Spark can do an outer join only where it holds the whole target
-        return source.table is None and bool(self.plan.keys) and source.size_bytes > limits().broadcast_source_bytes
+        """Whether one outer join gives the matches and the inserts: the source is so large that Spark would not rather send all of it to every task.
+
+        Without an equality Spark can do an outer join only where it holds the whole target, and it can do none by a Python UDF,
+        nor call one for the matched rows alone.
+        """
+        source, bridge, inserts = self.plan.source, self.evaluator.bridge, self.plan.inserts
+        if source.table is not None or not self.plan.keys or source.size_bytes <= limits().broadcast_source_bytes:
+            return False
+        return not bridge.runs_python([self.plan.on, *bridge.list(self.plan.pairs.outputs), *(bridge.list(inserts.outputs) if inserts else ())])
 
     def _few_pairs(self, rows: Addressed) -> bool:
         """Whether these rows are paired on the driver: the source is there, and ON has equal keys or all pairs are few."""
@@ -187,8 +201,6 @@ class MergeRun:
         for origin, _ in self.outcome.matches:
             seen = union_by_path(seen, origin.bitmaps())
         if sum(len(positions) for positions in seen.values()) != sum(origin.num_rows for origin, _ in self.outcome.matches):
-            made = [*self.outcome.blocks, *(self.outcome.inserted or ())]
-            discard(self.evaluator.store, (f.path for b in made if isinstance(b.payload, FileRows) for f in b.payload.files))
             raise MultipleMatches(
                 "MERGE: several source rows match one target row, and it is not clear which should apply "
                 "[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE]. Make the source unique on the columns of ON, for instance by dropDuplicates()",

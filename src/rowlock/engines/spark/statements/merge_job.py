@@ -24,6 +24,7 @@ from rowlock.engines.spark.write.writer import write_native
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import file_block
 from rowlock.protocol.actions import AddFile
+from rowlock.storage.store import discard
 
 _INSERT = 1 << 20
 """The ACTION of rows that are inserted, beyond the numbers of all clauses for matched rows."""
@@ -93,7 +94,7 @@ class MergeJob:
     ) -> None:
         """Lets Spark write `outputs` over `child`, one folder for each clause.
 
-        The files of updates and inserts are data files of the table.  The others hold nothing but the origins of rows, for a rebase; they are deleted
+        The files of updates and inserts are data files of the table.  Of the others only the origins of rows are read, by a rebase; they are deleted
         with the statement's source.
         """
         evaluator, store = self.evaluator, self.evaluator.store
@@ -101,7 +102,15 @@ class MergeJob:
             self.plan.session.conf().set("spark.sql.maxConcurrentOutputFileWriters", str(len(clauses) + 2))
         frame = evaluator.bridge.dataframe(evaluator.rewrite_outputs(self.snapshot, outputs, child), evaluator.spark, self.plan.session)
         written = [(int(a or -1), f) for a, f in write_native(frame, store, self.snapshot, group=ACTION) if f.num_records]
-        names = evaluator.paths_by_hash(slices)
+        try:
+            self._sort_out(written, clauses, evaluator.paths_by_hash(slices), matched=matched, inserted=inserted)
+        except BaseException:
+            discard(store, (f.path for _, f in written))
+            raise
+
+    def _sort_out(self, written: Sequence[tuple[int, AddFile]], clauses: Sequence[Clause], names: Mapping[int, str], *, matched: bool, inserted: bool) -> None:
+        """Adds written files to the outcome, by the number of the clause that wrote each.  Raises ConstraintViolated."""
+        evaluator, store = self.evaluator, self.evaluator.store
         for action in sorted({a for a, _ in written}):
             files = [f for a, f in written if a == action]
             if inserted and action == _INSERT:
