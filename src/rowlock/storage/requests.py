@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -66,7 +67,14 @@ class ObstoreRequests:
         obs.put(self._client, key, data, chunk_size=PART_BYTES)
 
     def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
-        obs.put(self._client, key, iter(parts), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+        left, held, size = iter(parts), list[bytes](), 0
+        for part in left:
+            held.append(part)
+            size += len(part)
+            if size > PART_BYTES:
+                obs.put(self._client, key, itertools.chain(held, left), chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+                return
+        self.put(key, b"".join(held))  # one request
 
     def put_if(self, key: str, data: bytes, mode: Any) -> Told:
         return obs.put(self._client, key, data, mode=mode)
