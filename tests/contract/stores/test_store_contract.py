@@ -14,6 +14,7 @@ import pytest
 from rowlock.exceptions import InvalidInput
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, ObjectStore, Unknown, open_store
 from rowlock.storage.dynamodb import arbitrated
+from rowlock.storage.requests import PART_BYTES
 
 
 @pytest.fixture(params=["local", "memory", "minio", "gcs", "azurite", "arbitrated"])
