@@ -60,6 +60,7 @@ ifneq ($(ARGS),)
 else
 	ROWLOCK_LOCKLESS_COMMITS=250 ROWLOCK_SPARK_CASES=300 $(PYTHON) -m pytest -q tests/model/lockless/test_in_processes.py tests/model/properties/test_rebase_on_spark.py
 	ROWLOCK_PROPERTY_CASES=2000 $(PYTHON) -m pytest -q -m "not spark" tests/model/properties
+	ROWLOCK_STREAM_KILLS=50 $(PYTHON) -m pytest -q tests/processes/test_killed_stream.py
 	ROWLOCK_STOPPED_S=60 $(PYTHON) -m pytest -q tests/unit/transaction/group_commit/test_group_owners.py
 	ROWLOCK_PEERS=all $(PYTHON) -m pytest -q -m spark
 	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) --dist worksteal

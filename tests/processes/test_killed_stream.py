@@ -23,7 +23,7 @@ import rowlock
 pytestmark = pytest.mark.spark
 
 SRC = str(Path(__file__).parents[2] / "src")
-FILES, ROWS, KILLS = 40, 50, int(os.environ.get("ROWLOCK_STREAM_KILLS", "5"))
+FILES, ROWS, KILLS = 25, 50, int(os.environ.get("ROWLOCK_STREAM_KILLS", "3"))
 BEGIN = """
 import sys
 import rowlock
@@ -77,7 +77,7 @@ def rows_of(n: int) -> pa.Table:
     return pa.table({"id": pa.array(range(n * ROWS, (n + 1) * ROWS), pa.int64())})
 
 
-@pytest.mark.soak("six JVMs one after the other; a batch that runs twice is one of the statements of spark/test_sql_statements.py")
+@pytest.mark.soak("four JVMs one after the other; a batch that runs twice is one of the statements of spark/test_sql_statements.py")
 def test_each_row_once(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for n in range(FILES):
@@ -87,19 +87,12 @@ def test_each_row_once(tmp_path: Path) -> None:
     assert sorted(ids) == list(range(FILES * ROWS))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kills", "files"),
-    [
-        pytest.param(2, 10, id="short"),
-        pytest.param(int(os.environ.get("ROWLOCK_STREAM_KILLS", "50")), FILES, id="long", marks=pytest.mark.soak("fifty JVMs one after the other")),
-    ],
-)
-def test_each_row_once_out_of_a_table_into_another(tmp_path: Path, kills: int, files: int) -> None:
+@pytest.mark.soak("four JVMs one after the other; a batch that runs twice is asked for in spark/test_stream_source.py")
+def test_each_row_once_out_of_a_table_into_another(tmp_path: Path) -> None:
     """Two queries read a table that others append to; one writes by format name, the other by function."""
-    for n in range(files):
+    for n in range(FILES):
         rowlock.append(str(tmp_path / "source"), rows_of(n))
-    num_rows = killed_again_and_again(THROUGH, tmp_path, kills, files, meanwhile=2)
+    num_rows = killed_again_and_again(THROUGH, tmp_path, KILLS, FILES, meanwhile=2)
     for name in ("table", "by function"):
         ids = rowlock.to_arrow(str(tmp_path / name))["id"].to_pylist()
         assert sorted(ids) == list(range(num_rows))
