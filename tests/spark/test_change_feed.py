@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.exceptions import UnsupportedFeature
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.protocol.actions import Commit
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
@@ -192,6 +193,30 @@ def test_a_feed_that_begins_later(spark: SparkSession, table_path: str) -> None:
         table.update("id < 3", {"v": "0"})
     feed = spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 3).load(table_path)
     assert feed.where("_change_type = 'update_postimage'").count() == 3
+
+
+@pytest.mark.no_peers("deltalake refuses tables with widened types")
+def test_rows_of_other_columns_are_not_shown_as_values_of_these(spark: SparkSession, table_path: str) -> None:
+    """A date is no number of days: not where the column was widened since, and not where the first version itself replaces the columns."""
+    rowlock.write(spark.sql("SELECT 1 id, date'2020-01-01' v"), table_path, properties=FEED | {"delta.enableTypeWidening": "true"})
+    rowlock.write(spark.sql("SELECT 2 id, 7 v"), table_path, mode="overwrite", overwrite_schema=True)
+    DeltaTable.forPath(spark, table_path).alterColumn("v", dataType="bigint")
+    for start in (0, 1):
+        with pytest.raises(InvalidInput, match="another type of column 'v'"):
+            rowlock.changes(spark, table_path, start)
+    assert not rowlock.changes(spark, table_path, 2).collect()
+
+
+def test_times_between_which_nothing_was_committed(spark: SparkSession, table_path: str) -> None:
+    t = fed(spark, table_path)
+    first, last = (t.history().collect()[n]["timestamp"] for n in (1, 0))
+    assert first < last
+    second = datetime.timedelta(microseconds=1000)
+    between = rowlock.changes(spark, table_path, first + second, last - second)
+    assert not between.collect()
+    assert between.columns == [*COLUMNS, "_change_type", "_commit_version", "_commit_timestamp"]
+    with pytest.raises(InvalidInput, match="before they start"):
+        rowlock.changes(spark, table_path, last, first)
 
 
 def test_columns_under_the_names_of_the_feed(spark: SparkSession, table_path: str) -> None:

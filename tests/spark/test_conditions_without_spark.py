@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from rowlock.parquet.conditions import holds
+from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.conditions import Undecided, parsed
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 
@@ -37,6 +38,15 @@ def test_they_are_what_spark_makes_of_them(spark: SparkSession) -> None:
     theirs = frame.select(*(F.expr(text).alias(f"c{n}") for n, text in enumerate(DECIDED))).collect()
     for n, text in enumerate(DECIDED):
         assert holds(parsed(text, SCHEMA), table).to_pylist() == [r[n] for r in theirs], text
+
+
+def test_texts_that_spark_pads_are_left_to_it() -> None:
+    """Under Spark `c = 'ab'` holds for the char(4) value 'ab  '; a varchar is compared as it is."""
+    padded, plain = (StructType((StructField("c", PrimitiveType("string"), True, {KEY: kind}),)) for kind in ("char(4)", "varchar(4)"))
+    for text in ("c = 'ab'", "c <> 'ab'", "c IN ('ab', 'cd')"):
+        with pytest.raises(Undecided):
+            parsed(text, padded)
+        assert holds(parsed(text, plain), pa.table({"c": ["x"]})).to_pylist() == ["<>" in text]
 
 
 @pytest.mark.parametrize("text", LEFT_TO_SPARK)

@@ -27,7 +27,7 @@ def test_deleted_rows_and_dropped_columns_are_purged_and_nothing_else(spark: Spa
         wanted = sorted((r[0], r[1], (r[3][0],)) for r in read(spark, table_path))
         ids = {r[0]: r[-2] for r in rowlock.read(spark, table_path, with_row_ids=True).collect()}
         rowlock.sql(spark, f"ALTER TABLE {t} DROP COLUMNS (s, n.b)")
-        first = rowlock.sql(spark, f"REORG TABLE {t} WHERE p = 0 APPLY (PURGE)").first()
+        first = rowlock.sql(spark, f"REORG TABLE {t} WHERE P = 0 APPLY (PURGE)").first()
         with winner(lambda: table.delete("id = 5")):
             second = rowlock.sql(spark, f"REORG TABLE {t} APPLY (PURGE)").first()
     assert (first["path"], first["metrics"].numFilesRemoved > 0, second["metrics"].numFilesAdded > 0) == (f"file:{table_path}", True, True)

@@ -6,6 +6,7 @@ Most tests ask the source what Spark asks it, without a query, which takes secon
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -316,6 +317,34 @@ def test_a_sink_by_function_writes_a_batch_once(spark: SparkSession, table_path:
     write()
     assert sorted(r[0] for r in rowlock.read(spark, copy).collect()) == [0, 1, 2, 3, 4, 5, 9]
     assert rowlock.DeltaTable.forPath(spark, copy).detail().collect()[0]["partitionColumns"] == ["p"]
+
+
+def test_a_sink_that_is_given_a_batch_twice_says_so(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
+    """The second rows would be left out as a batch that runs again (I2); sinks with names of their own write a part each."""
+    table(spark, table_path)
+    rows = rowlock.streaming.read(spark, table_path)
+
+    def into(name: str, halves: tuple[Any, Any], call: Any = lambda write, batch, n: write(batch, n)) -> list[int]:
+        def both(batch: Any, number: int) -> None:
+            for write, condition in zip(halves, ("id < 3", "id >= 3"), strict=True):
+                call(write, batch.where(condition), number)
+
+        checkpoint = str(tmp_path / f"{name} checkpoint")
+        rows.writeStream.foreachBatch(both).option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+        return sorted(r[0] for r in rowlock.read(spark, str(tmp_path / name)).collect())
+
+    one = rowlock.streaming.sink(str(tmp_path / "one"))
+    with pytest.raises(StreamingQueryException, match="given batch 0 twice"):
+        into("one", (one, one))
+    two = tuple(rowlock.streaming.sink(str(tmp_path / "two"), name=name) for name in ("low", "high"))
+    assert into("two", two) == [0, 1, 2, 3, 4, 5]
+
+    def by_thread(write: Any, batch: Any, number: int) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(write, batch, number).result()
+
+    with pytest.raises(StreamingQueryException, match="not in a thread that this begins"):
+        into("three", (rowlock.streaming.sink(str(tmp_path / "three")), one), by_thread)
 
 
 def test_a_stream_joins_and_counts(spark: SparkSession, table_path: str, tmp_path: Path) -> None:

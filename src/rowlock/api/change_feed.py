@@ -63,15 +63,36 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
     times = dict(handle.state.log.commit_times())
     first = _first(handle, start, times, newest)
     last = newest.version if end is None else _last(handle, end, times, newest)
+    if last < first and _in_order(handle, start, end):
+        return changes_frame(handle.evaluator, newest, [], times)  # no commit lies between the two times
     if last < first:
         raise InvalidInput(
             f"The changes end with version {last}, before they start, with version {first}: give an end that is not before the start", table=path
         )
     commits = handle.state.log.commits(first - 1, last)
     shown = handle.state.log.at(last) if column_mapping.is_mapped(newest.metadata.configuration) and last < newest.version else newest
+    if commits and writes_columns_anew(commits[0]) and first > min(times) and (what := unreadable(handle.state.log.at(first - 1).metadata, shown)):
+        raise InvalidInput(
+            f"Version {first} removes rows of version {first - 1}, which {what}: its changes cannot be shown. Start with version {first + 1}",
+            table=path,
+            version=first,
+        )
     _check_readable(handle.state.log.at(first), commits, shown)
     changed = [piece for commit in commits for piece in changed_rows(commit, handle.state.vectors.of, handle.path)]
     return changes_frame(handle.evaluator, shown, changed, times)
+
+
+def writes_columns_anew(commit: Commit) -> bool:
+    """Whether a commit that may change the columns also removes rows, which are still written under those of before."""
+    return commit.metadata is not None and not commit.cdc and any(r.data_change for r in commit.removes)
+
+
+def _in_order(handle: Handle, start: Bound, end: Bound | None) -> bool:
+    """Whether both bounds are times, the end not before the start."""
+    if _version(start, "start") is not None or end is None or _version(end, "end") is not None:
+        return False
+    first, last = (milliseconds(handle.spark, t, handle.path) for t in (start, end))  # type: ignore[arg-type]
+    return first <= last
 
 
 def first_version(handle: Handle, start: Bound) -> int:

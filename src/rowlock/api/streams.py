@@ -14,7 +14,7 @@ from rowlock.api.stream_source.source import columns
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.frames.instants import milliseconds
 from rowlock.engines.spark.sql.session import stream_source
-from rowlock.engines.spark.sql.streams import query_id
+from rowlock.engines.spark.sql.streams import query_and_run
 from rowlock.exceptions import InvalidInput
 
 
@@ -99,6 +99,7 @@ def sink(
     mode: Literal["append", "overwrite"] = "append",
     partition_by: str | Sequence[str] | None = None,
     merge_schema: bool = False,
+    name: str | None = None,
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Callable[[DataFrame, int], None]:
@@ -111,6 +112,7 @@ def sink(
         mode: `append`, or `overwrite`: the batch replaces the table's rows.
         partition_by: Columns to partition a table by that is made.
         merge_schema: Whether columns that the table lacks are added to it.
+        name: Tells sinks of one table in one query apart, each of which writes a part of every batch; another one for each, the same for good.
         properties: Table properties of a table that is made.
         storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
 
@@ -118,7 +120,7 @@ def sink(
         The function, of a DataFrame and the number of the batch.
 
     Raises:
-        InvalidInput: The mode is another one; when a batch is written, what `rowlock.write` raises, which ends the query.
+        InvalidInput: The mode is another one.  When a batch is written: a batch is given twice, or outside of a query's thread; and what `rowlock.write` raises, which ends the query.
 
     Examples:
         >>> rows = rowlock.streaming.read(spark, path)
@@ -131,9 +133,19 @@ def sink(
     if mode not in ("append", "overwrite"):
         raise InvalidInput(f"mode is append or overwrite, not {mode!r}", table=str(path))
 
+    if name is not None:
+        arguments.text(name, "name")
+    written: list[tuple[str, str | None, int]] = []
     static: Literal["static"] | None = "static" if mode == "overwrite" else None  # whatever the session's setting is
 
     def write_batch(rows: DataFrame, number: int) -> None:
+        query, run = query_and_run(rows.sparkSession, str(path))
+        if run is not None and (query, run, number) in written:
+            raise InvalidInput(
+                f"The sink was given batch {number} twice, and would leave the second rows out as a batch that runs again: "
+                "unite the DataFrames, or make a sink with another name for each",
+                table=str(path),
+            )
         frames.write(
             rows,
             path,
@@ -142,9 +154,10 @@ def sink(
             partition_by=partition_by,
             merge_schema=merge_schema,
             properties=properties,
-            app_id=query_id(rows.sparkSession),
+            app_id=query if name is None else f"{query}/{name}",
             app_version=number,
             storage_options=storage_options,
         )
+        written[:] = [(query, run, number)]
 
     return write_batch

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rowlock.protocol.char_varchar import KEY, is_char
 from rowlock.protocol.schema import COLLATIONS, INTEGER_BITS, PrimitiveType, StructField, StructType
 
 _TOKEN = re.compile(
@@ -166,6 +167,7 @@ class _Parser:
             return Comparison(column, op, int(token))
         if kind == "number" and type_ == "double" and (abs(int(token)) <= 1 << 53 if "." not in token else len(token) <= 30):
             return Comparison(column, op, float(token))
-        if kind == "text" and type_ == "string" and op in ("=", "<>") and not column.metadata.get(COLLATIONS):
+        plain = type_ == "string" and not column.metadata.get(COLLATIONS) and not is_char(column.metadata.get(KEY))  # Spark pads what it compares with a char
+        if kind == "text" and plain and op in ("=", "<>"):
             return Comparison(column, op, token[1:-1])
         raise Undecided(self._text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rowlock.api.change_feed import writes_columns_anew
 from rowlock.api.columns_then import changed, unreadable
 from rowlock.api.stream_source.offsets import NOTHING, Position
 from rowlock.api.stream_source.options import StreamOptions
@@ -92,11 +93,27 @@ class Walk:
     def initial_files(self, version: int) -> tuple[AddFile, ...]:
         """The live files of a version, by time and name.  Raises VersionNotFound, InvalidInput."""
         if self._first is None or self._first[0] != version:
-            snapshot = self._shown if self._shown.version == version else self.log.at(version)
-            self._check_columns(snapshot.metadata, version)
-            files = sorted(snapshot.files.adds(), key=lambda f: (f.modification_time_ms, f.log_path or f.path))
+            snapshot = self._shown if self._shown.version == version else self._first_snapshot(version)
+            files: list[AddFile] = []
+            if snapshot is not None:
+                self._check_columns(snapshot.metadata, version)
+                files = sorted(snapshot.files.adds(), key=lambda f: (f.modification_time_ms, f.log_path or f.path))
             self._first = version, tuple(files)
         return self._first[1]
+
+    def _first_snapshot(self, version: int) -> Snapshot | None:
+        """The version that the stream began with; None where it cannot be built any more and data may be lost."""
+        try:
+            return self.log.at(version)
+        except VersionNotFound as e:
+            if not self._options.fail_on_data_loss:
+                return None
+            raise VersionNotFound(
+                f"The stream is within the rows of version {version}, which can no longer be built: the log was cleaned up after delta.logRetentionDuration. "
+                "Start the query with another checkpoint, or set failOnDataLoss to false to leave out what is lost [DELTA_MISSING_FILES_UNEXPECTED_VERSION]",
+                table=self._shown.table,
+                version=version,
+            ) from e
 
     def forget_initial_files(self) -> None:
         """Lets go of the files of the first version, which are many perhaps."""
@@ -123,6 +140,8 @@ class Walk:
         if commit.metadata is not None:
             self._check_columns(commit.metadata, commit.version)
         if self._options.read_change_feed:
+            if writes_columns_anew(commit) and commit.version:
+                self._check_columns(self.log.at(commit.version - 1).metadata, commit.version - 1)
             yield from self._changes_of(commit, after)
             return
         adds = tuple(a for a in commit.adds if a.data_change)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from rowlock.engines.spark.catalyst.bridge import JavaObject
+from rowlock.exceptions import InvalidInput
 
 _QUERY_ID = "sql.streaming.queryId"
+_JOB_GROUP = "spark.jobGroup.id"
+"""A run of a query has its id as job group."""
 
 
 def still(batch: JavaObject, spark: SparkSession) -> DataFrame:
@@ -20,3 +23,17 @@ def query_id(spark: SparkSession) -> str:
     found = spark.sparkContext.getLocalProperty(_QUERY_ID)
     assert found is not None, "a batch outside of a query"
     return str(found)
+
+
+def query_and_run(spark: SparkSession, table: str) -> tuple[str, str | None]:
+    """The id of the query that this thread runs, and of its present run, which is None where the user set a job group.
+
+    Raises InvalidInput outside of a query's thread.
+    """
+    context = spark.sparkContext
+    if context.getLocalProperty(_QUERY_ID) is None:
+        raise InvalidInput(
+            "The sink needs the query that the batch is of: call it in the function of foreachBatch itself, not in a thread that this begins", table=table
+        )
+    query = query_id(spark)
+    return query, context.getLocalProperty(_JOB_GROUP)

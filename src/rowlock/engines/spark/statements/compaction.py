@@ -55,7 +55,9 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
     session, fields = wrap_session(evaluator.spark, evaluator.session()), nullable(table_schema(snapshot)).fields
     wanted = StructType([f for f in fields if f.name in snapshot.partition_columns])
     probe = empty_frame(session, StructType(fields)).where(condition)
-    used = {a.name() for a in evaluator.bridge.list(probe._jdf.queryExecution().analyzed().condition().references().toSeq())}
+    resolved = probe._jdf.queryExecution().analyzed()
+    names = {str(a.exprId()): f.name for a, f in zip(evaluator.bridge.list(resolved.output()), fields, strict=True)}  # the condition may spell them otherwise
+    used = {names[str(a.exprId())] for a in evaluator.bridge.list(resolved.condition().references().toSeq())}
     if not used <= set(wanted.names):
         text = f"Predicate references non-partition column '{min(used - set(wanted.names))}'. Only the partition columns may be referenced: [{', '.join(wanted.names)}]"
         raise StatementRefused(text, what=condition, table=evaluator.store.root)
