@@ -14,9 +14,13 @@ from rowlock.exceptions import InvalidInput, WrongType
 
 
 def text(value: Any, name: str) -> str:
-    """The value, if it is a string.  Raises WrongType."""
+    """The value, if it is a string that UTF-8 can hold, as the log does.  Raises WrongType, InvalidInput."""
     if not isinstance(value, str):
         raise WrongType(f"{name} needs to be a string but got '{type(value)}'")
+    try:
+        value.encode()
+    except UnicodeEncodeError as e:
+        raise InvalidInput(f"{name} holds {value[e.start]!r} at character {e.start}, half of a pair of surrogates, which no text of a log can hold") from e
     return value
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import rowlock
 import rowlock.tables
-from rowlock.exceptions import RowlockError, WrongType
+from rowlock.exceptions import InvalidInput, RowlockError, WrongType
 from unit.api.examples import public, table_in
 
 VALUES: dict[str, Any] = {
@@ -185,3 +185,12 @@ def test_the_check_finds_an_argument_that_is_not_named(tmp_path: Path) -> None:
     for call in (raises(WrongType("it is wrong")), raises(TypeError("value")), raises(AttributeError("value")), writes):
         with pytest.raises(AssertionError):
             ask(call, "value", "not named", tmp_path)
+
+
+def test_a_text_that_no_log_can_hold_is_refused_before_a_file_is_written(tmp_path: Path) -> None:
+    rows, path = pa.table({"id": [1]}), str(tmp_path / "t")
+    rowlock.append(path, rows)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidInput, match=r"user_metadata holds .* at character 4"):
+        rowlock.append(path, rows, user_metadata="half\ud83d")
+    assert sorted(tmp_path.rglob("*")) == before
