@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.engines.spark.statements.merge_job import MergeJob
 from rowlock.exceptions import ConstraintViolated
 from spark.support import make, read, take_route, unchanged, winner
 
@@ -46,6 +47,37 @@ def test_one_join_and_the_driver_leave_the_same(spark, tmp_path, monkeypatch):
     assert merged(spark, str(tmp_path / "large"), monkeypatch, "large") == by_driver
     rows = {r[0]: r for r in by_driver[0]}
     assert rows[72][4] is None and rows[70][4] is not None, "a row that came back as an insert is another row"
+
+
+ON = {
+    "t.v <=> s.v": True, "t.id + 1 = s.id and t.v < 25": True, "t.d = s.v": True, "cast(t.d as string) = cast(s.d as string)": True, "t.id = s.id and s.v > 70": True,
+    "t.id between s.id and s.id": False, "t.id = 7": False,
+}  # fmt: skip
+
+
+@pytest.mark.short("t.v <=> s.v-True", "t.d = s.v-True", "t.id = 7-False", why="more of the same; which way is taken is Spark's rule")
+@pytest.mark.parametrize(("on", "by_keys"), ON.items())
+def test_whatever_equality_there_is_is_joined_at_once(spark, tmp_path, monkeypatch, on, by_keys):
+    """Which MERGE is one outer join is Spark's own rule for joins by keys; the driver, or two joins, leave the same."""
+
+    def left_by(route: str) -> tuple[list[Any], list[str]]:
+        path, taken = str(tmp_path / route), list[str]()
+        with monkeypatch.context() as patch:
+            take_route(patch, route)
+            original = MergeJob._with_inserts
+            patch.setattr(MergeJob, "_with_inserts", lambda *a: (taken.append("one join"), original(*a))[1])
+            make(spark, path, spark.range(30).selectExpr("id", "nullif(id, 3) as v", "cast(id as decimal(12, 2)) as d"), files=2)
+            source = spark.range(20, 50).selectExpr("id", "nullif(id * 2, 44) as v", "cast(id as decimal(12, 2)) as d")
+            source = source.where("id < 21") if on == "t.id = 7" else source
+            merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), on)
+            merge = merge.whenMatchedUpdate(set={"d": "t.d + s.d"}).whenNotMatchedInsertAll()
+            with winner(lambda: DeltaTable.forPath(spark, path).update("id in (7, 25)", {"d": "0.5", "v": "46"})):
+                merge.execute()
+            return read(spark, path), taken
+
+    by_driver, taken = left_by("driver")
+    assert not taken
+    assert left_by("large") == (by_driver, ["one join"] if by_keys else [])
 
 
 def test_python_functions_are_called_for_the_rows_of_their_clause_alone(spark, table_path, monkeypatch):

@@ -57,6 +57,7 @@ class Catalyst:
         self.inner, self.some = _module(sql.catalyst.plans, "Inner"), jvm.scala.Some
         self.right_outer, self.hash_of = _module(sql.catalyst.plans, "RightOuter"), expressions.XxHash64
         self.null_test, self.negation, self.disjunction, self.conditional = expressions.IsNull, expressions.Not, expressions.Or, expressions.If
+        self.equal_keys = sql.catalyst.planning.ExtractEquiJoinKeys.unapply
         self.python_udf = sql.catalyst.trees.TreePattern.PYTHON_UDF()
         self.data_type, self.column_of = sql.types.DataType, sql.classic.ExpressionUtils
         self.array_list, self.frames = jvm.java.util.ArrayList, jvm.PythonSQLUtils
@@ -145,6 +146,10 @@ class Catalyst:
         """left JOIN right ON condition, RIGHT OUTER with `outer`; with `broadcast` the right side is sent to every task."""
         hint = self.hint_node(self.none, self.some(self.hint_info(self.some(self.broadcast)))) if broadcast else self.no_hint
         return self.join_node(left, right, self.right_outer if outer else self.inner, self.some(condition), hint)
+
+    def has_equal_keys(self, join: JavaObject) -> bool:
+        """Whether Spark can do a Join node by equal keys: one side's expressions equal to, or the same as, the other's."""
+        return bool(self.equal_keys(join).isDefined())
 
     def at_least_zero(self, output: JavaObject) -> JavaObject:
         """`output >= 0`, for an aliased expression of type int."""

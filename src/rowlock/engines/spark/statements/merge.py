@@ -96,7 +96,7 @@ class MergeRun:
         nor call one for the matched rows alone.
         """
         source, bridge, inserts = self.plan.source, self.evaluator.bridge, self.plan.inserts
-        if source.table is not None or not self.plan.keys or source.size_bytes <= limits().broadcast_source_bytes:
+        if source.table is not None or source.size_bytes <= limits().broadcast_source_bytes or not bridge.has_equal_keys(self.plan.join):
             return False
         return not bridge.runs_python([self.plan.on, *bridge.list(self.plan.pairs.outputs), *(bridge.list(inserts.outputs) if inserts else ())])
 

@@ -95,7 +95,8 @@ class MergePlan:
     source_side      the source's attributes beside the target's (a Scala Seq), the last of which is the number of the source row
     insert_side      the same where the source stands alone
     from_file        the attribute of the hash that stands for a target row's file in a job that writes
-    keys             (target column, source column) by position, for each plain equality in ON
+    join             the analyzed Join of an empty target and the source
+    keys             (target column, source column) by position, for each plain equality in ON of types that the driver compares as Spark does
     """
 
     clauses: Clauses
@@ -110,6 +111,7 @@ class MergePlan:
     inserts: Resolved | None
     insert_side: JavaObject
     from_file: JavaObject
+    join: JavaObject
     keys: tuple[tuple[int, int], ...]
 
     @property
@@ -174,6 +176,7 @@ def merge_statement(
         inserts=inserts,
         insert_side=bridge.seq([*source_resolver.attributes(), tables.source_row]),
         from_file=tables.from_file,
+        join=join,
         keys=key_columns(condition, left, right, (tables.schema, source.schema)),
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
