@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.engines.spark.statements.merge import MergeRun
 from rowlock.engines.spark.statements.merge_job import MergeJob
 from rowlock.exceptions import ConstraintViolated
 from spark.support import make, read, take_route, unchanged, winner
@@ -78,6 +79,23 @@ def test_whatever_equality_there_is_is_joined_at_once(spark, tmp_path, monkeypat
     by_driver, taken = left_by("driver")
     assert not taken
     assert left_by("large") == (by_driver, ["one join"] if by_keys else [])
+
+
+@pytest.mark.parametrize("joins", ["one join", "two joins"])
+def test_rows_of_a_source_that_spark_holds_itself_are_told_apart(spark, table_path, monkeypatch, joins):
+    """I3: Spark computes what it can of VALUES before there are tasks, and still writes them by several: a row's number must not follow from its task's.
+
+    With wrong numbers a source row without a match counts as matched by another's, and is not inserted, at once or in the rebase.
+    """
+    take_route(monkeypatch, "large")
+    if joins == "two joins":
+        monkeypatch.setattr(MergeRun, "_in_one_join", lambda _: False)
+    make(spark, table_path, spark.range(8).selectExpr("id", "0L as v"))
+    source = spark.sql("select * from values " + ", ".join(f"({n}L)" for n in range(3, 12)) + " as t(id)")
+    merge = DeltaTable.forPath(spark, table_path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    with winner(lambda: DeltaTable.forPath(spark, table_path).delete("id in (3, 6)")):
+        merge.whenMatchedUpdate(set={"v": "s.id + 10"}).whenNotMatchedInsert(values={"id": "s.id", "v": "s.id + 100"}).execute()
+    assert read(spark, table_path) == sorted([(i, 0 if i < 3 else i + (10 if i in (4, 5, 7) else 100)) for i in range(12)], key=repr)
 
 
 def test_python_functions_are_called_for_the_rows_of_their_clause_alone(spark, table_path, monkeypatch):

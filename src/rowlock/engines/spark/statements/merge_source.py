@@ -16,24 +16,25 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock import clock
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, normalized, nullable, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import local_frame, read_parquet
-from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
+from rowlock.engines.spark.read.scan import local_frame, read_parquet, spark_uri
+from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, paths_by_hash
 from rowlock.limits import limits
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol import paths
 from rowlock.storage.store import discard
 
-_WANTED, _TASK = "__rowlock_wanted", "__rowlock_task"
+_WANTED = "__rowlock_wanted"
+_OF, _AT, _FILE, _START = "__rowlock_of", "__rowlock_at", "__rowlock_file", "__rowlock_start"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A pinned source: `table` on the driver, or `files` (path, rows, number of the task that wrote it) under `folder`.  Rows are numbered from 0 in their order.
+    """A pinned source: `table` on the driver, or `files` (path, rows) under `folder`.  Rows are numbered from 0 in their order.
 
     size_bytes  of the files
     scratch     files in which the MERGE recorded matches for a rebase, and which no commit names
@@ -43,7 +44,7 @@ class Source:
     num_rows: int
     table: pa.Table | None
     folder: str | None = None
-    files: tuple[tuple[str, int, int], ...] = ()
+    files: tuple[tuple[str, int], ...] = ()
     size_bytes: int = 0
     scratch: list[str] = field(default_factory=list, compare=False)
 
@@ -77,15 +78,25 @@ class Source:
         return self._stored(evaluator) if self.table is None else local_frame(evaluator.reading_session, self.numbered(), self.numbered_schema)
 
     def _stored(self, evaluator: Evaluator) -> DataFrame:
-        names = [n for n, _, _ in self.files]
-        stored = StructType([*(StructField(f"c{n}", f.dataType, True) for n, f in enumerate(self.schema.fields)), StructField(_TASK, IntegerType())])
+        """The rows of the files with their numbers: how many rows are in the files before theirs, and their place in it.
+
+        Which file a row is in, only its reader tells: what the writer's plan said of its tasks, Spark may have computed elsewhere.
+        """
+        names = [n for n, _ in self.files]
+        stored = StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(self.schema.fields)])
         raw = read_parquet(evaluator.reading_session, stored, names)
-        offsets = np.zeros(1 + max(task for _, _, task in self.files), np.int64)
-        for (_, _, task), start in zip(self.files, np.cumsum([0, *(size for _, size, _ in self.files)])[:-1], strict=True):
-            offsets[task] = start
-        before = F.get(F.expr(f"array({', '.join(f'{n}L' for n in offsets)})"), F.col(_TASK))
+        starts = {name: int(start) for name, start in zip(names, np.cumsum([0, *(size for _, size in self.files)])[:-1], strict=True)}
+        hashes = paths_by_hash((n, spark_uri(evaluator.spark, n)) for n in names)
+        table = pa.table({_FILE: pa.array(hashes, pa.int64()), _START: pa.array([starts[n] for n in hashes.values()], pa.int64())})
+        offsets = local_frame(evaluator.reading_session, table, StructType([StructField(_FILE, LongType()), StructField(_START, LongType())]))
+        meta = raw.metadataColumn("_metadata")
+        located = raw.select("*", F.xxhash64(meta.getField("file_path")).alias(_OF), meta.getField("row_index").alias(_AT))
+        joined = located.join(F.broadcast(offsets), F.col(_OF) == F.col(_FILE), "left")
+        start = F.when(F.col(_START).isNull(), F.raise_error("a file of the source of a MERGE is read under another name").cast("long")).otherwise(
+            F.col(_START)
+        )
         columns = [F.col(f"c{n}").alias(f.name) for n, f in enumerate(self.schema.fields)]
-        return raw.select(*columns, (before + raw.metadataColumn("_metadata").getField("row_index")).alias(SOURCE_ROW))
+        return joined.select(*columns, (start + F.col(_AT)).alias(SOURCE_ROW))
 
     def release(self, evaluator: Evaluator) -> None:
         """Deletes the pinned files, and those in which matches were recorded."""
@@ -112,18 +123,12 @@ def pin(evaluator: Evaluator, source: DataFrame, bridge: Catalyst) -> Source:
         return Source(source.schema, table.num_rows, normalized(table))
     folder = f"_rowlock/staging/{clock.new_id()}"
     place = paths.join(evaluator.root, folder)
-    numbered = positional.withColumn(_TASK, F.spark_partition_id())
-    frame = evaluator.bridge.dataframe(numbered._jdf.queryExecution().analyzed(), evaluator.spark, evaluator.session())
-    frame.write.option("maxRecordsPerFile", 0).parquet(place)  # one file a task, so that a row's number follows from its task and its place in the file
+    evaluator.bridge.dataframe(positional._jdf.queryExecution().analyzed(), evaluator.spark, evaluator.session()).write.parquet(place)
     found = {m.key: m.size_bytes for m in evaluator.store.list(folder, recursive=True) if m.key.endswith(".parquet")}
-    files = tuple((paths.join(evaluator.root, k), rows, task) for k in found for rows, task in _rows_and_task(evaluator, k) if rows)
-    return Source(source.schema, sum(n for _, n, _ in files), None, folder, files, sum(found.values()))
+    files = tuple((paths.join(evaluator.root, k), rows) for k in found if (rows := _num_rows(evaluator, k)))
+    return Source(source.schema, sum(n for _, n in files), None, folder, files, sum(found.values()))
 
 
-def _rows_and_task(evaluator: Evaluator, key: str) -> list[tuple[int, int]]:
-    """[(rows, number of the task that wrote them)] of a pinned file; empty where it has no row."""
+def _num_rows(evaluator: Evaluator, key: str) -> int:
     with open_parquet(evaluator.store, key) as source:
-        if not source.metadata.num_rows:
-            return []
-        first = next(source.iter_batches(batch_size=1, columns=[_TASK]))
-        return [(int(source.metadata.num_rows), int(first.column(0)[0].as_py()))]
+        return int(source.metadata.num_rows)
