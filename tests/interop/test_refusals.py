@@ -39,7 +39,7 @@ def created(columns: str) -> Callable[[SparkSession, str], None]:
 
 WRITING: dict[str, tuple[str, Callable[[SparkSession, str], None]]] = {
     "v2_checkpoint": ("v2Checkpoint", made(checkpointPolicy="v2")),
-    "lengths": ("char and varchar columns", created("id bigint, v bigint, c char(3), w varchar(3)")),
+    "lengths": ("char and varchar columns", created("id bigint, v bigint, s struct<c: char(3), w: varchar(3)>")),
 }
 
 

@@ -68,25 +68,25 @@ def read(
     """
     expressions.session(spark, "spark")
     arguments.path(path, "path")
-    flags = {
-        "readChangeFeed": read_change_feed,
-        "ignoreDeletes": ignore_deletes,
-        "ignoreChanges": ignore_changes,
-        "skipChangeCommits": skip_change_commits,
-        "failOnDataLoss": fail_on_data_loss,
-    }
-    given = {name: str(arguments.flag(value, name)).lower() for name, value in flags.items()}
+    flags = (
+        ("readChangeFeed", "read_change_feed", read_change_feed),
+        ("ignoreDeletes", "ignore_deletes", ignore_deletes),
+        ("ignoreChanges", "ignore_changes", ignore_changes),
+        ("skipChangeCommits", "skip_change_commits", skip_change_commits),
+        ("failOnDataLoss", "fail_on_data_loss", fail_on_data_loss),
+    )
+    given = {option: str(arguments.flag(value, name)).lower() for option, name, value in flags}
     if isinstance(starting_timestamp, datetime.datetime):
         moment = datetime.datetime.fromtimestamp(milliseconds(spark, starting_timestamp, path) / 1000, datetime.UTC)
         starting_timestamp = moment.isoformat()
-    for name, value in (
-        ("startingVersion", starting_version),
-        ("startingTimestamp", starting_timestamp),
-        ("maxFilesPerTrigger", max_files_per_trigger),
-        ("maxBytesPerTrigger", max_bytes_per_trigger),
+    for option, name, value in (
+        ("startingVersion", "starting_version", starting_version),
+        ("startingTimestamp", "starting_timestamp", starting_timestamp),
+        ("maxFilesPerTrigger", "max_files_per_trigger", max_files_per_trigger),
+        ("maxBytesPerTrigger", "max_bytes_per_trigger", max_bytes_per_trigger),
     ):
         if value is not None:
-            given[name] = value if isinstance(value, str) else str(arguments.number(value, name))
+            given[option] = value if isinstance(value, str) else str(arguments.number(value, name))
     given |= {f"{STORAGE}{name}": value for name, value in arguments.text_by_text(storage_options or {}, "storage_options").items()}
     given["path"] = str(path)
     schema = columns(spark, given, None)

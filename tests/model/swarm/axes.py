@@ -93,6 +93,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "limit broadcast_source_bytes": ("default", "0"),
     "limit collected_positions_rows": ("default", "0"),
     "limit scan_groups": ("default", "1"),
+    "limit copied_piece_bytes": ("default", "64"),
     "limit sampled_rows": ("default", "4"),
     "limit plan_entries": ("default", "0", "default"),
     "limit append_file_bytes": ("default", "600"),

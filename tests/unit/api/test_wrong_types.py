@@ -118,6 +118,7 @@ def subjects(spark: Any, path: str) -> dict[str, Any]:
         "rowlock.tables.DeltaTableBuilder": DeltaTable.create(spark),
         "rowlock.tables.DeltaTransaction": t.transaction(),
         "rowlock": rowlock,
+        "rowlock.streaming": rowlock.streaming,
         "rowlock.tables": type("tables", (), {"IdentityGenerator": IdentityGenerator}),
     }
 
