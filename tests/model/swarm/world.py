@@ -24,6 +24,8 @@ from model.swarm.oracles import constraint
 from model.swarm.statements import Step, role_columns
 from model.swarm.values import KINDS
 from rowlock import DeltaTable
+from rowlock.engines.spark.catalyst.bridge import to_arrow
+from rowlock.engines.spark.read.scan import local_frame
 from rowlock.exceptions import ConstraintViolated, DeltaConcurrentModificationException
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.receipt import Receipt
@@ -99,6 +101,11 @@ class World:
     def _named(self, rows: pa.Table, *, twin: bool = False) -> pa.Table:
         """Rows under the table's names; as `twin` in capitals, which mean the same columns."""
         return rows.rename_columns([self.names[c].upper() if twin else self.names[c] for c in rows.column_names])
+
+    def source(self, rows: pa.Table) -> DataFrame:
+        """The rows for a MERGE: an odd number of them in one task, others as Spark cuts a list of values (by several tasks, computed before there are any)."""
+        frame = self.frame(rows)
+        return frame if rows.num_rows % 2 else local_frame(self.spark, to_arrow(frame), frame.schema)
 
     def frame(self, rows: pa.Table) -> DataFrame:
         roles = rows.column_names
@@ -188,7 +195,7 @@ class World:
 
     def _merge(self, target: Any, step: Step, columns: Mapping[str, str]) -> None:
         assert step.rows is not None and step.on is not None
-        builder = target.alias("t").merge(self.frame(step.rows).alias("s"), step.on.sql(columns))
+        builder = target.alias("t").merge(self.source(step.rows).alias("s"), step.on.sql(columns))
         names = quoted(self.names)
         for clause in step.clauses:
             condition = clause.condition.sql(columns) if clause.condition else None
