@@ -173,9 +173,14 @@ def counted(counts: Counts | StoredCounts) -> Counts:
         return counts
     out = np.zeros(counts.size, np.int64)
     for numbers in counts.matches:
-        for part in number_parts(numbers):
-            np.add.at(out, part, 1)
+        count(numbers, out)
     return out
+
+
+def count(numbers: Numbers | StoredNumbers, into: Counts) -> None:
+    """Adds 1 to the count of each source row for each time that its number occurs."""
+    for part in number_parts(numbers):
+        np.add.at(into, part, 1)
 
 
 def union_by_path(before: Mapping[str, BitMap64], more: Mapping[str, BitMap64]) -> dict[str, BitMap64]:

@@ -61,7 +61,7 @@ def read_matching(
     The mask must keep every row that the statement may change; it may keep others.  Leaves all slices to the scan where
     they hold more than `limits().inspected_rows` rows or more than `limit` rows (default: `local_rows`) are found.
     """
-    if sum(evaluator.num_rows(s.file) for s in slices) > limits().inspected_rows:
+    if evaluator.physical_rows(slices) > limits().inspected_rows:
         return [], list(slices)
     room = limits().local_rows if limit is None else limit
     found: list[Found] = []

@@ -6,7 +6,7 @@ Both evaluate the same resolved expressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyroaring import BitMap64
@@ -178,6 +178,10 @@ class Evaluator:
         if piece.only is None:
             return piece.without or BitMap64()
         return positions_except(self.num_rows(piece.file), piece.only)
+
+    def physical_rows(self, slices: Iterable[Slice]) -> int:
+        """How many rows the files of some slices hold, dead ones too."""
+        return sum(self.num_rows(s.file) for s in slices)
 
     def num_rows(self, file: AddFile) -> int:
         """The physical number of rows of a file, from its statistics or else from its footer."""

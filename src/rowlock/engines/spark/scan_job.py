@@ -42,7 +42,7 @@ def scan(
     repeated with the dead rows taken off inside Spark.  Raises TooManyRows, Spark's errors.
     """
     files, most = [s.file for s in slices], limits().driver_rows if most is None else most
-    bounded = bounded or sum(evaluator.num_rows(f) for f in files) > (limits().unbounded_scan_rows if narrow else limits().driver_rows)
+    bounded = bounded or evaluator.physical_rows(slices) > (limits().unbounded_scan_rows if narrow else limits().driver_rows)
     if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
         session.conf().set("spark.sql.files.minPartitionNum", "1")
     physical = evaluator.physical_plan(snapshot, files, relation)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -300,13 +300,18 @@ def is_collated(t: DataType) -> bool:
 
     Catalyst's JSON calls such a type `string`, like any other.
     """
+    return holds(t, lambda leaf: isinstance(leaf, StringType) and leaf.collation != "UTF8_BINARY")
+
+
+def holds(t: DataType, test: Callable[[DataType], bool]) -> bool:
+    """Whether a type that is not nested passes a test, or one inside of a nested type does."""
     if isinstance(t, StructType):
-        return any(is_collated(f.dataType) for f in t.fields)
+        return any(holds(f.dataType, test) for f in t.fields)
     if isinstance(t, ArrayType):
-        return is_collated(t.elementType)
+        return holds(t.elementType, test)
     if isinstance(t, MapType):
-        return is_collated(t.keyType) or is_collated(t.valueType)
-    return isinstance(t, StringType) and t.collation != "UTF8_BINARY"
+        return holds(t.keyType, test) or holds(t.valueType, test)
+    return test(t)
 
 
 def bare(t: DataType) -> DataType:

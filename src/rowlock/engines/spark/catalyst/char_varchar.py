@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructField, StructType, VarcharType
+from pyspark.sql.types import CharType, StringType, StructField, VarcharType
 
+from rowlock.engines.spark.catalyst.bridge import holds
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.protocol.char_varchar import FEATURE, KEY, bound_in, is_char
 
@@ -14,23 +15,13 @@ def stored_field(field: StructField) -> StructField:
     """The field as a table's schema has it: a bounded string is a string whose metadata says the bound.  Raises UnsupportedFeature for a bound inside."""
     if isinstance(field.dataType, (CharType, VarcharType)):
         return StructField(field.name, StringType(), field.nullable, {**field.metadata, KEY: field.dataType.simpleString()})
-    if _has_bound(field.dataType):
+    if holds(field.dataType, lambda leaf: isinstance(leaf, (CharType, VarcharType))):
         raise UnsupportedFeature(
             f"Column {field.name!r} has char or varchar inside of another type, which this version of Rowlock does not enforce: use string",
             feature=FEATURE,
             access="write",
         )
     return field
-
-
-def _has_bound(type_: DataType) -> bool:
-    if isinstance(type_, StructType):
-        return any(_has_bound(f.dataType) for f in type_.fields)
-    if isinstance(type_, ArrayType):
-        return _has_bound(type_.elementType)
-    if isinstance(type_, MapType):
-        return _has_bound(type_.keyType) or _has_bound(type_.valueType)
-    return isinstance(type_, (CharType, VarcharType))
 
 
 def type_text(field: StructField) -> str:

@@ -26,7 +26,7 @@ def query_id(spark: SparkSession) -> str:
 
 
 def query_and_run(spark: SparkSession, table: str) -> tuple[str, str | None]:
-    """The id of the query that this thread runs, and of its present run, which is None where the user set a job group.
+    """The id of the query that this thread runs, and the job group of the thread, which is a new one for each run of the query; None where there is none.
 
     Raises InvalidInput outside of a query's thread.
     """

@@ -104,7 +104,7 @@ def _origin(inputs: Sequence[Slice], living: Living) -> Provenance:
 
 def _read(evaluator: Evaluator, inputs: Sequence[Slice], snapshot: Snapshot) -> pa.Table | None:
     """The live rows of the inputs; None where they are many or Arrow cannot read them as Spark would."""
-    if sum(evaluator.num_rows(s.file) for s in inputs) > limits().local_rows:
+    if evaluator.physical_rows(inputs) > limits().local_rows:
         return None
     found = [evaluator.rows.read_slice(s, snapshot) for s in inputs]
     return pa.concat_tables([f[0] for f in found if f is not None]) if inputs and all(f is not None for f in found) else None

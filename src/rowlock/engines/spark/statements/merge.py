@@ -177,7 +177,7 @@ class MergeRun:
 
     def _scan_pairs(self, slices: Sequence[Slice]) -> None:
         """Joins the rows of files with the source in a Spark job; Spark also writes the results where they are many."""
-        if self.plan.source.table is None and sum(self.evaluator.num_rows(s.file) for s in slices) > limits().driver_rows:
+        if self.plan.source.table is None and self.evaluator.physical_rows(slices) > limits().driver_rows:
             self.job.pairs(slices, inserts=False)  # a join with a large source is not begun to see whether its result is small
             return
         try:

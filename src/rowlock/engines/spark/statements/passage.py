@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Assigned, Effects, Kind, RowBlock, fresh_path
 from rowlock.boundary.lost_matches import LostMatches
-from rowlock.boundary.provenance import Counts, Numbers, Origin, Provenance, StoredCounts, StoredNumbers, counted, number_parts, union_by_path
+from rowlock.boundary.provenance import Counts, Numbers, Origin, Provenance, StoredCounts, StoredNumbers, count, counted, union_by_path
 from rowlock.boundary.statements import Program, Statement
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark.addressed_rows import Found
@@ -123,8 +123,7 @@ class Passage:
         if lost is not None:
             counts -= lost
         for numbers in matches:
-            for part in number_parts(numbers):
-                np.add.at(counts, part, 1)
+            count(numbers, counts)
         self.counts[index] = counts
         return np.flatnonzero(counts == 0) if before is None else np.flatnonzero((before > 0) & (counts == 0))
 

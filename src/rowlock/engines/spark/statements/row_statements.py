@@ -144,7 +144,7 @@ def run(
         found.append(driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session))
     large: list[RowBlock] = []
     tombstones: dict[str, BitMap64] = {}
-    if scanned and plan.kind == "delete" and _num_rows(evaluator, scanned) > limits().unbounded_scan_rows:
+    if scanned and plan.kind == "delete" and evaluator.physical_rows(scanned) > limits().unbounded_scan_rows:
         tombstones.update(_matching_positions(evaluator, plan, scanned, snapshot))
     elif scanned:
         try:
@@ -205,7 +205,7 @@ def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Sl
     """
     child = evaluator.bridge.filter(plan.resolved.condition, evaluator.live_plan(snapshot, slices, plan.relation.attributes))
     frame = evaluator.bridge.dataframe(evaluator.bridge.project(plan.resolved.outputs, child), evaluator.spark, plan.session)
-    if _num_rows(evaluator, slices) <= limits().collected_positions_rows:
+    if evaluator.physical_rows(slices) <= limits().collected_positions_rows:
         return positions_by_path(frame, evaluator.paths_by_hash(slices))
     files = [
         f for _, f in write_native(frame, evaluator.store, snapshot, values=dict.fromkeys(names_in_files(snapshot)[n] for n in snapshot.partition_columns))
@@ -214,10 +214,6 @@ def _matching_positions(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Sl
         return stored_origin([f for f in files if f.num_records], evaluator.store, evaluator.paths_by_hash(slices)).positions
     finally:
         discard(evaluator.store, (f.path for f in files))
-
-
-def _num_rows(evaluator: Evaluator, slices: Sequence[Slice]) -> int:
-    return sum(evaluator.num_rows(s.file) for s in slices)
 
 
 def _write_changed(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int) -> RowBlock:
