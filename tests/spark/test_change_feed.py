@@ -132,6 +132,7 @@ def test_several_statements_are_net(spark: SparkSession, table_path: str) -> Non
 
 
 @pytest.mark.parametrize(("route", "vectors"), [("driver", True), ("large", False)])
+@pytest.mark.short("driver-True", why="21 s; what a statement writes the other way is in test_every_statement")
 def test_rebased_commits(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool) -> None:
     """The old images are those of the head, and what a winner took away is no change of ours."""
     take_route(monkeypatch, route)
@@ -169,6 +170,7 @@ def test_more_rows_than_come_to_the_driver(spark: SparkSession, table_path: str)
     assert counts == {(1, "update_preimage"): (125_000, old), (1, "update_postimage"): (125_000, old + 125_000_000), (2, "delete"): (len(gone), sum(gone))}
 
 
+@pytest.mark.soak("12 s of turns with delta-spark; the peers read what each test here leaves")
 def test_delta_spark_and_rowlock_in_turns(spark: SparkSession, table_path: str) -> None:
     """Also with the columns that delta-spark leaves in data files, and with row tracking beside."""
     spark.sql(

@@ -111,7 +111,7 @@ def test_a_constraint_that_a_winner_added_is_asked_of_staged_rows(spark, table_p
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
-@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
+@pytest.mark.soak("20 s; the test before this one asks the same constraint of the same rows")
 def test_staged_rows_that_meet_it_are_kept(spark, table_path, monkeypatch, route):
     """No statement is staged a second time: the first rebase is the only one."""
     take_route(monkeypatch, route)

@@ -39,6 +39,7 @@ def schema_and_protocol(path: str) -> tuple[Any, Any]:
     return {f["name"]: f["metadata"] for f in fields}, sorted(found["protocol"]["writerFeatures"])
 
 
+@pytest.mark.soak("28 s of turns with delta-spark; what a default gives is asked in the tests beside it")
 def test_delta_spark_and_rowlock_write_one_table_with_defaults(spark: SparkSession, table_path: str) -> None:
     """Each statement by both, in a table that Rowlock made; the log says of the columns what delta-spark says."""
     t = f"delta.`{table_path}`"

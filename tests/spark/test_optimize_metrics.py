@@ -103,6 +103,7 @@ def test_nothing_to_do(spark: SparkSession, table_path: str, tmp_path: Path) -> 
     assert version(table_path) == newest
 
 
+@pytest.mark.soak("two engines for 18 s; clustered tables are in test_zorder")
 def test_a_clustered_table(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
     """Files that delta-spark clustered before are told from those that came since; ours are in no cube, for either engine."""
     for path in (table_path, str(tmp_path / "twin")):

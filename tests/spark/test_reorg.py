@@ -18,6 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("way", ["driver", "jobs"])
+@pytest.mark.short("driver", why="28 s; the files are written as OPTIMIZE writes them, whose ways are compared in test_zorder")
 def test_deleted_rows_and_dropped_columns_are_purged_and_nothing_else(spark: SparkSession, table_path: str, way: str) -> None:
     t = f"delta.`{table_path}`"
     frame = spark.sql("select cast(id as int) id, cast(id % 2 as int) p, concat('s', id) s, named_struct('a', id, 'b', id) n from range(40)")

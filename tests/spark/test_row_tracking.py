@@ -136,7 +136,7 @@ def test_ids_through_several_statements(spark: SparkSession, table_path: str, mo
 
 
 @pytest.mark.parametrize(("route", "vectors"), [("driver", True), ("mixed", False), ("large", True)])
-@pytest.mark.short("driver-True", "mixed-False", why="what differs with the way is in the ones that stay; all three are compared in test_routes")
+@pytest.mark.short("mixed-False", why="what differs with the way is in the one that stays; all three are compared in test_routes")
 def test_ids_through_rebases(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: bool) -> None:
     """Winners update rows, append, compact; two writers' new rows never share an id."""
     take_route(monkeypatch, route)
@@ -162,6 +162,7 @@ def test_ids_through_rebases(spark: SparkSession, table_path: str, monkeypatch: 
     assert last[4][0] == before[4][0] and 5 not in last
 
 
+@pytest.mark.soak("13 s of turns with delta-spark; ids that delta-spark reads are compared in test_ids_through_every_statement")
 def test_delta_spark_and_rowlock_in_turns(spark: SparkSession, table_path: str) -> None:
     spark.sql(
         f"CREATE TABLE delta.`{table_path}` (id int, v int, p string) USING delta TBLPROPERTIES (delta.enableRowTracking = true, delta.enableDeletionVectors = true)"

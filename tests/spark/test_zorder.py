@@ -89,7 +89,7 @@ def test_the_words_are_those_of_delta_spark(spark: SparkSession, table_path: str
 
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
-@pytest.mark.short("true-driver", why="17 s each; ids through OPTIMIZE against a winner are also in test_row_tracking, both ways")
+@pytest.mark.soak("17 s each; ids through OPTIMIZE against a winner are also in test_row_tracking and test_moved_rows")
 def test_rows_keep_their_ids_while_others_write(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, vectors: str) -> None:
     """As the loser: rows that went leave its output, others' rows stay, ids are kept; as the winner: statements find their rows."""
     take_route(monkeypatch, route)
@@ -209,6 +209,7 @@ def append(spark: SparkSession, path: str, held: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("mapping", ["none", "name"])
+@pytest.mark.short("name", why="the same table without names that are mapped")
 def test_files_that_are_not_clustered_yet(spark: SparkSession, table_path: str, mapping: str) -> None:
     n = 3000
     table = clustered(spark, table_path, "x", "y", **SMALL, **{"delta.columnMapping.mode": mapping})

@@ -261,6 +261,15 @@ def simulate(
 
 
 @app.command()
+def prepare() -> None:
+    """Make later sessions on this machine start faster: Spark's classes are kept in an archive (200 MB) in the user's cache. Takes about a minute, once."""
+    with plain_errors():
+        from rowlock.cli.prepare import prepare as run
+
+        run(_console())
+
+
+@app.command()
 def version() -> None:
     """Print the versions of Rowlock, pyspark, pyarrow and Python."""
     import platform

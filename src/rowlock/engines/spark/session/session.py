@@ -10,9 +10,10 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rowlock import arguments
+from rowlock.engines.spark.session.class_archive import Recording, archive_options, quoted
 from rowlock.engines.spark.session.java import ensure_java
 
 if TYPE_CHECKING:
@@ -87,8 +88,34 @@ def _start_local(*, cores: int, memory_mb: int, stores: Sequence[str] = ()) -> S
     return session
 
 
-def local_settings(*, cores: int, memory_mb: int) -> dict[str, str]:
-    """The Spark settings of a local session."""
+def start_recorded(recording: Recording) -> SparkSession:
+    """Starts a local session whose JVM writes the class archive when it ends.  Only in a process that has no session yet."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in local_settings(cores=1, memory_mb=1024, java_options=recording.java_options).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def stop_with_jvm(session: SparkSession, timeout_s: float) -> None:
+    """Stops a session that this process started, and waits until its JVM has ended.  Raises subprocess.TimeoutExpired."""
+    gateway: Any = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends when nobody holds this open
+    gateway.proc.wait(timeout_s)
+
+
+def local_settings(*, cores: int, memory_mb: int, java_options: Sequence[str] | None = None) -> dict[str, str]:
+    """The Spark settings of a local session.
+
+    Args:
+        java_options: More arguments of its JVM; by default those that make it read the class archive, where there is one.
+    """
+    options = archive_options() if java_options is None else java_options
     return {
         "spark.master": f"local[{cores}]",
         "spark.app.name": "rowlock",
@@ -100,5 +127,5 @@ def local_settings(*, cores: int, memory_mb: int) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.default.parallelism": str(cores),
-        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={LOGGING.as_uri()}"',
+        "spark.driver.extraJavaOptions": quoted((f"-Dlog4j2.configurationFile={LOGGING.as_uri()}", *options)),
     }
