@@ -191,6 +191,9 @@ def test_constraints_hold_for_the_new_columns(spark: SparkSession, table_path: s
     DeltaTable.forPath(spark, table_path).addConstraint("small", "id < 10")
     with unchanged(table_path), pytest.raises(ConstraintViolated):
         rowlock.write(spark.sql("select 11 as id, 'x' as s"), table_path, mode="overwrite", overwrite_schema=True)
+    for rows_ in (spark.sql("select 'x' as s"), spark.sql("select 'x' as s where false")):
+        with unchanged(table_path), pytest.raises(StatementRefused, match="small id < 10 cannot be asked of this table's rows"):
+            rowlock.write(rows_, table_path, mode="overwrite", overwrite_schema=True)
 
 
 # ---- userMetadata and the size of files ----------------------------------------------------------

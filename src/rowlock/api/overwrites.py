@@ -96,6 +96,7 @@ def overwrite_schema(
         read = versions_read(handle.evaluator, df, head.version)
         metadata = schema_overwrite.overwritten_metadata(head, nullable(delta_schema(df.schema)), partition_by)
         draft = creation.draft_snapshot(metadata, handle.path)
+        handle.table.engine.check_slices([], snapshot=draft)  # a constraint on a column that goes, before anything is written
         blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path), max_records=max_records)
         adds = [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
         if read:

@@ -75,11 +75,11 @@ def check_files(
 def check_written(evaluator: Evaluator, files: Sequence[AddFile], snapshot: Snapshot, *, generated: bool = True) -> None:
     """Checks files that a statement just wrote, like `check_files`; where a row breaks a constraint they are deleted, since no commit will name them.
 
-    Raises ConstraintViolated.
+    Raises ConstraintViolated, and StatementRefused for a check that Spark cannot resolve.
     """
     try:
         check_files(evaluator, files, snapshot, generated=generated)
-    except ConstraintViolated:
+    except (ConstraintViolated, StatementRefused):
         discard(evaluator.store, (f.path for f in files))
         raise
 
@@ -99,15 +99,7 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
     The values of generated columns are not checked again: their writer may have computed them in a session with another
     time zone.  Raises ConstraintViolated, and StatementRefused for a condition that cannot be a constraint.
     """
-    try:
-        resolved = _resolved(evaluator, snapshot)
-    except AnalysisException as e:
-        check = _first_unresolved(evaluator, snapshot)
-        raise StatementRefused(
-            f"{check.name} {check.expression} cannot be asked of this table's rows: {e.getMessage() or e}",
-            what=_NAME_OF_FEATURE[check.feature],
-            table=evaluator.store.root,
-        ) from e
+    resolved = _resolved(evaluator, snapshot)
     condition = None if resolved is None else resolved.violated.condition
     if condition is not None and (not condition.deterministic() or evaluator.bridge.subquery.hasSubquery(condition)):
         raise StatementRefused(
@@ -118,9 +110,8 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
     check_files(evaluator, [s.file for s in slices], snapshot, {s.path: evaluator.dead_positions(s) for s in slices}, generated=False)
 
 
-def _first_unresolved(evaluator: Evaluator, snapshot: Snapshot) -> Check:
+def _first_unresolved(evaluator: Evaluator, snapshot: Snapshot, checks: Sequence[Check]) -> Check:
     """The first check that Spark cannot resolve."""
-    checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
     for check in checks:
         try:
             _resolve(evaluator, snapshot, (check,))
@@ -130,14 +121,22 @@ def _first_unresolved(evaluator: Evaluator, snapshot: Snapshot) -> Check:
 
 
 def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, generated: bool = True) -> _Checks | None:
-    """The table's checks, resolved once for each schema and session setting; None where there are none."""
+    """The table's checks, resolved once for each schema and session setting; None where there are none.  Raises StatementRefused for one that Spark cannot resolve."""
     checks = checks_of(snapshot.metadata, snapshot.schema, snapshot.table)
     if not generated and any(c.feature == GENERATED for c in checks):
         _resolved(evaluator, snapshot)  # an expression that Spark cannot resolve is refused, although its values are not checked
         checks = tuple(c for c in checks if c.feature != GENERATED)
     if not checks:
         return None
-    made: _Checks = evaluator.cached_for_settings(("checks", snapshot.metadata.schema_string, checks), lambda: _resolve(evaluator, snapshot, checks))
+    try:
+        made: _Checks = evaluator.cached_for_settings(("checks", snapshot.metadata.schema_string, checks), lambda: _resolve(evaluator, snapshot, checks))
+    except AnalysisException as e:
+        check = _first_unresolved(evaluator, snapshot, checks)
+        raise StatementRefused(
+            f"{check.name} {check.expression} cannot be asked of this table's rows; drop it, or keep the columns that it names: {e.getMessage() or e}",
+            what=_NAME_OF_FEATURE.get(check.feature, "column invariant"),
+            table=evaluator.store.root,
+        ) from e
     return made
 
 
