@@ -9,6 +9,7 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rowlock.exceptions import InvalidInput, WrongType
 
@@ -22,6 +23,15 @@ def text(value: Any, name: str) -> str:
     except UnicodeEncodeError as e:
         raise InvalidInput(f"{name} holds {value[e.start]!r} at character {e.start}, half of a pair of surrogates, which no text of a log can hold") from e
     return value
+
+
+def time_zone(value: Any, name: str) -> str:
+    """The value, if it is the name of a time zone that is known here.  Raises WrongType, InvalidInput."""
+    known = text(value, name)
+    try:
+        return ZoneInfo(known).key
+    except (ZoneInfoNotFoundError, ValueError, OSError) as e:
+        raise InvalidInput(f"{name} is {value!r}, which is no time zone that is known here: write it like Europe/Vienna or UTC") from e
 
 
 def path(value: Any, name: str) -> Any:

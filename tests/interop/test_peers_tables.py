@@ -11,6 +11,7 @@ import rowlock
 from interop import peer_tables
 from interop.peer_tables import DELTA_SPARK, DELTALAKE, Maker
 from interop.readers import assert_same_rows, commit_files, rows_by_all, rows_of
+from support.corpus import GOLDEN
 
 pytestmark = pytest.mark.spark
 
@@ -63,5 +64,8 @@ def test_another_session_zone(spark: SparkSession, table_path: str) -> None:
         theirs = rows_of(spark.read.format("delta").load(table_path).toArrow())
         assert_same_rows(rows_of(rowlock.read(spark, table_path).toArrow()), theirs, "rowlock", "delta-spark")
         assert before == theirs
+        zoned = str(GOLDEN / "kernel-timestamp-pst" / "delta")  # partition values that state no zone
+        ours = rowlock.to_arrow(zoned, time_zone="America/Los_Angeles")
+        assert_same_rows(rows_of(ours), rows_of(spark.read.format("delta").load(zoned).toArrow()), "to_arrow", "delta-spark")
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")

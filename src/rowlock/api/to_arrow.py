@@ -21,9 +21,8 @@ from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import read_file
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow as arrow_schema
-from rowlock.protocol.char_varchar import KEY, is_char
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
-from rowlock.protocol.schema import StructField, read_only_types
+from rowlock.protocol.schema import StructField
 from rowlock.storage.store import NotFound
 from rowlock.threads import side_by_side
 from rowlock.transaction.state.shared import SharedState
@@ -38,6 +37,7 @@ def to_arrow(
     timestamp: str | datetime.datetime | None = None,
     columns: Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    time_zone: str | None = None,
 ) -> pa.Table:
     """A table's rows as one Arrow table, in no particular order.  Needs no Spark and no JVM.
 
@@ -47,14 +47,17 @@ def to_arrow(
         timestamp: Read the version that was the newest then: a datetime or ISO text, in the time zone of the Python process where it has none.
         columns: Names of the columns wanted, in any case, in the order of the result; only they are read.  By default all.
         storage_options: How to reach a cloud, as in `rowlock.append`.
+        time_zone: The zone of timestamp partition values that state none, as `Europe/Vienna` or `UTC`: what the session's zone is to Spark.  Without it such a
+            value is refused.
 
     Returns:
-        A pyarrow Table.  Timestamps are microseconds, with the zone UTC or with none.
+        A pyarrow Table.  Timestamps are microseconds, with the zone UTC or with none.  A variant is a struct of the binaries `value` and `metadata`, as
+        PySpark gives it.
 
     Raises:
         TableNotFound: There is no Delta table at the path.
         VersionNotFound: The log does not hold the version, or does not reach to the time.
-        InvalidInput: The table lacks a column, both a version and a timestamp are given, or text that is no time.
+        InvalidInput: The table lacks a column, both a version and a timestamp are given, text that is no time, or a time zone that is not known.
         WrongType: An argument is of another type.
         UnsupportedFeature: What Spark would read of a file is not certain, or the table needs a feature that this version cannot read; use `rowlock.read`.
         CorruptLog: The table's log is damaged, or a data file is gone.
@@ -63,13 +66,14 @@ def to_arrow(
         >>> rowlock.to_arrow(path, columns=["amount"]).column("amount").to_pylist()
         [10.0, 20.0, 30.0]
     """
+    zone = None if time_zone is None else arguments.time_zone(time_zone, "time_zone")
     wanted_version = None if version is None else arguments.number(version, "version")
     state = opened(path, storage_options)
     snapshot = snapshot_of(state, wanted_version, None if timestamp is None else local_milliseconds(timestamp, state.store.root))
     chosen = _chosen(snapshot, columns)
     files = list(snapshot.files.adds())
     wanted = _wanted(snapshot, chosen)
-    tables = side_by_side(lambda f: _living(state, f, snapshot, wanted), files, _READERS)
+    tables = side_by_side(lambda f: _living(state, f, snapshot, wanted, zone), files, _READERS)
     return _joined(tables, snapshot, chosen)
 
 
@@ -115,18 +119,13 @@ def _chosen(snapshot: Snapshot, columns: Sequence[str] | None) -> list[StructFie
         if missing := [name for name, field in found if field is None]:
             raise InvalidInput(f"The table has no column {missing[0]!r}; it has {', '.join(snapshot.schema.names)}", table=snapshot.table)
         fields = [field for _, field in found if field is not None]
-    for field in fields:
-        if "variant" in read_only_types(field.type):
-            raise _refusal(f"column {field.name} is of type variant", "type variant", snapshot)
-        if KEY in field.metadata and "char(" in (said := str(field.metadata[KEY])).replace("varchar(", "") and not is_char(said):
-            raise _refusal(f"column {field.name} is of type {said}, which Spark fills up with spaces", "char inside of other types", snapshot)
     return fields
 
 
-def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Schema) -> pa.Table:
+def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, zone: str | None = None) -> pa.Table:
     """The rows of a file that no deletion vector marks."""
     try:
-        rows = read_file(state.store, file, snapshot, wanted)
+        rows = read_file(state.store, file, snapshot, wanted, time_zone=zone)
     except Doubtful as e:
         raise _refusal(str(e), e.feature, snapshot, file.path) from None
     except NotFound as e:

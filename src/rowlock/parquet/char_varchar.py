@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowlock.protocol.char_varchar import Bound
+from rowlock.parquet.nested import Parts, with_changed_parts
+from rowlock.protocol.char_varchar import Bound, Inner
 
 
 def fitted_text(values: Any, bound: Bound) -> Any:
@@ -23,3 +24,16 @@ def fitted_text(values: Any, bound: Bound) -> Any:
 def padded(values: Any, bound: Bound) -> Any:
     """The values of a char column filled up with spaces, as Spark reads them; those of a varchar column as they are."""
     return pc.utf8_rpad(values, bound.length, " ") if bound.kind == "char" and not pa.types.is_null(values.type) else values
+
+
+def padded_within(column: Any, inner: Inner) -> Any:
+    """A column of another type with the char values inside of it filled up with spaces, as Spark reads them."""
+    return with_changed_parts(column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column]), _parts(inner))
+
+
+def _parts(inner: Inner) -> Parts:
+    if isinstance(inner, Bound):
+        return lambda values: padded(values, inner)
+    if isinstance(inner, dict):
+        return {name: _parts(of) for name, of in inner.items()}
+    return None if inner is None else [_parts(of) for of in inner]

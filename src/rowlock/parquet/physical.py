@@ -6,14 +6,13 @@ or copied once where names of nested fields change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.arrow_types import to_arrow_type
+from rowlock.protocol.arrow_types import is_variant, to_arrow_type
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.parquet_columns import names_ignoring_case
 from rowlock.protocol.properties import column_mapping_mode
@@ -64,6 +63,8 @@ def nullable_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _nullable_type(t: pa.DataType) -> pa.DataType:
+    if is_variant(t):
+        return t
     if pa.types.is_struct(t):
         return pa.struct([pa.field(f.name, _nullable_type(f.type), True) for f in t])
     if pa.types.is_list(t):
@@ -105,46 +106,67 @@ def _matching_name(name: str, there: Sequence[str], case_sensitive: bool) -> str
     return name if case_sensitive and found else next(iter(found), None)
 
 
-def spelled_as(have: pa.DataType, want: pa.DataType, *, case_sensitive: bool = False) -> pa.DataType:
-    """The type `have` of a file's column, with nested fields spelled as in the table's type `want`.  Raises Doubtful (see `columns_in`)."""
+def spelled_as(have: pa.DataType, want: pa.DataType, *, case_sensitive: bool = False, by_id: bool = False) -> pa.DataType:
+    """The type `have` of a file's column, with nested fields spelled as in the table's type `want`.  Raises Doubtful (see `columns_in`).
+
+    With `by_id` fields are found by their ids; one that another field of the table has the name of gets a name of its own.
+    """
+    if is_variant(want):
+        return have
     if pa.types.is_struct(have) and pa.types.is_struct(want):
-        there = [f.name for f in have]
-        known = {found: f for f in want if (found := _matching_name(f.name, there, case_sensitive)) is not None}
+        known = _fields_by_id(have, want) if by_id else _fields_by_name(have, want, case_sensitive)
+        taken = {f.name for f in known.values()}
         return pa.struct(
             [
-                pa.field(known[f.name].name, spelled_as(f.type, known[f.name].type, case_sensitive=case_sensitive), f.nullable) if f.name in known else f
-                for f in have
+                pa.field(known[n].name, spelled_as(f.type, known[n].type, case_sensitive=case_sensitive, by_id=by_id), f.nullable)
+                if n in known
+                else f.with_name(f"{f.name} ({n})")
+                if f.name in taken
+                else f
+                for n, f in enumerate(have)
             ]
         )
     if pa.types.is_list(have) and pa.types.is_list(want):
-        return pa.list_(have.value_field.with_type(spelled_as(have.value_type, want.value_type, case_sensitive=case_sensitive)))
+        return pa.list_(have.value_field.with_type(spelled_as(have.value_type, want.value_type, case_sensitive=case_sensitive, by_id=by_id)))
     if pa.types.is_map(have) and pa.types.is_map(want):
         key, item = (
-            spelled_as(have.key_type, want.key_type, case_sensitive=case_sensitive),
-            spelled_as(have.item_type, want.item_type, case_sensitive=case_sensitive),
+            spelled_as(have.key_type, want.key_type, case_sensitive=case_sensitive, by_id=by_id),
+            spelled_as(have.item_type, want.item_type, case_sensitive=case_sensitive, by_id=by_id),
         )
         return pa.map_(have.key_field.with_type(key), have.item_field.with_type(item), have.keys_sorted)
     return have
 
 
-def found_by_id(source: pq.ParquetFile, snapshot: Snapshot) -> bool:
-    """Whether finding a file's columns by name and by field id gives the same; True unless the column mapping mode is `id`."""
-    if column_mapping_mode(snapshot.metadata.configuration) != "id":
-        return True
-    wanted = dict(_ids(file_schema(snapshot, snapshot.schema.names), ()))
-    there = dict(_ids(source.schema_arrow, ()))
-    places = {number: path for path, number in wanted.items() if number is not None}
-    by_name = all(there[path] == number for path, number in wanted.items() if path in there)
-    return by_name and all(number not in places or places[number] == path for path, number in there.items())
+def _fields_by_name(have: pa.StructType, want: pa.StructType, case_sensitive: bool) -> dict[int, pa.Field]:
+    """The table's field of each position of a file's struct that has one."""
+    there = [f.name for f in have]
+    return {there.index(found): f for f in want if (found := _matching_name(f.name, there, case_sensitive)) is not None}
 
 
-def _ids(fields: Any, where: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bytes | None]]:
-    for f in fields:
-        yield (*where, f.name), (f.metadata or {}).get(_FIELD_ID)
-        inner = f.type
-        while pa.types.is_list(inner):
-            inner = inner.value_type
-        if pa.types.is_map(inner):
-            yield from _ids([inner.key_field, inner.item_field], (*where, f.name))
-        elif pa.types.is_struct(inner):
-            yield from _ids(inner, (*where, f.name))
+def _fields_by_id(have: Iterable[pa.Field], want: Iterable[pa.Field]) -> dict[int, pa.Field]:
+    """Like `_fields_by_name`, by field ids."""
+    wanted = {number: f for f in want if (number := _field_id(f)) is not None}
+    found = {n: wanted[number] for n, f in enumerate(have) if (number := _field_id(f)) in wanted}
+    if len({f.name for f in found.values()}) < len(found):
+        raise Doubtful("a file has two columns of one field id", "column mapping by id")
+    return found
+
+
+def _field_id(f: pa.Field) -> bytes | None:
+    return (f.metadata or {}).get(_FIELD_ID)
+
+
+def columns_by_id(there: pa.Schema, snapshot: Snapshot, names: Sequence[str]) -> dict[str, str]:
+    """The name in a file of each of the table's columns `names` that the file has, where columns are found by field id.  Raises Doubtful as Spark fails."""
+    if there.names and not any(_field_id(f) for f in there):
+        raise Doubtful("its columns have no field ids", "column mapping by id")
+    by_stored = dict(zip((f.name for f in file_schema(snapshot, names)), names, strict=True))
+    held = {by_stored[f.name]: there.field(n).name for n, f in _fields_by_id(there, file_schema(snapshot, names)).items()}
+    if len({*there.names}) < len(there.names):
+        raise Doubtful("a file has two columns of one name", "column mapping by id")
+    return {n: held[n] for n in names if n in held}
+
+
+def is_found_by_id(snapshot: Snapshot) -> bool:
+    """Whether readers find the columns of this table's files by field id instead of name."""
+    return column_mapping_mode(snapshot.metadata.configuration) == "id"

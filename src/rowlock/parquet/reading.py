@@ -18,13 +18,14 @@ import pyarrow.parquet as pq
 
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.parquet.char_varchar import padded
+from rowlock.parquet.char_varchar import padded, padded_within
 from rowlock.parquet.files import open_parquet
-from rowlock.parquet.physical import Doubtful, columns_in, file_schema, found_by_id, names_in_files, relabelled, spelled_as
+from rowlock.parquet.physical import Doubtful, columns_by_id, columns_in, file_schema, is_found_by_id, names_in_files, relabelled, spelled_as
+from rowlock.parquet.variants import has_variant, is_variant_group, with_whole_variants
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.arrow_types import from_arrow_type
-from rowlock.protocol.char_varchar import bounds
+from rowlock.protocol.arrow_types import from_arrow_type, is_variant
+from rowlock.protocol.char_varchar import Inner, bounds, inner_chars
 from rowlock.protocol.parquet_columns import leaves_of
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.protocol.widening import is_wider
@@ -33,7 +34,7 @@ from rowlock.storage.store import ObjectStore
 Positions = np.ndarray[Any, Any]
 
 SPARK_VERSION = b"org.apache.spark.version"
-_LEGACY = b"org.apache.spark.legacy"
+_LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
 _GREGORIAN_DAY = -141_427
 """1582-10-15 in days since 1970-01-01: for earlier dates the calendars of Spark 2 and Spark 3 differ."""
 _GREGORIAN_MICROS = -2_208_988_800_000_000
@@ -41,24 +42,32 @@ _GREGORIAN_MICROS = -2_208_988_800_000_000
 
 
 def read_file(
-    store: ObjectStore, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: Positions | None = None, *, case_sensitive: bool = False
+    store: ObjectStore,
+    file: AddFile,
+    snapshot: Snapshot,
+    wanted: pa.Schema,
+    positions: Positions | None = None,
+    *,
+    case_sensitive: bool = False,
+    time_zone: str | None = None,
 ) -> pa.Table:
     """Reads the physical rows of a file, or those at sorted `positions`, under the columns `wanted` (of the table, all nullable).
 
     Reads only the footer and the columns and row groups that are needed.  `case_sensitive` is spark.sql.caseSensitive:
-    without it names that differ by case are the same column.  Raises Doubtful, NotFound.
+    without it names that differ by case are the same column.  `time_zone` is that of timestamp partition values which state none.
+    Raises Doubtful, NotFound.
     """
-    check_zones(file, snapshot)
+    if time_zone is None and snapshot.metadata.partition_columns:
+        _check_zones(file, snapshot, wanted.names)
     partitions = snapshot.metadata.partition_columns
     with open_parquet(store, file.path, file.size_bytes) as source:
-        if not found_by_id(source, snapshot):
-            raise Doubtful("columns have other names than ids", "column mapping by id")
-        there = source.schema_arrow
-        held = columns_in(there, snapshot, [n for n in wanted.names if n not in partitions], case_sensitive=case_sensitive)
+        there, by_id = source.schema_arrow, is_found_by_id(snapshot)
+        own = [n for n in wanted.names if n not in partitions]
+        held = columns_by_id(there, snapshot, own) if by_id else columns_in(there, snapshot, own, case_sensitive=case_sensitive)
         names, given = list(held), list(held.values())
         schema = file_schema(snapshot, names)
         spelled = pa.schema(
-            [pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive)) for f, n in zip(schema, given, strict=True)]
+            [pa.field(f.name, spelled_as(there.field(n).type, f.type, case_sensitive=case_sensitive, by_id=by_id)) for f, n in zip(schema, given, strict=True)]
         )
         times = _DatesAndTimes(source)
         for have, f, n in zip(spelled, schema, given, strict=True):
@@ -70,13 +79,22 @@ def read_file(
         data = data.select(given)
         times.check(data)
     try:
-        data = relabelled(relabelled(data, spelled).cast(schema), pa.schema([wanted.field(n) for n in names]))
+        data = relabelled(_unshredded(relabelled(data, spelled), schema).cast(schema), pa.schema([wanted.field(n) for n in names]))
+    except pa.ArrowInvalid as e:  # binary values in a text column
+        raise Doubtful(str(e), "text that is not UTF-8") from e
     except pa.ArrowKeyError as e:  # a dictionary inside of a column that has another name in the file
         raise Doubtful(str(e), "a dictionary in a column that differs by case") from e
-    return logical_rows(data, num_rows, file, snapshot, wanted)
+    return logical_rows(data, num_rows, file, snapshot, wanted, time_zone)
 
 
-def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapshot, wanted: pa.Schema) -> pa.Table:
+def _unshredded(data: pa.Table, schema: pa.Schema) -> pa.Table:
+    for n, f in enumerate(schema):
+        if has_variant(f.type):
+            data = data.set_column(n, f.name, with_whole_variants(data.column(n), f.type))
+    return data
+
+
+def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, time_zone: str | None = None) -> pa.Table:
     """Completes a file's columns to the schema `wanted`: partition values from the log, nulls for columns that the file lacks."""
     columns: list[Any] = []
     stored, bound = names_in_files(snapshot), bounds(snapshot.schema)
@@ -84,7 +102,7 @@ def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapsho
         if f.name in snapshot.metadata.partition_columns:
             field = snapshot.schema.find(f.name)
             assert field is not None
-            value = partition_values.parse_stored(file.partition_values.get(stored[f.name]), field.type)
+            value = partition_values.parse_stored(file.partition_values.get(stored[f.name]), field.type, time_zone)
             columns.append(pa.repeat(pa.scalar(value, f.type), num_rows))
         elif f.name in data.column_names:
             columns.append(data.column(f.name).cast(f.type))
@@ -92,22 +110,28 @@ def logical_rows(data: pa.Table, num_rows: int, file: AddFile, snapshot: Snapsho
             columns.append(pa.nulls(num_rows, f.type))
         if f.name in bound:
             columns[-1] = padded(columns[-1], bound[f.name])
+        elif (inner := _inner_chars(f.name, snapshot)) is not None:
+            columns[-1] = padded_within(columns[-1], inner).cast(f.type)
     return pa.table(columns, schema=wanted) if columns else pa.table({})
 
 
-def check_zones(file: AddFile, snapshot: Snapshot) -> None:
-    """Raises Doubtful where a timestamp partition value has no time zone: readers take it in their session's zone."""
-    if not snapshot.metadata.partition_columns:
-        return
+def _inner_chars(name: str, snapshot: Snapshot) -> Inner:
+    field = snapshot.schema.find(name)
+    try:
+        return None if field is None else inner_chars(field)
+    except ValueError as e:
+        raise Doubtful(f"column {name} holds char values, but which is not clear: {e}", "char inside of other types") from e
+
+
+def _check_zones(file: AddFile, snapshot: Snapshot, wanted: Sequence[str]) -> None:
+    """Raises Doubtful where a timestamp partition value of a wanted column has no time zone: readers take it in their session's zone."""
     stored = names_in_files(snapshot)
     for f in snapshot.schema.fields:
-        if (
-            f.name in snapshot.metadata.partition_columns
-            and f.type == PrimitiveType("timestamp")
-            and not (file.partition_values.get(stored[f.name]) or "Z").endswith("Z")
-        ):
+        value = file.partition_values.get(stored[f.name]) if f.name in wanted and f.name in snapshot.metadata.partition_columns else None
+        if value and f.type == PrimitiveType("timestamp") and not value.endswith("Z"):
             raise Doubtful(
-                f"partition value {file.partition_values[stored[f.name]]!r} of column {f.name} has no time zone", "partition timestamps without a zone"
+                f"partition value {value!r} of column {f.name} has no time zone: Spark takes it in that of its session; say which with time_zone=",
+                "partition timestamps without a zone",
             )
 
 
@@ -122,9 +146,10 @@ class _DatesAndTimes:
         self._int96 = {top for top, leaf in leaves if leaf.physical_type == "INT96"}
         self._naive = {top for top, leaf in leaves if leaf.physical_type == "INT64" and "isAdjustedToUTC=false" in str(leaf.logical_type)}
         metadata = source.metadata.metadata or {}
-        version = metadata.get(SPARK_VERSION)
-        major = int(found[1]) if version is not None and (found := re.match(rb"(\d+)", version)) else 4
-        self._legacy = major < 3 or any(k.startswith(_LEGACY) for k in metadata)
+        found = re.match(rb"(\d+)\.(\d+)", metadata.get(SPARK_VERSION, b""))
+        version = (int(found[1]), int(found[2])) if found else (4, 0)
+        self._legacy = version < (3, 0) or _LEGACY_TIMES in metadata
+        self._legacy_int96 = version < (3, 1) or _LEGACY_INT96 in metadata
 
     def is_int96(self, column: str) -> bool:
         """Whether a column is INT96: Arrow reads it without a time zone, but its values are instants in UTC."""
@@ -133,7 +158,7 @@ class _DatesAndTimes:
     def check(self, data: pa.Table) -> None:
         """Raises Doubtful where a value that was read may be in the old calendar."""
         for name in data.column_names:
-            if self._legacy or name in self._int96:
+            if self._legacy or (name in self._int96 and self._legacy_int96):
                 for chunk in data.column(name).chunks:
                     _check_recent(chunk, name)
 
@@ -163,12 +188,16 @@ def _check_type(have: pa.DataType, want: pa.DataType, name: str, int96: bool) ->
 
 def _reads_alike(have: pa.DataType, want: pa.DataType, int96: bool) -> bool:
     """Whether a file's column of type `have` certainly reads as the same values of type `want`; with `int96`, times without a zone are UTC."""
-    if have == want:
+    if is_variant(want):
+        return is_variant_group(have)
+    if have == want and not pa.types.is_nested(have):
         return not (int96 and pa.types.is_timestamp(have))
     if pa.types.is_timestamp(want):
         if pa.types.is_date32(have):
             return want.tz is None
-        return bool(pa.types.is_timestamp(have) and have.unit in ("us", "ms") and (have.tz is None and not int96) == (want.tz is None))
+        if not (pa.types.is_timestamp(have) and have.unit in ("us", "ms")):
+            return False
+        return want.tz is not None or (have.tz is None and not int96)  # to a column of instants Spark's reader takes local times as they are, in UTC
     if pa.types.is_struct(have) and pa.types.is_struct(want):
         known = {f.name: f.type for f in have}
         return (
@@ -184,13 +213,16 @@ def _reads_alike(have: pa.DataType, want: pa.DataType, int96: bool) -> bool:
 
 
 def _is_exact(have: pa.DataType, want: pa.DataType) -> bool:
+    if pa.types.is_null(have):
+        return not pa.types.is_nested(want)
     if any(pa.types.is_nested(t) or pa.types.is_null(t) for t in (have, want)):
         return False
     try:
         actual, wanted = from_arrow_type(have), from_arrow_type(want)
     except UnsupportedFeature:
         return False
-    return is_wider(actual, wanted) or actual == wanted
+    binaries = {PrimitiveType("string"), PrimitiveType("binary")}
+    return is_wider(actual, wanted) or actual == wanted or ({actual, wanted} == binaries and not pa.types.is_fixed_size_binary(have))
 
 
 def _read_positions(source: pq.ParquetFile, columns: Sequence[str], positions: Positions) -> pa.Table:

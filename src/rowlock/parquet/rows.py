@@ -19,6 +19,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, names_in_files, nullable_schema
 from rowlock.parquet.reading import logical_rows, read_file
+from rowlock.parquet.variants import has_variant
 from rowlock.parquet.writing import write_rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
@@ -109,6 +110,8 @@ class Rows:
         return None if table is None else table.take(pa.array(positions))
 
     def _read(self, file: AddFile, snapshot: Snapshot, wanted: pa.Schema, positions: np.ndarray[Any, Any] | None) -> pa.Table | None:
+        if any(has_variant(f.type) for f in wanted):
+            return None  # Spark alone computes with variants
         try:
             return read_file(self.store, file, snapshot, wanted, positions, case_sensitive=self._case_sensitive)
         except Doubtful:

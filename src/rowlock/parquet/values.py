@@ -9,7 +9,7 @@ import pyarrow as pa
 
 def row_keys(table: pa.Table) -> list[str]:
     """A string for each row; two strings are equal exactly if the rows are.  NaN equals NaN, -0.0 differs from 0.0, the order of map entries counts."""
-    columns = [c.cast(_bare_type(c.type)).to_pylist() for c in table.columns]
+    columns = [c.cast(bare_type(c.type)).to_pylist() for c in table.columns]
     return list(map(repr, zip(*columns, strict=True)))
 
 
@@ -21,7 +21,7 @@ def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 def stored_values(column: pa.Array) -> list[Any]:
     """The values of a column that is not nested: dates and times as their numbers in files (Python has no year 10,000), text that is not UTF-8 as bytes."""
-    bare = column if pa.types.is_string(column.type) else column.cast(_bare_type(column.type))
+    bare = column if pa.types.is_string(column.type) else column.cast(bare_type(column.type))
     return _plain(pa.chunked_array([bare]))
 
 
@@ -36,10 +36,10 @@ def _plain_value(one: pa.ChunkedArray) -> Any:
     try:
         return one.to_pylist()[0]
     except (ValueError, OverflowError):
-        return one.cast(_bare_type(one.type)).to_pylist()[0]
+        return one.cast(bare_type(one.type)).to_pylist()[0]
 
 
-def _bare_type(t: pa.DataType) -> pa.DataType:
+def bare_type(t: pa.DataType) -> pa.DataType:
     """The type with integers for dates and times and bytes for text, so that Python can hold every value."""
     if pa.types.is_timestamp(t):
         return pa.int64()
@@ -48,9 +48,9 @@ def _bare_type(t: pa.DataType) -> pa.DataType:
     if pa.types.is_string(t):
         return pa.binary()
     if pa.types.is_struct(t):
-        return pa.struct([f.with_type(_bare_type(f.type)) for f in t])
+        return pa.struct([f.with_type(bare_type(f.type)) for f in t])
     if pa.types.is_list(t):
-        return pa.list_(t.value_field.with_type(_bare_type(t.value_type)))
+        return pa.list_(t.value_field.with_type(bare_type(t.value_type)))
     if pa.types.is_map(t):
-        return pa.map_(t.key_field.with_type(_bare_type(t.key_type)), t.item_field.with_type(_bare_type(t.item_type)))
+        return pa.map_(t.key_field.with_type(bare_type(t.key_type)), t.item_field.with_type(bare_type(t.item_type)))
     return t

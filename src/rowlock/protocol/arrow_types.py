@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from rowlock.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, unsupported_type
 
+VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})])
+"""A variant as PySpark gives it to Arrow: the two binaries of Parquet's variant encoding, told from any other struct by the mark at `metadata`."""
 _TO_ARROW: dict[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -24,7 +26,7 @@ _TO_ARROW: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
-    "variant": pa.null(),  # only Spark can read variant values
+    "variant": VARIANT,
     "void": pa.null(),
 }
 _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
@@ -43,6 +45,11 @@ _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (lambda t: bool(pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t)), "string"),
     (lambda t: bool(pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t) or pa.types.is_binary_view(t)), "binary"),
 )
+
+
+def is_variant(type_: pa.DataType) -> bool:
+    """Whether an Arrow type stands for a variant, and is no mere struct of two binaries."""
+    return type_ == VARIANT and (type_.field("metadata").metadata or {}).get(b"variant") == b"true"
 
 
 def to_arrow_type(type_: DataType, *, physical: bool = False) -> pa.DataType:

@@ -1,8 +1,8 @@
 """Columns of type char(n) and varchar(n): strings with a bound, which stands in the column's metadata as Spark writes it.
 
 Values are at most n characters; spaces at the end that are too many are cut off, and a char(n) is filled up with spaces, when it is written and
-when it is read: other engines store it as it came.  So no file is skipped by the statistics of a char column.  Bounds inside of other
-types are refused by `features`.  Pure.
+when it is read: other engines store it as it came.  So no file is skipped by the statistics of a char column.  Columns with bounds inside of
+other types are read, and writing them is refused by `features`.  Pure.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.generated import GENERATION_EXPRESSION
-from rowlock.protocol.schema import PrimitiveType, StructField, StructType
+from rowlock.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, type_name
 
 KEY = "__CHAR_VARCHAR_TYPE_STRING"
 FEATURE = "char and varchar columns"
+_ATOM = re.compile(r"\s*[A-Za-z_][A-Za-z0-9_ ]*(\([\d, ]+\))?")
 _TEXT = re.compile(r"(char|varchar)\((\d+)\)")
 
 
@@ -45,6 +46,54 @@ def bounds(schema: StructType) -> dict[str, Bound]:
 def is_char(text: object) -> bool:
     """Whether the text in a column's metadata says char(n)."""
     return (found := bound_in(text)) is not None and found.kind == "char"
+
+
+Inner = Bound | dict[str, "Inner"] | list["Inner"] | None
+
+
+def inner_chars(field: StructField) -> Inner:
+    """The char(n) inside of a column of another type: by field of a struct, by element of an array, by key and value of a map; None where there is none.
+
+    Raises ValueError for a text in the metadata that does not describe the column's type.
+    """
+    text = str(field.metadata.get(KEY, ""))
+    if isinstance(field.type, PrimitiveType) or "char(" not in text.lower().replace("varchar(", ""):
+        return None
+    found, rest = _inner(text, field.type)
+    if rest:
+        raise ValueError(f"{text!r} goes on where the type {type_name(field.type)} ends")
+    return found
+
+
+def _inner(text: str, type_: DataType) -> tuple[Inner, str]:
+    """(the bounds in the type that the text begins with, the rest of the text)"""
+    if isinstance(type_, StructType):
+        fields: dict[str, Inner] = {}
+        text = _without(text, "struct<")
+        for n, f in enumerate(type_.fields):
+            text = text if n == 0 else _without(text, ",")
+            spelled = next((s for s in (f.name, f"`{f.name}`") if text.startswith(f"{s}:")), text.partition(":")[0])
+            fields[f.name], text = _inner(_without(text[len(spelled) :], ":"), f.type)
+        return fields, _without(text, ">")
+    if isinstance(type_, ArrayType):
+        element, text = _inner(_without(text, "array<"), type_.element)
+        return [element], _without(text, ">")
+    if isinstance(type_, MapType):
+        key, text = _inner(_without(text, "map<"), type_.key)
+        value, text = _inner(_without(text, ","), type_.value)
+        return [key, value], _without(text, ">")
+    found = _ATOM.match(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no type")
+    bound = bound_in(found[0])
+    return (bound if bound is not None and bound.kind == "char" else None), text[found.end() :]
+
+
+def _without(text: str, start: str) -> str:
+    text = text.lstrip()
+    if not text.lower().startswith(start):
+        raise ValueError(f"{text!r} does not begin with {start}")
+    return text[len(start) :]
 
 
 def unknown_bounds(schema: StructType, partition_columns: Sequence[str]) -> Iterator[str]:

@@ -77,15 +77,15 @@ def _parse_primitive(value: str, name: str, timezone: str) -> Any:
     return naive.replace(tzinfo=ZoneInfo(timezone)).astimezone(dt.UTC) if offset is None else (naive - offset * _MICROSECOND).replace(tzinfo=dt.UTC)
 
 
-def parse_stored(value: str | None, type_: DataType) -> Any:
+def parse_stored(value: str | None, type_: DataType, timezone: str | None = None) -> Any:
     """Like `parse`, but with times as microseconds and dates as days since 1970, as Arrow stores them, so that every year is in range.
 
-    Raises CorruptLog if the text is not a value of the type, and for a `timestamp` without a time zone.
+    Raises CorruptLog if the text is not a value of the type, and for a `timestamp` without a time zone where no `timezone` is given.
     """
     if not (value and isinstance(type_, PrimitiveType) and type_.name in TIMES):
         return parse(value, type_)
     try:
-        return _units_since_1970(value, type_.name)
+        return _units_since_1970(value, type_.name, timezone)
     except (ValueError, OverflowError) as e:
         raise _not_a_value(value, type_) from e
 
@@ -93,17 +93,33 @@ def parse_stored(value: str | None, type_: DataType) -> Any:
 TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
-def _units_since_1970(value: str, name: str) -> int:
+def _units_since_1970(value: str, name: str, timezone: str | None = None) -> int:
     """The days (of a date) or microseconds (of a timestamp) since 1970; raises ValueError."""
     local, offset = _local_time_and_offset(value)
     if name == "date":
         return local // _DAY_MICROS
     if name == "timestamp" and offset is None:
-        raise ValueError("no time zone")
+        if timezone is None:
+            raise ValueError("no time zone")
+        offset = _offset_at(local, ZoneInfo(timezone))
     count = local - (offset or 0) if name == "timestamp" else local
     if not -(1 << 63) <= count < 1 << 63:
         raise ValueError("out of range")
     return count
+
+
+_CYCLE_MICROS = 146_097 * _DAY_MICROS
+"""Four hundred years, after which days and the rules of zones repeat."""
+_YEAR_2_MICROS, _YEAR_9000_MICROS = ((dt.datetime(year, 1, 1) - _EPOCH) // _MICROSECOND for year in (2, 9000))
+
+
+def _offset_at(local: int, zone: ZoneInfo) -> int:
+    """The offset of a zone from UTC, in microseconds, at a local time; where clocks were set that of before, as Java has it."""
+    if local >= _YEAR_9000_MICROS:
+        local = _YEAR_9000_MICROS - _CYCLE_MICROS + (local - _YEAR_9000_MICROS) % _CYCLE_MICROS
+    offset = (_EPOCH + max(local, _YEAR_2_MICROS) * _MICROSECOND).replace(tzinfo=zone).utcoffset()
+    assert offset is not None
+    return offset // _MICROSECOND
 
 
 def _local_time_and_offset(value: str) -> tuple[int, int | None]:

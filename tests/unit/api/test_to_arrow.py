@@ -27,25 +27,24 @@ from rowlock.storage.memory import MemoryStore
 from support.appends import commit, create, numbers, rows
 from support.corpus import GOLDEN, VECTORS, golden_tables
 
-REFUSED = {
-    "kernel-timestamp-int96": "partition timestamps without a zone",
-    "kernel-timestamp-pst": "partition timestamps without a zone",
-    "kernel-timestamp-timestamp_micros": "partition timestamps without a zone",
-    "kernel-timestamp-timestamp_millis": "partition timestamps without a zone",
-}
-"""Golden tables whose rows depend on the zone of the session that reads them, and what is named."""
-
 
 @pytest.mark.parametrize("table", [t["table"] for t in golden_tables() if t["table"] not in NOT_READ])
 def test_golden_tables(table: str) -> None:
-    path = str(GOLDEN / table / "delta")
-    if table in REFUSED:
-        with pytest.raises(UnsupportedFeature, match="part-00000") as e:
-            rowlock.to_arrow(path)
-        assert (e.value.feature, e.value.access) == (REFUSED[table], "read")
-        return
-    ours = rowlock.to_arrow(path)
+    """All 43 with expected rows; four of them have partition values in the zone of whoever reads them."""
+    ours = rowlock.to_arrow(str(GOLDEN / table / "delta"), time_zone="UTC")
     assert_same_rows(rows_of(ours), expected_rows(table, ours.column_names), "to_arrow", "the expected rows")
+
+
+ZONED = {"kernel-timestamp-int96", "kernel-timestamp-pst", "kernel-timestamp-timestamp_micros", "kernel-timestamp-timestamp_millis"}
+
+
+@pytest.mark.parametrize("table", sorted(ZONED))
+def test_partition_values_whose_zone_nobody_says_are_refused(table: str) -> None:
+    path = str(GOLDEN / table / "delta")
+    with pytest.raises(UnsupportedFeature, match=r"part-00000.*has no time zone.*time_zone=") as e:
+        rowlock.to_arrow(path)
+    assert (e.value.feature, e.value.access) == ("partition timestamps without a zone", "read")
+    assert rowlock.to_arrow(path, columns=["time"]).num_rows == rowlock.to_arrow(path, time_zone="UTC").num_rows
 
 
 def test_rows_that_a_vector_marks_are_left_out() -> None:
@@ -107,6 +106,10 @@ WIDER = [
     (pa.array([2**31 - 1], pa.int32()), "double", [2147483647.0]),
     (pa.array([1.5], pa.float32()), "double", [1.5]),
     (pa.array([dt.date(2026, 1, 1)]), "timestamp_ntz", [dt.datetime(2026, 1, 1)]),
+    (pa.array([dt.datetime(2026, 1, 1)], pa.timestamp("ms")), "timestamp", [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)]),
+    (pa.array([None], pa.null()), "long", [None]),
+    (pa.array([b"abc", None], pa.binary()), "string", ["abc", None]),
+    (pa.array(["abc", None]), "binary", [b"abc", None]),
     (pa.array([1], pa.timestamp("ms", "UTC")), "timestamp", [dt.datetime(1970, 1, 1, microsecond=1000, tzinfo=dt.UTC)]),
 ]
 
@@ -148,6 +151,19 @@ def test_moments_of_an_old_calendar_are_refused(path: str, int96: bool) -> None:
 
 
 @pytest.mark.parametrize("int96", [True, False])
+def test_early_moments_of_a_writer_with_todays_calendar_are_read(path: str, int96: bool) -> None:
+    foreign(path, moments(1700, 2026), AT, metadata=SPARK_3, use_deprecated_int96_timestamps=int96)
+    assert rowlock.to_arrow(path).equals(moments(1700, 2026))
+
+
+def test_bytes_that_are_no_text_are_refused(path: str) -> None:
+    foreign(path, pa.table({"v": pa.array([b"\xff\xfe"])}), StructField("v", PrimitiveType("string")))
+    with pytest.raises(UnsupportedFeature, match=r"foreign.parquet") as e:
+        rowlock.to_arrow(path)
+    assert e.value.feature == "text that is not UTF-8"
+
+
+@pytest.mark.parametrize("int96", [True, False])
 def test_recent_moments_of_an_old_writer_are_read(path: str, int96: bool) -> None:
     foreign(path, moments(1900, 2026), AT, metadata=SPARK_2, use_deprecated_int96_timestamps=int96)
     assert rowlock.to_arrow(path).equals(moments(1900, 2026))
@@ -156,7 +172,7 @@ def test_recent_moments_of_an_old_writer_are_read(path: str, int96: bool) -> Non
 REFUSED_TYPES = [
     (pa.array([1], pa.int64()), PrimitiveType("integer")),
     (pa.array(["1"]), PrimitiveType("long")),
-    (pa.array([dt.datetime(2026, 1, 1)]), PrimitiveType("timestamp")),
+    (pa.array([b"abc"], pa.binary(3)), PrimitiveType("string")),
     (pa.array([1], pa.timestamp("ns", "UTC")), PrimitiveType("timestamp")),
     (pa.array([{"x": 1}]), StructType((StructField("a", PrimitiveType("long")),))),
 ]
@@ -166,19 +182,6 @@ REFUSED_TYPES = [
 def test_files_of_other_types_are_refused(path: str, values: pa.Array, type_: Any) -> None:
     foreign(path, pa.table({"v": values}), StructField("v", type_), version="2.6")
     with pytest.raises(UnsupportedFeature, match=r"foreign.parquet.*column v is"):
-        rowlock.to_arrow(path)
-
-
-def test_variant_and_padded_columns_are_refused_and_the_others_read(path: str) -> None:
-    state = create(path, StructField("a", PrimitiveType("long")), StructField("c", PrimitiveType("string")))
-    metadata = state.refresh().metadata
-    padded = metadata.schema_string.replace(
-        '"name":"c","type":"string","nullable":true,"metadata":{',
-        '"name":"c","type":"string","nullable":true,"metadata":{"__CHAR_VARCHAR_TYPE_STRING":"array<char(3)>"',
-    )
-    state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "ALTER"}), metadata=replace(metadata, schema_string=padded)))
-    assert rowlock.to_arrow(path, columns=["a"]).num_rows == 0
-    with pytest.raises(UnsupportedFeature, match=r"char\(3\)"):
         rowlock.to_arrow(path)
 
 
