@@ -103,7 +103,7 @@ class Limits:
     changed_files: int = 2_048
     """Recently changed files that a snapshot keeps one by one, before it merges them into its columnar frames."""
     snapshot_chunk_files: int = 50_000
-    """Files in one frame of a snapshot, and in one row group of a checkpoint."""
+    """Files in one frame of a snapshot, in one row group of a checkpoint, and in one sidecar file of a V2 checkpoint."""
     replay_batch_bytes: int = 32 * _MB
     """Size of the commits that are parsed at a time when a log is loaded."""
     quick_pass_files: int = 500

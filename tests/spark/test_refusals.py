@@ -165,7 +165,7 @@ def test_append_only_tables_take_only_appends(spark, table_path):
 
 
 FEATURES = {
-    "v2Checkpoint": "CREATE TABLE delta.`{}` (id INT) USING delta TBLPROPERTIES (delta.checkpointPolicy = 'v2')",
+    "variantType": "CREATE TABLE delta.`{}` (id INT, v VARIANT) USING delta",
 }
 
 
@@ -239,7 +239,7 @@ def test_property_values_are_refused_by_name(spark, fixed_path, tmp_path, name):
     assert version(new) == -1
 
 
-@pytest.mark.parametrize("properties", [{"delta.enableIcebergCompatV2": "true"}, {"delta.checkpointPolicy": "v2"}])
+@pytest.mark.parametrize("properties", [{"delta.enableIcebergCompatV2": "true"}, {"delta.enableVariantShredding": "true"}])
 def test_properties_that_need_what_is_not_supported(spark, fixed_path, tmp_path, properties):
     with unchanged(fixed_path), pytest.raises(UnsupportedFeature):
         DeltaTable.forPath(spark, fixed_path).setProperties(properties)

@@ -1,4 +1,8 @@
-"""Writes classic checkpoints, in one Parquet file, which every Delta reader supports.
+"""Writes checkpoints: classic ones in one Parquet file, which every Delta reader supports, or V2 ones where the table's policy says so.
+
+A V2 checkpoint is a Parquet file of a unique name that holds everything but the file actions; those are in sidecar files of a bounded number
+of actions each, so that no more of them than one file's is held at a time.  The sidecars are written first, so a checkpoint that is there is
+whole; those of one that failed are deleted, and what a crash leaves is orphaned, which log cleanup deletes later (I10).
 
 A checkpoint holds the whole state of a version: live files, tombstones within retention, protocol, metadata,
 application transactions (within a retention if the table has one) and metadata domains; never commitInfo or cdc.  It is optional: failing to write one
@@ -8,7 +12,8 @@ never fails a commit, and the caller decides what to do (I10).
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -18,11 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock import clock
+from rowlock.exceptions import StorageError
 from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import action_json, names, paths
 from rowlock.protocol.actions import RemoveFile, SetTransaction
+from rowlock.protocol.features import V2_CHECKPOINTS, reader_features
 from rowlock.storage.store import ObjectStore
 
 _MAP = pa.map_(pa.string(), pa.string())
@@ -84,14 +91,68 @@ SCHEMA = pa.schema(
 )
 
 
+_TAGS = ("version", pa.int64()), ("tags", _MAP)
+_SIDECAR = pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64()), ("tags", _MAP)])
+SIDECAR_SCHEMA = pa.schema([SCHEMA.field("add"), SCHEMA.field("remove")])
+"""Only these actions may be in a sidecar file."""
+V2_SCHEMA = pa.schema([*SCHEMA, ("checkpointMetadata", pa.struct(_TAGS)), ("sidecar", _SIDECAR)])
+"""The file columns are there and empty: readers look for them in the file, before they know of its sidecars."""
+
+
 def write_checkpoint(store: ObjectStore, snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> None:
     """Writes the checkpoint of a snapshot, then points `_last_checkpoint` to it.  Raises StorageError."""
-    tables = [_small_table(snapshot, tombstones), *_add_tables(snapshot)]
-    table = pa.concat_tables(tables)
-    body = _parquet_body(table)
-    store.put(names.checkpoint_key(snapshot.version), body)
-    hint = {"version": snapshot.version, "size": table.num_rows, "sizeInBytes": len(body), "numOfAddFiles": len(snapshot.files)}
+    if writes_v2(snapshot):
+        hint = _write_v2(store, snapshot, list(tombstones))
+    else:
+        table = pa.concat_tables([_table(_small_rows(snapshot) + _removes(tombstones), SCHEMA), *_add_tables(snapshot, SCHEMA)])
+        body = _parquet_body(table)
+        store.put(names.checkpoint_key(snapshot.version), body)
+        hint = {"version": snapshot.version, "size": table.num_rows, "sizeInBytes": len(body), "numOfAddFiles": len(snapshot.files)}
     store.put(names.LAST_CHECKPOINT, orjson.dumps(hint))
+
+
+def writes_v2(snapshot: Snapshot) -> bool:
+    """Whether this table's checkpoints are V2 ones: its policy says so and its protocol lists the feature, without which readers would not find them."""
+    return snapshot.properties.checkpoint_policy == "v2" and V2_CHECKPOINTS in reader_features(snapshot.protocol)
+
+
+def _write_v2(store: ObjectStore, snapshot: Snapshot, tombstones: Sequence[RemoveFile]) -> dict[str, Any]:
+    """Writes sidecars and then the file that names them; returns what `_last_checkpoint` says of it."""
+    sidecars: list[dict[str, Any]] = []
+    key, now_ms = names.v2_checkpoint_key(snapshot.version, clock.new_id()), clock.now_ms()
+    actions = 0
+    try:
+        for part in _file_actions(snapshot, tombstones):
+            body, name = _parquet_body(part), f"{clock.new_id()}.parquet"
+            sidecars.append({"path": name, "sizeInBytes": len(body), "modificationTime": now_ms, "tags": {}})
+            store.put(names.sidecar_key(name), body)
+            actions += part.num_rows
+        held_bytes = sum(s["sizeInBytes"] for s in sidecars)
+        tags = {"sidecarNumActions": str(actions), "sidecarSizeInBytes": str(held_bytes), "numOfAddFiles": str(len(snapshot.files))}
+        rows = [("checkpointMetadata", {"version": snapshot.version, "tags": tags}), *_small_rows(snapshot), *(("sidecar", s) for s in sidecars)]
+        body = _parquet_body(_table(rows, V2_SCHEMA))
+        store.put(key, body)
+    except Exception:
+        _delete_unless_named(store, key, sidecars)
+        raise
+    named = {"path": key.rpartition("/")[2], "sizeInBytes": len(body), "modificationTime": now_ms}
+    counts = {"size": len(rows) + actions, "sizeInBytes": len(body) + held_bytes, "numOfAddFiles": len(snapshot.files)}
+    return {"version": snapshot.version, **counts, "v2Checkpoint": named}
+
+
+def _delete_unless_named(store: ObjectStore, key: str, sidecars: Iterable[Mapping[str, Any]]) -> None:
+    """Deletes the sidecars of a checkpoint that failed, but not where its own file may be there after all."""
+    with suppress(StorageError):
+        if store.head(key) is None:
+            for sidecar in sidecars:
+                store.delete(names.sidecar_key(sidecar["path"]))
+
+
+def _file_actions(snapshot: Snapshot, tombstones: Sequence[RemoveFile]) -> Iterator[pa.Table]:
+    """The file actions in tables of a bounded number of rows each."""
+    yield from _add_tables(snapshot, SIDECAR_SCHEMA)
+    for start in range(0, len(tombstones), limits().snapshot_chunk_files):
+        yield _table(_removes(tombstones[start : start + limits().snapshot_chunk_files]), SIDECAR_SCHEMA)
 
 
 def _parquet_body(table: pa.Table) -> bytes:
@@ -100,17 +161,24 @@ def _parquet_body(table: pa.Table) -> bytes:
     return out.getvalue()
 
 
-def _small_table(snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> pa.Table:
-    """The checkpoint's rows for everything except the live files."""
+def _small_rows(snapshot: Snapshot) -> list[tuple[str, dict[str, Any]]]:
+    """The actions of a checkpoint that are not about files."""
     rows: list[tuple[str, dict[str, Any]]] = [
         ("protocol", action_json.protocol_json(snapshot.protocol)),
         ("metaData", action_json.metadata_json(snapshot.metadata)),
     ]
     rows += [("txn", action_json.txn_json(t)) for t in _kept_applications(snapshot)]
-    rows += [("domainMetadata", action_json.domain_json(d)) for d in snapshot.domains.values()]
-    rows += [("remove", action_json.remove_json(r) | {"dataChange": False}) for r in tombstones]
-    arrays = [pa.array([_maps_as_pairs(value) if kind == f.name else None for kind, value in rows], f.type) for f in SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    return rows + [("domainMetadata", action_json.domain_json(d)) for d in snapshot.domains.values()]
+
+
+def _removes(tombstones: Iterable[RemoveFile]) -> list[tuple[str, dict[str, Any]]]:
+    return [("remove", action_json.remove_json(r) | {"dataChange": False}) for r in tombstones]
+
+
+def _table(rows: Sequence[tuple[str, dict[str, Any]]], schema: pa.Schema) -> pa.Table:
+    """Actions, each with its kind, as rows of a checkpoint."""
+    arrays = [pa.array([_maps_as_pairs(value) if kind == f.name else None for kind, value in rows], f.type) for f in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _kept_applications(snapshot: Snapshot) -> list[SetTransaction]:
@@ -130,15 +198,15 @@ def _maps_as_pairs(value: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v if not isinstance(v, Mapping) else list(v.items()) if k in _MAPS else _maps_as_pairs(v) for k, v in value.items()}
 
 
-def _add_tables(snapshot: Snapshot) -> Iterator[pa.Table]:
+def _add_tables(snapshot: Snapshot, schema: pa.Schema) -> Iterator[pa.Table]:
     recent = list(snapshot.files.recent.values())
     parts = [*snapshot.files.live_frames(), *([frames.from_adds(recent)] if recent else [])]
     for frame in parts:
         for start in range(0, frame.height, limits().snapshot_chunk_files):
-            yield _add_table(frame[start : start + limits().snapshot_chunk_files])
+            yield _add_table(frame[start : start + limits().snapshot_chunk_files], schema)
 
 
-def _add_table(frame: pl.DataFrame) -> pa.Table:
+def _add_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     plain = frame["path"].str.contains(paths.UNESCAPED)
     spelled = (o or paths.encode(p) for p, o in zip(frame["path"], frame["log_path"], strict=True))
     path = frame["path"] if plain.all() and not frame["log_path"].is_not_null().any() else pl.Series("path", spelled, dtype=pl.String)
@@ -157,7 +225,7 @@ def _add_table(frame: pl.DataFrame) -> pa.Table:
     }
     arrays = [columns[f.name].cast(f.type) for f in _ADD]
     adds = pa.StructArray.from_arrays(arrays, fields=list(_ADD))
-    return pa.Table.from_arrays([adds if f.name == "add" else pa.nulls(frame.height, f.type) for f in SCHEMA], schema=SCHEMA)
+    return pa.Table.from_arrays([adds if f.name == "add" else pa.nulls(frame.height, f.type) for f in schema], schema=schema)
 
 
 def _arrow(series: pl.Series) -> pa.Array:

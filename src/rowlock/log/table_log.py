@@ -28,7 +28,7 @@ from rowlock.caches import COMMITS, Cache
 from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import read_checkpoint
-from rowlock.log.checkpoint_writer import write_checkpoint
+from rowlock.log.checkpoint_writer import write_checkpoint, writes_v2
 from rowlock.log.segment import find_segment, list_log, newest_checkpoint
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import in_commit, names
@@ -207,7 +207,7 @@ class TableLog:
         return parse_commit(version, b"\n".join(lines), self.table)
 
     def write_checkpoint(self, snapshot: Snapshot) -> None:
-        """Writes a classic checkpoint of the snapshot and points `_last_checkpoint` to it.  May raise, but no commit depends on it."""
+        """Writes a checkpoint of the snapshot, as its policy says, and points `_last_checkpoint` to it.  May raise, but no commit depends on it."""
         write_checkpoint(self.store, snapshot, self.tombstones(snapshot))
 
     def tombstones(self, snapshot: Snapshot) -> list[RemoveFile]:
@@ -236,10 +236,15 @@ class TableLog:
         """Writes a checkpoint if the table's checkpoint interval is due at this version; returns whether it did."""
         if snapshot.version <= 0 or snapshot.version % snapshot.properties.checkpoint_interval:
             return False
-        if self.store.head(names.checkpoint_key(snapshot.version)) is not None:
+        if self._has_checkpoint(snapshot):
             return False
         self.write_checkpoint(snapshot)
         return True
+
+    def _has_checkpoint(self, snapshot: Snapshot) -> bool:
+        if not writes_v2(snapshot):
+            return self.store.head(names.checkpoint_key(snapshot.version)) is not None
+        return any(f.version == snapshot.version and f.is_checkpoint for f in list_log(self.store, snapshot.version))
 
 
 def _cleaned_up(previous: Snapshot, found: Snapshot) -> bool:

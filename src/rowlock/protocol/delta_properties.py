@@ -108,7 +108,12 @@ _ALL = (
     _effect("enableExpiredLogCleanup", "boolean", "false keeps the log for ever"),
     _effect("requireCheckpointProtectionBeforeVersion", "integer", "The log before this version is deleted in one go or not at all"),
     _effect("checkpointInterval", "integer", "A checkpoint is written after so many commits; 10 by default", least=1),
-    _effect("checkpointPolicy", "choice", "classic; v2 is refused by its feature's name, and tables with it are read only", choices=("classic", "v2")),
+    _effect(
+        "checkpointPolicy",
+        "choice",
+        "v2: checkpoints have unique names and keep file actions in sidecar files; it adds the feature v2Checkpoint. classic: one Parquet file",
+        choices=("classic", "v2"),
+    ),
     _refused("checkpoint.writeStatsAsJson", "Rowlock's checkpoints hold statistics as JSON, which every reader understands, whatever the table says", "true"),
     _refused("checkpoint.writeStatsAsStruct", "Rowlock's checkpoints hold statistics as JSON alone, whatever the table says", "false"),
     _effect(

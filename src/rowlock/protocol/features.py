@@ -28,9 +28,10 @@ from rowlock.protocol.schema import StructType, parse_schema, read_only_types, z
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
 
+V2_CHECKPOINTS = "v2Checkpoint"
 _WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
 _VARIANT = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
-READABLE = frozenset({"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING | _VARIANT
+READABLE = frozenset({"deletionVectors", "columnMapping", V2_CHECKPOINTS, "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING | _VARIANT
 WRITABLE = (
     frozenset(
         {
@@ -50,6 +51,7 @@ WRITABLE = (
             "timestampNtz",
             "vacuumProtocolCheck",
             "checkpointProtection",
+            V2_CHECKPOINTS,
         }
     )
     | _WIDENING
@@ -113,7 +115,6 @@ _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
     "icebergWriterCompatV1": _property_on("delta.enableIcebergWriterCompatV1"),
     "variantShredding": _property_on("delta.enableVariantShredding"),
     "materializePartitionColumns": _property_on("delta.enableMaterializePartitionColumnsFeature"),
-    "v2Checkpoint": lambda metadata, schema: metadata.configuration.get("delta.checkpointPolicy", "").strip().lower() == "v2",
 }
 """Features that a property activates even where the protocol does not list them; unlike those above, listing them alone prevents writing too."""
 
@@ -243,6 +244,9 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if is_true(configuration, "delta.enableTypeWidening"):
         reader.add("typeWidening")
         writer.add("typeWidening")
+    if configuration.get("delta.checkpointPolicy") == "v2":
+        reader.add(V2_CHECKPOINTS)
+        writer.add(V2_CHECKPOINTS)
     if is_true(configuration, "delta.enableInCommitTimestamps"):
         writer.add("inCommitTimestamp")
     if has_constraints(configuration):

@@ -77,6 +77,11 @@ def checkpoint_key(version: int) -> str:
     return f"{LOG_DIRECTORY}/{version:020d}.checkpoint.parquet"
 
 
+def v2_checkpoint_key(version: int, uuid: str) -> str:
+    """The key of a V2 checkpoint as Parquet, under a name of its own."""
+    return f"{LOG_DIRECTORY}/{version:020d}.checkpoint.{uuid}.parquet"
+
+
 def multipart_key(version: int, part: int, parts: int) -> str:
     """The key of one part, from 1, of a multi-part checkpoint."""
     return f"{LOG_DIRECTORY}/{version:020d}.checkpoint.{part:010d}.{parts:010d}.parquet"

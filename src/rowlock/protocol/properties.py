@@ -176,6 +176,11 @@ class TableProperties:
         return self._boolean("delta.appendOnly", False)
 
     @property
+    def checkpoint_policy(self) -> str:
+        """`delta.checkpointPolicy`: `v2`, or `classic`, which any other value means."""
+        return "v2" if self.configuration.get("delta.checkpointPolicy", "").strip() == "v2" else "classic"
+
+    @property
     def checkpoint_interval(self) -> int:
         """Commits between two checkpoints."""
         return self._integer("delta.checkpointInterval", 10)

@@ -57,7 +57,6 @@ ONLY_READABLE = [
     ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true")),
     ("rowTracking", features("rowTracking", "domainMetadata"), metadata(enableRowTracking="true", rowTrackingSuspended="true")),
     ("icebergCompatV2", features("icebergCompatV2"), metadata()),
-    ("v2Checkpoint", features(reader=("v2Checkpoint",)), metadata()),
     ("variantType", features(reader=("variantType",)), metadata()),
     ("somethingNew", features("somethingNew"), metadata()),
     ("writer version 8", Protocol(1, 8), metadata()),

@@ -1,0 +1,84 @@
+"""V2 checkpoints that Rowlock writes, read and written further by delta-spark, and the other way round; read by deltalake and DuckDB.  I5, I9."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import rowlock
+from interop.peer_tables import make, sql
+from interop.readers import rows_by_all
+from rowlock import DeltaTable
+from rowlock.limits import limited
+from rowlock.log.segment import read_hint
+from rowlock.log.table_log import TableLog
+from rowlock.storage.open import open_store
+
+pytestmark = pytest.mark.spark
+
+
+def checkpoints(path: str) -> list[str]:
+    """The top files of V2 checkpoints, oldest first."""
+    return sorted(p.name for p in Path(path, "_delta_log").glob("[0-9]*.checkpoint.*-*"))
+
+
+def sidecars(path: str) -> set[str]:
+    return {p.name for p in Path(path, "_delta_log", "_sidecars").glob("*.parquet")}
+
+
+def without_commits(path: str, before: int) -> None:
+    """Deletes the commits before a checkpoint: readers then need it."""
+    for n in range(before):
+        Path(path, "_delta_log", f"{n:020d}.json").unlink()
+    for crc in Path(path, "_delta_log").glob("*.crc"):
+        crc.unlink()
+
+
+def test_written_by_rowlock_and_further_by_delta_spark(spark: SparkSession, table_path: str) -> None:
+    """Several sidecars, removes and vectors in them; each engine reads the other's and makes its own."""
+    with limited(snapshot_chunk_files=2):
+        rowlock.write(
+            spark.range(0, 6, 1, 3),
+            table_path,
+            properties={"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "4", "delta.enableDeletionVectors": "true"},
+        )
+        table = DeltaTable.forPath(spark, table_path)
+        table.delete("id = 1")
+        rowlock.write(spark.range(10, 12, 1, 1), table_path)
+        table.delete("id >= 11")
+        rowlock.write(spark.range(20, 21, 1, 1), table_path)
+    assert len(checkpoints(table_path)) == 1 and len(sidecars(table_path)) >= 3 and read_hint(open_store(table_path)) == 4
+    without_commits(table_path, 4)
+    rows = [(0,), (10,), (2,), (20,), (3,), (4,), (5,)]
+    assert rows_by_all(spark, table_path) == rows
+    ours = set(sidecars(table_path))
+    sql(spark, table_path, "DELETE FROM T WHERE id = 2", "INSERT INTO T VALUES (30)", "INSERT INTO T VALUES (31)", "UPDATE T SET id = 40 WHERE id = 4")
+    assert len(checkpoints(table_path)) == 2 and sidecars(table_path) > ours, "delta-spark made one of its own at version 8"
+    for n in range(4):
+        rowlock.write(spark.range(50 + n, 51 + n, 1, 1), table_path)
+    assert len(checkpoints(table_path)) == 3
+    assert len(rows_by_all(spark, table_path)) == len(rows) - 1 + 2 + 4
+    before = sidecars(table_path)
+    table.vacuum(0)
+    assert sidecars(table_path) == before
+    assert len(rows_by_all(spark, table_path)) == len(rows) - 1 + 2 + 4
+
+
+@pytest.mark.parametrize("policy", ["v2", "classic"])
+def test_written_by_delta_spark_and_further_by_rowlock(spark: SparkSession, table_path: str, policy: str) -> None:
+    """A table that lists the feature gets V2 checkpoints where its policy says so, and else classic ones."""
+    make(spark, table_path, "select id from range(0, 4, 1, 2)", checkpointPolicy="v2", checkpointInterval=2, enableDeletionVectors=True)
+    if policy == "classic":
+        DeltaTable.forPath(spark, table_path).setProperties({"delta.checkpointPolicy": "classic"})
+    DeltaTable.forPath(spark, table_path).update("id = 1", {"id": "id + 10"})
+    sql(spark, table_path, "INSERT INTO T VALUES (20)")
+    for n in range(4):
+        rowlock.write(spark.range(30 + n, 31 + n, 1, 1), table_path)
+    head = TableLog(open_store(table_path)).latest().version
+    newest = read_hint(open_store(table_path))
+    assert newest is not None and head - newest < 2
+    assert any(name.startswith(f"{newest:020d}.") for name in checkpoints(table_path)) == (policy == "v2")
+    without_commits(table_path, newest)
+    assert rows_by_all(spark, table_path) == [(0,), (11,), (2,), (20,), (3,), (30,), (31,), (32,), (33,)]
