@@ -9,7 +9,7 @@ from rowlock import arguments
 from rowlock.api.columns_then import unreadable
 from rowlock.api.handle import Handle
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.frames.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, changed_rows, changes_frame
+from rowlock.engines.spark.frames.change_feed import changed_rows, changes_frame, refuse_its_columns
 from rowlock.engines.spark.frames.instants import milliseconds
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot
@@ -138,8 +138,7 @@ def _version(bound: Bound, name: str) -> int | None:
 
 def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot) -> None:
     """Raises InvalidInput where the feed was off at a version, or columns were others than those of `shown`."""
-    if taken := [n for n in shown.schema.names if n.lower() in (change_feed.CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]:
-        raise InvalidInput(f"The table has a column {taken[0]!r} itself, which the change data feed adds: rename it first", table=shown.table)
+    refuse_its_columns(shown)
     protocol, metadata = first.protocol, first.metadata
     checked: Metadata | None = None
     for commit in commits:

@@ -7,8 +7,10 @@ another deletion vector lost or got back the rows in which the two vectors diffe
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -18,7 +20,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import PATH, empty_frame, local_frame, quote, table_schema
-from rowlock.exceptions import CorruptLog
+from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol import schema as schemas
@@ -26,6 +28,9 @@ from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, RemoveFile
 from rowlock.protocol.change_feed import CHANGE_TYPE
 
 COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
+COLUMNS = (StructField(CHANGE_TYPE, StringType()), StructField(COMMIT_VERSION, LongType()), StructField(COMMIT_TIMESTAMP, TimestampType()))
+"""What the feed adds to the columns of the table."""
+_T = TypeVar("_T")
 _FILE = "__rowlock_file"
 _TYPE = "__rowlock_type"
 
@@ -86,21 +91,29 @@ def _removed_file(action: RemoveFile, version: int, table: str) -> AddFile:
 
 def changes_frame(evaluator: Evaluator, snapshot: Snapshot, changed: Iterable[Changed], times_ms: Mapping[int, int]) -> DataFrame:
     """The changed rows under the columns of `snapshot`, followed by their type, version and time; `times_ms` are the times of the versions."""
-    frames = [_layer(evaluator, snapshot, files, times_ms, typed=typed) for typed, files in _layers(changed)]
+    held = list(changed)
+    apart = [(typed, [c for c in held if (c.type is not None) == typed]) for typed in (True, False)]
+    frames = [_layer(evaluator, snapshot, files, times_ms, typed=typed) for typed, some in apart for files in each_file_once(some, lambda c: c.rows.path)]
     columns = [StructField(f.name, f.dataType, True) for f in table_schema(snapshot).fields]
-    marks = [StructField(CHANGE_TYPE, StringType()), StructField(COMMIT_VERSION, LongType()), StructField(COMMIT_TIMESTAMP, TimestampType())]
-    frame = functools.reduce(DataFrame.unionAll, frames) if frames else empty_frame(evaluator.reading_session, StructType([*columns, *marks]))
+    frame = functools.reduce(DataFrame.unionAll, frames) if frames else empty_frame(evaluator.reading_session, StructType([*columns, *COLUMNS]))
     return evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark)
 
 
-def _layers(changed: Iterable[Changed]) -> list[tuple[bool, list[Changed]]]:
-    """The changes in lists in which no file is twice, those of change data files apart: each list is one scan."""
-    out: dict[tuple[bool, int], list[Changed]] = {}
-    times: dict[str, int] = {}
-    for one in changed:
-        n = times[one.rows.path] = times.get(one.rows.path, -1) + 1
-        out.setdefault((one.type is None, n), []).append(one)
-    return [(not of_cdc, files) for (of_cdc, _), files in out.items()]
+def refuse_its_columns(snapshot: Snapshot) -> None:
+    """Raises InvalidInput where the table has a column that the feed adds."""
+    added = [f.name for f in COLUMNS]
+    if taken := [n for n in snapshot.schema.names if n.lower() in added]:
+        raise InvalidInput(f"The table has a column {taken[0]!r} itself, which the change data feed adds: rename it first", table=snapshot.table)
+
+
+def each_file_once(items: Iterable[_T], path_of: Callable[[_T], str]) -> list[list[_T]]:
+    """The items in lists in which no file is twice: each list can be one scan."""
+    out: dict[int, list[_T]] = {}
+    times: Counter[str] = Counter()
+    for one in items:
+        out.setdefault(times[path_of(one)], []).append(one)
+        times[path_of(one)] += 1
+    return list(out.values())
 
 
 def _layer(evaluator: Evaluator, snapshot: Snapshot, changed: Sequence[Changed], times_ms: Mapping[int, int], *, typed: bool) -> DataFrame:

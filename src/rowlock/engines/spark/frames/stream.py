@@ -6,18 +6,14 @@ import functools
 from collections.abc import Iterable
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructField, StructType
 
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION
+from rowlock.engines.spark.frames.change_feed import COLUMNS, each_file_once, refuse_its_columns
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.change_feed import CHANGE_TYPE
-
-_OF_CHANGES = (StructField(CHANGE_TYPE, StringType()), StructField(COMMIT_VERSION, LongType()), StructField(COMMIT_TIMESTAMP, TimestampType()))
 
 
 def columns_of_stream(snapshot: Snapshot, *, with_changes: bool) -> StructType:
@@ -30,9 +26,8 @@ def columns_of_stream(snapshot: Snapshot, *, with_changes: bool) -> StructType:
     ]
     if not with_changes:
         return nullable(StructType(own), metadata=True)
-    if taken := [f.name for f in own if f.name.lower() in (c.name for c in _OF_CHANGES)]:
-        raise InvalidInput(f"The table has a column {taken[0]!r} itself, which the change data feed adds: rename it first", table=snapshot.table)
-    return nullable(StructType([*own, *_OF_CHANGES]), metadata=True)
+    refuse_its_columns(snapshot)
+    return nullable(StructType([*own, *COLUMNS]), metadata=True)
 
 
 def same_columns(one: StructType, other: StructType) -> bool:
@@ -47,11 +42,5 @@ def nullable_bare(field: StructField) -> StructField:
 
 def rows_of_files(evaluator: Evaluator, snapshot: Snapshot, files: Iterable[AddFile]) -> DataFrame:
     """The live rows of files, under the columns of `snapshot`; a file that is given twice is read twice, each time with its own deletion vector."""
-    layers: list[dict[str, AddFile]] = []
-    for file in files:
-        layer = next((one for one in layers if file.path not in one), None)
-        if layer is None:
-            layers.append(layer := {})
-        layer[file.path] = file
-    frames = [evaluator.scanner.frame(snapshot, list(layer.values()), evaluator.vectors.of) for layer in layers or [{}]]
+    frames = [evaluator.scanner.frame(snapshot, some, evaluator.vectors.of) for some in each_file_once(files, lambda f: f.path) or [[]]]
     return functools.reduce(DataFrame.unionAll, frames)

@@ -294,9 +294,21 @@ def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
 
 
 def _prefix(uri: str) -> int:
-    """The high bits of a file's keys, equal to Spark's `shiftleft(xxhash64(uri), _KEY_SHIFT)` (a signed 64-bit number; Spark's seed is 42)."""
-    high = (xxhash.xxh64_intdigest(uri.encode(), seed=42) << _KEY_SHIFT) & (2**64 - 1)
-    return high - 2**64 if high >= 2**63 else high
+    """The high bits of a file's keys, equal to Spark's `shiftleft(xxhash64(uri), _KEY_SHIFT)`, a signed 64-bit number."""
+    return _signed(_digest(uri) << _KEY_SHIFT & (2**64 - 1))
+
+
+def hash_of_uri(uri: str) -> int:
+    """Spark's `xxhash64(uri)`, a signed 64-bit number."""
+    return _signed(_digest(uri))
+
+
+def _digest(uri: str) -> int:
+    return xxhash.xxh64_intdigest(uri.encode(), seed=42)  # Spark's seed
+
+
+def _signed(number: int) -> int:
+    return number - 2**64 if number >= 2**63 else number
 
 
 _uris: Cache[str] = Cache(PATHS, lambda uri: _ENTRY_BYTES + 2 * len(uri))

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rowlock.boundary.provenance import Numbers, Provenance, StoredNumbers, StoredOrigin
-from rowlock.engines.spark.read.scan import PATH, POSITION, quote
+from rowlock.engines.spark.read.scan import PATH, POSITION, hash_of_uri, quote
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile
@@ -56,8 +55,7 @@ def paths_by_hash(uris: Iterable[tuple[str, str]]) -> dict[int, str]:
     """The path of each file by the hash of its URI; `uris` are pairs of both.  Raises UnsupportedFeature where two files share a hash."""
     out: dict[int, str] = {}
     for path, uri in uris:
-        number = xxhash.xxh64_intdigest(uri.encode(), seed=42)  # Spark's seed
-        if out.setdefault(number - 2**64 if number >= 2**63 else number, path) != path:
+        if out.setdefault(hash_of_uri(uri), path) != path:
             text = f"Two data files share a hash, {path} and another: compact the table with optimize().executeCompaction()"
             raise UnsupportedFeature(text, feature="deletionVectors", access="write")
     return out
