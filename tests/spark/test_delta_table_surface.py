@@ -142,7 +142,8 @@ def test_what_builders_refuse(spark, table_path):
     assert not Path(table_path).exists()
 
 
-def test_what_is_not_there_yet_is_refused_by_name(spark, table_path):
+def test_deep_clones_are_refused_by_name(spark, table_path):
+    """As by delta-spark's open source."""
     table = make(spark, table_path, spark.range(3))
     with unchanged(table_path):
         for call in (
@@ -150,7 +151,7 @@ def test_what_is_not_there_yet_is_refused_by_name(spark, table_path):
             lambda: table.cloneAtVersion(0, "/elsewhere"),
             lambda: table.cloneAtTimestamp("2026-01-01", "/elsewhere"),
         ):
-            with pytest.raises(UnsupportedFeature, match="clones"):
+            with pytest.raises(UnsupportedFeature, match="deep clones"):
                 call()
 
 

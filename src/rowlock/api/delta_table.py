@@ -8,11 +8,11 @@ from typing import Any
 from rowlock import arguments, display
 from rowlock.api import expressions
 from rowlock.api.changes import Changes
+from rowlock.api.clones import Clones
 from rowlock.api.convert import convert
 from rowlock.api.definitions import Definitions
 from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.maintenance import Maintenance
-from rowlock.api.not_yet import NotYet
 from rowlock.api.placement import open_by_name
 from rowlock.api.table_builder import DeltaTableBuilder
 from rowlock.api.transaction import DeltaTransaction
@@ -29,7 +29,7 @@ from rowlock.transaction.state.shared import state_of
 from rowlock.transaction.transaction import Options
 
 
-class DeltaTable(Changes, Maintenance, Definitions, Upgrades, NotYet):
+class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
     """A Delta table on one SparkSession, with the methods of `delta.tables.DeltaTable`.
 
     Made by `forPath`, `forName`, `convertToDelta` or a builder (`create`, `createIfNotExists`, `replace`, `createOrReplace`), never by its constructor.

@@ -146,8 +146,9 @@ def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
     found = own_syntax.parse(text)
     if found is None:
         return None
-    if found.kind != "CONVERT" and nodes.folder(found.table) is None:
-        raise TableNotFound(f"{'.'.join(found.table)} is no Delta table: {found.kind} works on these only")
+    named: Any = found.values["source"] if found.kind == "CLONE" else found.table
+    if found.kind != "CONVERT" and nodes.folder(named) is None:
+        raise TableNotFound(f"{'.'.join(named)} is no Delta table: {found.kind} works on these only")
     return found
 
 
@@ -162,6 +163,9 @@ def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
         with session_commits(nodes.spark):
             upkeep_statements.convert(nodes.spark, statement)
         return None
+    if statement.kind == "CLONE":
+        with session_commits(nodes.spark):
+            return upkeep_statements.clone(nodes.spark, statement)
     return upkeep_statements.run(Target(nodes, statement.kind, statement.table, nodes.folder(statement.table)), statement)
 
 

@@ -1,19 +1,24 @@
-"""Delta's own statements: OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY and DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SYNC IDENTITY."""
+"""Delta's own statements: OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY and DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SHALLOW CLONE, SYNC IDENTITY."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from rowlock.api.clones import clone_name, clone_to
 from rowlock.api.delta_table import DeltaTable
+from rowlock.api.handle import Handle, Receipts
+from rowlock.api.placement import open_by_name, place_of
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
-from rowlock.engines.spark.frames.descriptions import DETAIL, HISTORY, RESTORE
+from rowlock.engines.spark.frames.descriptions import CLONE, DETAIL, HISTORY, RESTORE, clone_frame
+from rowlock.engines.spark.frames.instants import milliseconds
 from rowlock.engines.spark.frames.optimize_metrics import ANSWER
 from rowlock.engines.spark.frames.paths import PATH, path_frame
-from rowlock.engines.spark.sql.nodes import dotted
+from rowlock.engines.spark.sql.nodes import dotted, path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
+from rowlock.transaction.state.versions import snapshot_of
 
-ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "REORG": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE}
+ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "REORG": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE, "CLONE": CLONE}
 """The columns of what each statement returns; the others return nothing."""
 
 
@@ -55,3 +60,18 @@ def convert(spark: SparkSession, statement: OwnStatement) -> None:
     identifier = f"parquet.`{parts[1]}`" if len(parts) == 2 and parts[0].lower() == "parquet" else dotted(parts)
     partitions: Any = statement.values.get("partitions")
     DeltaTable.convertToDelta(spark, identifier, partitions)
+
+
+def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
+    """CREATE TABLE target SHALLOW CLONE source, which answers with delta-spark's metrics."""
+    said: Any = statement.values
+    source = Handle(spark, path) if (path := path_of(said["source"])) is not None else open_by_name(spark, dotted(said["source"]))
+    target = path_of(statement.table)
+    place = place_of(spark, dotted(statement.table), said.get("location")) if target is None else place_of(spark, None, target)
+    if said["if_not_exists"] and (place.listed or (place.name is None and place.has_log)):
+        return clone_frame(spark, {})
+    time_ms = milliseconds(spark, said["timestamp"], source.path) if "timestamp" in said else None
+    receipts = Receipts()
+    snapshot = snapshot_of(source.state, said.get("version"), time_ms)
+    clone_to(place, snapshot, name=clone_name(source), replaces=said["replace"], properties=said.get("properties", {}), receipts=receipts)
+    return clone_frame(spark, receipts.last.metrics if receipts.last is not None else {})

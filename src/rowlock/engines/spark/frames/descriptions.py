@@ -67,6 +67,15 @@ _RESTORE_METRICS = {
     "removed_files_size": "removedFilesSize",
     "restored_files_size": "restoredFilesSize",
 }
+_CLONE_METRICS = {
+    "source_table_size": "sourceTableSize",
+    "source_num_of_files": "sourceNumOfFiles",
+    "num_removed_files": "numRemovedFiles",
+    "num_copied_files": "numCopiedFiles",
+    "removed_files_size": "removedFilesSize",
+    "copied_files_size": "copiedFilesSize",
+}
+CLONE = StructType([StructField(n, LongType()) for n in _CLONE_METRICS])
 RESTORE = StructType([StructField(n, LongType()) for n in _RESTORE_METRICS])
 
 
@@ -129,3 +138,9 @@ def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
 def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
     """The result of RESTORE: files and bytes in the table now, removed, and restored."""
     return local_frame(spark, pa.table({n: pa.array([metrics[m]], pa.int64()) for n, m in _RESTORE_METRICS.items()}), RESTORE)
+
+
+def clone_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
+    """The result of a clone: files and bytes of the source, and nothing removed or copied; no row without metrics."""
+    columns = {n: pa.array([metrics[m]] if metrics else [], pa.int64()) for n, m in _CLONE_METRICS.items()}
+    return local_frame(spark, pa.table(columns), CLONE)

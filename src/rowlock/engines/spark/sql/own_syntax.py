@@ -1,13 +1,14 @@
 """Delta's own statements, which Spark's grammar does not have: recognises and parses their text.
 
-OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE and SYNC IDENTITY become values; clones, DROP FEATURE and
-what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  Pure.
+OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SHALLOW CLONE and SYNC IDENTITY become values; deep
+clones, DROP FEATURE and what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  Pure.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
@@ -27,7 +28,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 class OwnStatement:
     """A parsed statement.
 
-    kind     OPTIMIZE, REORG, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT, GENERATE or SYNC IDENTITY
+    kind     OPTIMIZE, REORG, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT, GENERATE, CLONE or SYNC IDENTITY
     table    the parts of the table's name; one path is delta.`/path`
     values   what else it says, by name
     """
@@ -157,8 +158,47 @@ def parse(statement: str) -> OwnStatement | None:
         return _finished(reader, OwnStatement("GENERATE", reader.name(), {"mode": mode.lower()}))
     if reader.take("ALTER", "TABLE"):
         return _sync_identity(reader)
+    words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
+    if words[:1] in (["CREATE"], ["REPLACE"]) and ("SHALLOW", "CLONE") in pairwise(words):
+        return _clone(reader)
     _refuse_what_is_missing(reader)
     return None
+
+
+def _clone(reader: _Reader) -> OwnStatement:
+    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] or REPLACE TABLE target SHALLOW CLONE source [time] [TBLPROPERTIES (...)] [LOCATION 'path']."""
+    values: dict[str, object] = {"replace": not reader.take("CREATE")}
+    if values["replace"]:
+        raise _missing("REPLACE TABLE ... SHALLOW CLONE", "use CREATE OR REPLACE TABLE ... SHALLOW CLONE")
+    values["replace"] = reader.take("OR", "REPLACE")
+    reader.need("TABLE")
+    values["if_not_exists"] = not values["replace"] and reader.take("IF", "NOT", "EXISTS")
+    table = reader.name()
+    reader.need("SHALLOW", "CLONE")
+    values["source"] = reader.name()
+    if reader.take("VERSION", "AS", "OF"):
+        values["version"] = int(reader.number())
+    elif reader.take("TIMESTAMP", "AS", "OF"):
+        values["timestamp"] = reader.string()
+    if reader.take("TBLPROPERTIES"):
+        values["properties"] = _properties(reader)
+    if reader.take("LOCATION"):
+        values["location"] = reader.string()
+    return _finished(reader, OwnStatement("CLONE", table, values))
+
+
+def _properties(reader: _Reader) -> dict[str, str]:
+    """Keys and values in parentheses."""
+    out: dict[str, str] = {}
+    reader.need("(")
+    while True:
+        key = reader.string() if reader.at < len(reader.tokens) and reader.tokens[reader.at].kind == "text" else ".".join(reader.name())
+        reader.take("=")
+        at_text = reader.at < len(reader.tokens) and reader.tokens[reader.at].kind == "text"
+        out[key] = reader.string() if at_text else reader.number()
+        if not reader.take(","):
+            reader.need(")")
+            return out
 
 
 def _finished(reader: _Reader, statement: OwnStatement) -> OwnStatement:
@@ -268,8 +308,8 @@ def _refuse_what_is_missing(reader: _Reader) -> None:
     """Raises UnsupportedFeature for the statements of Delta that Rowlock has not."""
     words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
     for n, word in enumerate(words[1:], 1):
-        if words[0] in ("CREATE", "REPLACE") and word == "CLONE" and words[n - 1] in ("SHALLOW", "DEEP"):
-            raise _missing(f"{words[n - 1]} CLONE", "use CREATE TABLE ... AS SELECT")
+        if words[0] in ("CREATE", "REPLACE") and word == "CLONE" and words[n - 1] == "DEEP":
+            raise _missing("DEEP CLONE", "use SHALLOW CLONE or CREATE TABLE ... AS SELECT")
         if words[0] == "ALTER" and word == "FEATURE" and words[n - 1] == "DROP":
             raise _missing("ALTER TABLE DROP FEATURE", "use DeltaTable.dropFeatureSupport")
 

@@ -28,6 +28,25 @@ from rowlock.exceptions import InvalidInput, UnsupportedFeature
             OwnStatement("CONVERT", ("parquet", "/f"), {"partitions": "a int, b decimal(3,1)"}),
         ),
         ("GENERATE symlink_format_manifest FOR TABLE t", OwnStatement("GENERATE", ("t",), {"mode": "symlink_format_manifest"})),
+        (
+            "CREATE TABLE IF NOT EXISTS db.a SHALLOW CLONE delta.`/b` VERSION AS OF 3 TBLPROPERTIES ('x' = 'y', delta.appendOnly = true) LOCATION '/c'",
+            OwnStatement(
+                "CLONE",
+                ("db", "a"),
+                {
+                    "replace": False,
+                    "if_not_exists": True,
+                    "source": ("delta", "/b"),
+                    "version": 3,
+                    "properties": {"x": "y", "delta.appendOnly": "true"},
+                    "location": "/c",
+                },
+            ),
+        ),
+        (
+            "create or replace table a shallow clone b timestamp as of '2026-01-31'",
+            OwnStatement("CLONE", ("a",), {"replace": True, "if_not_exists": False, "source": ("b",), "timestamp": "2026-01-31"}),
+        ),
         ("CREATE TABLE t (clone int)", None),
         ("SELECT 1", None),
         ("DESCRIBE t", None),
@@ -47,7 +66,8 @@ def test_parsed(text: str, statement: OwnStatement | None) -> None:
         ("VACUUM t LITE", "VACUUM LITE"),
         ("VACUUM t USING INVENTORY x", "VACUUM USING INVENTORY"),
         ("REORG TABLE t APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))", "REORG TABLE ... APPLY (UPGRADE ...)"),
-        ("CREATE OR REPLACE TABLE a SHALLOW CLONE b", "SHALLOW CLONE"),
+        ("CREATE OR REPLACE TABLE a DEEP CLONE b", "DEEP CLONE"),
+        ("REPLACE TABLE a SHALLOW CLONE b", "REPLACE TABLE ... SHALLOW CLONE"),
         ("ALTER TABLE t DROP FEATURE x", "ALTER TABLE DROP FEATURE"),
         ("CONVERT TO DELTA t NO STATISTICS", "CONVERT TO DELTA NO STATISTICS"),
     ],
@@ -59,7 +79,19 @@ def test_refused_by_name(text: str, feature: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["OPTIMIZE", "OPTIMIZE t WHERE", "OPTIMIZE t u", "VACUUM t RETAIN 3", "RESTORE t", "RESTORE t TO VERSION AS OF x", "DESC HISTORY", "GENERATE x"]
+    "text",
+    [
+        "OPTIMIZE",
+        "OPTIMIZE t WHERE",
+        "OPTIMIZE t u",
+        "VACUUM t RETAIN 3",
+        "RESTORE t",
+        "RESTORE t TO VERSION AS OF x",
+        "CREATE TABLE a SHALLOW CLONE",
+        "CREATE TABLE a SHALLOW CLONE b VERSION 3",
+        "DESC HISTORY",
+        "GENERATE x",
+    ],
 )
 def test_wrong_texts_are_named(text: str) -> None:
     with pytest.raises((InvalidInput, ValueError)):

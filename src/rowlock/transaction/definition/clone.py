@@ -1,0 +1,125 @@
+"""Shallow clones: a new table whose log names the data files and deletion vectors of another, by their whole paths.
+
+No data file is copied or written, and nothing outside of the clone's folder: what the clone deletes and adds stays in it.  As in delta-spark
+rows of a clone get new row ids, and its commits times of their own, so properties that speak of the source's are left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rowlock import clock
+from rowlock.boundary import row_identity
+from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import clustering, paths, row_tracking
+from rowlock.protocol.actions import AddFile, Metadata, Protocol
+from rowlock.protocol.features import check_writable
+from rowlock.protocol.identity import with_marks_of
+from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, with_commit_timestamp
+from rowlock.protocol.properties import column_mapping_mode, validate_properties, validate_together
+from rowlock.transaction.commit import commit
+from rowlock.transaction.definition.creation import upgraded, widest
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.definition.new_table import NewTable
+from rowlock.transaction.publish.commit_bytes import commit_info
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
+
+_OF_THE_SOURCE = frozenset({ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN})
+Count = Callable[[AddFile], int]
+
+
+def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str, str], *, name: str, replaces: bool, count: Count) -> Receipt:
+    """Makes a table at `target` of a version of another; with `replaces` also over an empty table that is there.
+
+    `name` is what the source was called by, for the history.  `count` counts the rows of a file whose statistics do not say it.
+    Raises InvalidInput, UnsupportedFeature, TableExists, and StatementRefused where the table that is there has rows.
+    """
+    _check_places(source.table, target.store.root)
+    metadata = _metadata(source, properties, target.store.root)
+    protocol = upgraded(source.protocol, metadata.configuration)
+    check_writable(protocol, metadata, target.store.root)
+    adds = tuple(_from_elsewhere(f, source.table, target.store.root) for f in source.files.adds())
+    parameters = {"source": name, "sourceVersion": source.version}
+    metrics = _metrics(source)
+    clustered = [d for key, d in source.domains.items() if key == clustering.DOMAIN]
+    if not (replaces and target.log.exists()):
+        born, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=count)
+        info = commit_info("CLONE", parameters, clock.new_id(), read_version=None, blind=False, metrics=metrics)
+        info = with_commit_timestamp(info, metadata.configuration, None)
+        return commit(NewTable(target, info, {"protocol": protocol, "metadata": metadata, "domains": [*clustered, *marks], "adds": born, "txns": ()}, metrics))
+
+    def make(head: Snapshot) -> HeadActions:
+        if len(head.files):
+            text = "The table that the clone would replace has rows: only an empty table is replaced by a clone; delete its rows first, or drop it"
+            raise StatementRefused(f"{text} [DELTA_UNSUPPORTED_NON_EMPTY_CLONE]", what="CLONE", table=head.table)
+        fresh = with_marks_of(replace(metadata, id=head.metadata.id, name=head.metadata.name, description=head.metadata.description), head.metadata)
+        _check_mapping(head.metadata, fresh, head.table)
+        merged: Protocol = widest(head.protocol, protocol)
+        mark = row_tracking.high_water_mark(head.domains, head.table)
+        born, marks = row_identity.assign_row_ids_under(merged, fresh, adds, mark=mark, version=head.version + 1, count=count)
+        kept = clustered or [replace(d, removed=True) for key, d in head.domains.items() if key == clustering.DOMAIN]
+        return HeadActions(adds=born, protocol=merged if merged != head.protocol else None, metadata=fresh, domains=(*kept, *marks), metrics=metrics)
+
+    return commit_from_head(target, "CLONE", parameters, make, removes_rows=True, replaces=True)
+
+
+def _check_places(source: str, target: str) -> None:
+    """Raises InvalidInput where one of the tables would lie in the other's folder, where VACUUM takes its files for garbage."""
+    if paths.canonical(source) == paths.canonical(target):
+        raise InvalidInput("A table cannot be cloned onto itself: name another place", table=target)
+    for outer, inner in ((source, target), (target, source)):
+        if not paths.is_absolute(paths.relative_to(outer, inner)):
+            raise InvalidInput(
+                f"The clone and its source cannot lie in each other's folders, where VACUUM deletes what it does not know: {inner} is below {outer}",
+                table=target,
+            )
+
+
+def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Metadata:
+    validate_properties(properties)
+    configuration = {k: v for k, v in source.metadata.configuration.items() if k not in _OF_THE_SOURCE} | dict(properties)
+    validate_together(configuration, table)
+    configuration = row_tracking.with_column_names(configuration, clock.new_id)
+    made = replace(source.metadata, id=clock.new_id(), name=None, description=None, configuration=configuration, created_time_ms=clock.now_ms())
+    _check_mapping(source.metadata, made, table)
+    return made
+
+
+def _check_mapping(before: Metadata, after: Metadata, table: str) -> None:
+    old, new = (column_mapping_mode(m.configuration) for m in (before, after))
+    if old != new:
+        raise InvalidInput(f"A clone cannot change delta.columnMapping.mode from {old} to {new}: leave it out, and set it afterwards", table=table)
+
+
+def _from_elsewhere(file: AddFile, source: str, target: str) -> AddFile:
+    """The file of the source by its whole path, as is its vector unless that lies in the log."""
+    path, spelled = paths.decode_with_spelling(_whole(source, file.path), target)
+    vector = file.deletion_vector
+    if vector is not None and vector.path is not None:
+        vector = replace(vector, storage_type="p", path_or_inline_dv=_whole(source, vector.path))
+    return replace(file, path=path, log_path=spelled, deletion_vector=vector, data_change=True, base_row_id=None, default_row_commit_version=None)
+
+
+def _whole(root: str, path: str) -> str:
+    """The place of a table's file as the log spells it: a URI with its scheme, which on S3 is that of Spark's connector."""
+    place = paths.join(root, path)
+    scheme = paths.scheme_of(place)
+    if scheme is None:
+        return "file:" + paths.encode(place)  # one slash, as delta-spark has it: it compares such paths as texts
+    return paths.encode(f"s3a{place[len(scheme) :]}" if scheme in ("s3", "s3n") else place)
+
+
+def _metrics(source: Snapshot) -> dict[str, Any]:
+    """delta-spark's metrics of a clone that copies nothing."""
+    return {
+        "sourceTableSize": source.files.total_size_bytes,
+        "sourceNumOfFiles": len(source.files),
+        "numRemovedFiles": 0,
+        "numCopiedFiles": 0,
+        "removedFilesSize": 0,
+        "copiedFilesSize": 0,
+    }

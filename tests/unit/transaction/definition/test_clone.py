@@ -1,0 +1,147 @@
+"""Shallow clones: whole places in the log, nothing outside of the clone's folder written or deleted, and what is refused (I5, I9, I10)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyroaring import BitMap64
+
+import rowlock
+from rowlock.api.append import opened
+from rowlock.exceptions import InvalidInput, StatementRefused, TableExists
+from rowlock.limits import limited
+from rowlock.maintenance.vacuum import vacuum
+from rowlock.protocol.actions import CommitInfo
+from rowlock.protocol.commits import serialize_commit
+from rowlock.transaction.definition.clone import shallow_clone
+from rowlock.transaction.state.receipt import Receipt
+from support.appends import commit, rows
+
+
+def uncounted(file: object) -> int:
+    raise AssertionError("statistics say how many rows there are")
+
+
+def clone(source: str, target: str, *, version: int | None = None, replaces: bool = False, **properties: str) -> Receipt:
+    state = opened(source)
+    found = state.refresh() if version is None else state.log.at(version)
+    return shallow_clone(found, opened(target), properties, name="it", replaces=replaces, count=uncounted)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """Two partitions whose folders need escapes, in a folder that does too, and a vector over one row."""
+    path = str(tmp_path / "a b%20ü" / "source")
+    rowlock.append(path, pa.table({"k": [1, 2, 3], "p": ["x/y", "x/y", "ä b"]}), partition_by="p", properties={"delta.enableRowTracking": "true"})
+    state = opened(path)
+    add = next(a for a in state.refresh().files.adds() if a.num_records == 2)
+    with limited(inline_vector_bytes=1):
+        (vector,) = state.vectors.store_all([BitMap64([0])])
+    assert vector.storage_type == "u"
+    removed = add.removed(deletion_timestamp_ms=1, data_change=True)
+    state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "DELETE"}), removes=[removed], adds=[replace(add, deletion_vector=vector)]))
+    return path
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_clone_is_a_table_of_its_own(source: str, tmp_path: Path) -> None:
+    """Its rows are those of the source, and what either does the other never sees; each file of the clone is named by its whole place."""
+    target = str(tmp_path / "target")
+    before = everything(Path(source))
+    receipt = clone(source, target, mine="1")
+    assert rows(target) == rows(source) == [(2, "x/y"), (3, "ä b")]
+    found, theirs = opened(target).refresh(), opened(source).refresh()
+    assert receipt.version == 0 and found.metadata.id != theirs.metadata.id and found.metadata.configuration["mine"] == "1"
+    assert receipt.metrics == {
+        "sourceTableSize": theirs.files.total_size_bytes, "sourceNumOfFiles": 2, "numRemovedFiles": 0, "numCopiedFiles": 0, "removedFilesSize": 0, "copiedFilesSize": 0,
+    }  # fmt: skip
+    written = [orjson.loads(line)["add"] for line in (Path(target) / "_delta_log" / f"{0:020d}.json").read_bytes().splitlines() if b'"add"' in line[:8]]
+    assert all(a["path"].startswith("file:/") and not a["path"].startswith("file://") and "%2520" in a["path"] and " " not in a["path"] for a in written)
+    ids = [range(f.base_row_id, f.base_row_id + (f.num_records or 0)) for f in found.files.adds() if f.base_row_id is not None]
+    assert sorted(n for span in ids for n in span) == [0, 1, 2]
+    for key in ("delta.rowTracking.materializedRowIdColumnName", "delta.rowTracking.materializedRowCommitVersionColumnName"):
+        assert found.metadata.configuration[key] != theirs.metadata.configuration[key], "ids of the source's rows are not those of the clone's"
+    rowlock.append(target, pa.table({"k": [9], "p": ["q"]}))
+    assert (9, "q") in rows(target) and (9, "q") not in rows(source) and everything(Path(source)) == before
+    assert clone(source, str(tmp_path / "first"), version=0).version == 0 and len(rows(str(tmp_path / "first"))) == 3
+
+
+def test_a_clone_of_a_clone(source: str, tmp_path: Path) -> None:
+    """Files of both tables before it, each by its whole place."""
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    clone(source, first)
+    rowlock.append(first, pa.table({"k": [9], "p": ["q"]}))
+    clone(first, second)
+    assert rows(second) == rows(first) and len(rows(second)) == 3
+
+
+def test_vacuum_of_a_clone_deletes_nothing_of_its_source(source: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "target")
+    before = everything(Path(source))
+    clone(source, target)
+    state = opened(target)
+    removes = [f.removed(deletion_timestamp_ms=1, data_change=True) for f in state.refresh().files.adds()]
+    state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "DELETE"}), removes=removes))
+    (Path(target) / "garbage.parquet").write_bytes(b"")
+    vacuum(state.log, retention_hours=0, check_retention=False)
+    assert everything(Path(source)) == before and not (Path(target) / "garbage.parquet").exists()
+
+
+def test_checkpoints_hold_the_whole_places(source: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "target")
+    clone(source, target, **{"delta.checkpointPolicy": "v2"})
+    state = opened(target)
+    state.log.write_checkpoint(state.refresh())
+    (Path(target) / "_delta_log" / f"{0:020d}.json").unlink()
+    assert rows(target) == rows(source)
+
+
+def test_only_an_empty_table_is_replaced(source: str, tmp_path: Path) -> None:
+    """As delta-spark has it; the table keeps its id and its history."""
+    target = str(tmp_path / "target")
+    rowlock.append(target, pa.table({"z": [1]}))
+    with pytest.raises(TableExists):
+        clone(source, target)
+    with pytest.raises(StatementRefused, match="has rows"):
+        clone(source, target, replaces=True)
+    state = opened(target)
+    before = state.refresh()
+    removes = [f.removed(deletion_timestamp_ms=1, data_change=True) for f in before.files.adds()]
+    state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "DELETE"}), removes=removes))
+    assert clone(source, target, replaces=True).version == 2
+    assert rows(target) == rows(source) and opened(target).refresh().metadata.id == before.metadata.id
+    assert commit(target, 2).info is not None
+
+
+def test_places_where_a_vacuum_would_take_files_for_garbage_are_refused(source: str) -> None:
+    before = everything(Path(source).parent)
+    for place in (source, f"{source}/below", str(Path(source).parent)):
+        with pytest.raises(InvalidInput):
+            clone(source, place)
+    assert everything(Path(source).parent) == before
+
+
+@pytest.mark.parametrize("properties", [{"delta.columnMapping.mode": "name"}, {"delta.no such": "1"}, {"delta.checkpointInterval": "none"}])
+def test_wrong_properties_are_refused(source: str, tmp_path: Path, properties: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput):
+        clone(source, str(tmp_path / "target"), **properties)
+    assert not (tmp_path / "target").exists()
+
+
+def test_on_s3(minio: Any) -> None:
+    """Its own store's places, which delta-spark reads by the scheme of Spark's connector."""
+    source, target = minio.fresh_root() + "/a b", minio.fresh_root()
+    options = minio.storage_options
+    rowlock.append(source, pa.table({"k": [1, 2]}), storage_options=options)
+    shallow_clone(opened(source, options).refresh(), opened(target, options), {}, name="it", replaces=False, count=uncounted)
+    rowlock.append(target, pa.table({"k": [3]}), storage_options=options)
+    assert sorted(rowlock.to_arrow(target, storage_options=options)["k"].to_pylist()) == [1, 2, 3]
+    assert b'"path":"s3a://' in opened(target, options).store.get("_delta_log/00000000000000000000.json")
