@@ -10,7 +10,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from rowlock.api.append import opened
 from rowlock.api.to_arrow import count_rows, first_rows
@@ -24,22 +24,18 @@ from rowlock.transaction.state.versions import snapshot_of
 SHOWN_COLUMNS = 12
 
 
-def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
-    """Prints the newest `limit` commits, the newest first."""
+def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None, *, ids: bool = False) -> None:
+    """Prints the newest `limit` commits, the newest first: what each changed and who wrote it, or with `ids` its txnId."""
     log = TableLog(open_store(path, storage_options))
     times = dict(log.commit_times())
-    table = Table("version", "time", "operation", "what changed", "by", box=box.SIMPLE_HEAD)
+    table = Table("version", "time", "operation", *([Column("txnId", min_width=36)] if ids else ["what changed", "by"]), box=box.SIMPLE_HEAD)
     for commit in log.history(limit):
         said = commit.info.raw if commit.info else {}
         metrics = said.get("operationMetrics")
-        table.add_row(
-            str(commit.version),
-            _time(times.get(commit.version)),
-            str(said.get("operation") or ""),
-            _metrics(metrics if isinstance(metrics, Mapping) else None),
-            str(said.get("engineInfo") or ""),
-        )
-    console.print(table)
+        changed = [_metrics(metrics if isinstance(metrics, Mapping) else None), str(said.get("engineInfo") or "")]
+        more = [str(said.get("txnId") or "")] if ids else changed
+        table.add_row(str(commit.version), _time(times.get(commit.version)), str(said.get("operation") or ""), *more)
+    console.print(table, crop=False)
 
 
 def show_table(path: str, limit: int, version: int | None, console: Console, storage_options: Mapping[str, str] | None = None) -> None:

@@ -132,12 +132,17 @@ def bench(
 
 
 @app.command()
-def history(path: TablePath, limit: Commits = 20, storage_option: StorageOption = None) -> None:
+def history(
+    path: TablePath,
+    limit: Commits = 20,
+    ids: Annotated[bool, typer.Option("--ids", help="Print the txnId of each commit, which receipts and errors name.")] = False,
+    storage_option: StorageOption = None,
+) -> None:
     """List the commits of a table, newest first."""
     with plain_errors():
         from rowlock.cli.inspect import history_of
 
-        history_of(path, limit, _console(), _storage(storage_option))
+        history_of(path, limit, _console(), _storage(storage_option), ids=ids)
 
 
 @app.command()

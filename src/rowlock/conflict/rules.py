@@ -1,7 +1,7 @@
 """Delta's conflict rules, one pure function each: those about the table, and those about files, which are asked only where conflicts are judged by file.
 
 A rule finds a conflict or None; it changes nothing.  `RULES` are applied in the order of Delta's own checks, and the
-first conflict found counts.  `TABLE_RULES` apply under every policy, isolation level and granularity, but for changes of the schema, which
+first conflict found counts.  `TABLE_RULES` apply to statements under every policy, isolation level and granularity, but for changes of the schema, which
 `transaction.rebase.schema_change` judges where rows can be rebased over them.  Conflicts that
 Delta resolves by rewriting actions (row ids, in-commit timestamps, type widening) need no rule, since a commit is
 built again from the head for every put.

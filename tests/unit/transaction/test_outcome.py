@@ -124,7 +124,7 @@ def test_reading_back_is_tried_again() -> None:
 def test_what_cannot_be_found_out_is_said(script: list[str], quick: Quick) -> None:
     store = Unclear("well", *script)
     store.put_if_absent(names.commit_key(0), commit("before"))
-    with pytest.raises(CommitUnknown, match="transaction id ours") as e:
+    with pytest.raises(CommitUnknown, match="txnId ours") as e:
         settle(store)
     assert (e.value.version, e.value.txn_id, store.tries) == (1, OURS, TRIES + 2) and 5 < quick.slept_s < 60
 

@@ -14,17 +14,8 @@ STORAGE = "rowlock.storage."
 _DEFAULT_FILES = 1000
 _BYTES = re.compile(r"(\d+)\s*([kmgtp]?)b?\Z")
 _IGNORED = frozenset(("path", "serialization.format"))
-_KNOWN = (
-    "startingVersion",
-    "startingTimestamp",
-    "maxFilesPerTrigger",
-    "maxBytesPerTrigger",
-    "ignoreDeletes",
-    "ignoreChanges",
-    "skipChangeCommits",
-    "failOnDataLoss",
-    "readChangeFeed",
-)
+_FLAGS = ("ignoreDeletes", "ignoreChanges", "skipChangeCommits", "failOnDataLoss", "readChangeFeed")
+_KNOWN = ("startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger", *_FLAGS)
 _OTHER_NAMES = {"readchangedata": "readchangefeed"}
 
 
@@ -63,7 +54,7 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
         raise InvalidInput("Give startingVersion or startingTimestamp, not both [DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET]", table=table)
     if version is not None and version.lower() != LATEST and not version.isdecimal():
         raise InvalidInput(f"startingVersion is a version's number or latest, not {version!r}", table=table)
-    flags = {n: _flag(said, n, table) for n in _KNOWN if n.startswith(("ignore", "skip", "fail", "read"))}
+    flags = {n: _flag(said, n, table) for n in _FLAGS}
     if flags["readChangeFeed"] and (without := next((n for n in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if flags[n]), None)):
         raise InvalidInput(f"{without} has no effect with readChangeFeed, which reads every change: leave it out", table=table)
     size = said.get("maxbytespertrigger")

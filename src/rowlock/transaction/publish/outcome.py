@@ -106,7 +106,8 @@ def unknown(txn_id: str, table: str, version: int | None, cause: Exception | Non
     """The CommitUnknown error for a put whose outcome cannot be read back from the log."""
     error = CommitUnknown(
         "It could not be found out whether the commit succeeded; its data files have been kept. "
-        f"Look for the transaction id {txn_id} in the log before running the statement again." + (f" The last error was: {cause}" if cause else ""),
+        f"Look for the txnId {txn_id} in the log (`rowlock history PATH --ids`) before running the statement again."
+        + (f" The last error was: {cause}" if cause else ""),
         txn_id=txn_id,
         table=table,
         version=version,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -85,5 +86,7 @@ def test_the_commands_that_need_no_spark(tmp_path: Path) -> None:
     assert "rowlock" in run(command, "version")
     history = run(command, "history", path)
     assert history.count("WRITE") == 3
+    txn_ids = [json.loads(line)["commitInfo"]["txnId"] for n in range(3) for line in Path(path, "_delta_log", f"{n:020}.json").read_text().splitlines()[:1]]
+    assert all(i in run(command, "history", path, "--ids") for i in txn_ids)
     shown = run(command, "show", path)
     assert "3 rows" in shown

@@ -1,7 +1,8 @@
 """Delta's own statements, which Spark's grammar does not have: recognises and parses their text.
 
 OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SHALLOW CLONE and SYNC IDENTITY become values; deep
-clones, DROP FEATURE and what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  Pure.
+clones, DROP FEATURE and what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  A text comes here if
+`OWN` in rowlock.java lets its first word through; what the statements do and answer is in api/sql/upkeep_statements.py.  Pure.
 """
 
 from __future__ import annotations
