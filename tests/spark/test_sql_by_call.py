@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import rowlock
 from rowlock.exceptions import StatementRefused, TableNotFound, UnsupportedFeature
@@ -24,6 +25,7 @@ def test_statements_and_queries(spark, sales):
     merge = f"WITH s AS (SELECT id + 1 AS id FROM {sales}) MERGE INTO {sales} t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET region = 'met' WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
     assert rows(rowlock.sql(spark, merge)) == [(2, 1, 0, 1)]
     assert rows(rowlock.sql(spark, f"INSERT INTO {sales} SELECT 9, 'new', 1")) == []
+    assert rows(rowlock.sql(spark, f"UPDATE {sales} SET amount = amount + (SELECT max(id) FROM {sales}) - 9 WHERE id = 9")) == [(1,)]
     found = rowlock.sql(spark, f"SELECT id, region, amount FROM {sales} WHERE id IN (SELECT id FROM {sales}) ORDER BY id")
     assert rows(found) == [(2, "eu", 20.0), (3, "met", 31.0), (4, None, None), (9, "new", 1.0)]
     assert rows(rowlock.sql(spark, f"SELECT count(*) FROM {sales} VERSION AS OF 0")) == [(3,)]
@@ -43,7 +45,9 @@ def test_what_is_not_on_a_delta_table_is_left_to_spark(spark, sales, tmp_path):
 @pytest.mark.parametrize(
     ("statement", "error"),
     [
-        ("UPDATE {t} SET amount = (SELECT 1)", StatementRefused),
+        ("UPDATE {t} SET amount = 1 WHERE id = (SELECT 1)", StatementRefused),
+        ("UPDATE {t} SET amount = CASE WHEN id IN (SELECT 1) THEN 1 END", StatementRefused),
+        ("UPDATE {t} AS x SET amount = (SELECT max(y.id) FROM {t} y WHERE y.id < x.id)", AnalysisException),
         ("DELETE FROM {t} WHERE id IN (SELECT 1)", StatementRefused),
         ("TRUNCATE TABLE {t} PARTITION (region = 'eu')", UnsupportedFeature),
         ("FROM {t} INSERT INTO {t} SELECT * INSERT INTO {t} SELECT *", UnsupportedFeature),

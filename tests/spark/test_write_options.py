@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -101,6 +102,67 @@ def test_rows_that_others_add_to_the_partitions_meanwhile_are_replaced_and_other
     assert rows_by_all(spark, table_path) == [(2, "b"), (6, "a")]
 
 
+@pytest.mark.parametrize("cdf", ["false", "true"])
+def test_rows_that_a_new_row_matches_are_replaced_as_delta_spark_does(spark: SparkSession, table_path: str, cdf: str) -> None:
+    """Nulls match nothing, several new rows take one old one, and a row of another key stays."""
+    theirs, plain = table_path + "-theirs", [(1, "a", "old"), (1, "b", "old"), (None, "a", "old"), (4, None, "old"), (5, "e", "old")]
+    schema = "id int, k string, v string"
+    for path in (table_path, theirs):
+        make(spark, path, plain, schema, **{"delta.enableChangeDataFeed": cdf})
+    rows = spark.createDataFrame([(1, "a", "new"), (1, "a", "more"), (None, "a", "new"), (4, None, "new"), (7, "g", "new")], schema)
+    for ours, option in (({"replace_using": ["ID", "k"]}, {"replaceUsing": "id, k"}), ({"replace_using": "id"}, {"replaceUsing": "id"})):
+        rowlock.write(rows, table_path, mode="overwrite", **ours)  # type: ignore[arg-type]
+        rows.write.format("delta").mode("overwrite").options(**option).save(theirs)
+        assert rows_by_all(spark, table_path) == rows_by_all(spark, theirs)
+    on = {"replaceOn": "t.id > s.id AND t.k = 'g'", "targetAlias": "t"}
+    rowlock.write(rows.alias("s"), table_path, mode="overwrite", replace_on=on["replaceOn"], target_alias="t")
+    rows.alias("s").write.format("delta").mode("overwrite").options(**on).save(theirs)
+    assert rows_by_all(spark, table_path) == rows_by_all(spark, theirs)
+    assert parameters(spark, table_path)["replaceOn"] == on["replaceOn"]
+    with unchanged(table_path), pytest.raises(SchemaMismatch, match="nosuch"):
+        rowlock.write(rows, table_path, mode="overwrite", replace_using="nosuch")
+
+
+@pytest.mark.parametrize("way", ["driver", "spark"])
+def test_rows_that_others_add_and_a_new_row_matches_are_replaced_too(spark: SparkSession, table_path: str, way: str) -> None:
+    """I3: as if it had run after the winner; the new rows are read once, although two statements need them."""
+    make(spark, table_path, [(1, "a"), (2, "b")], "id int, p string")
+    new, seen = pa.table({"id": pa.array([3, 8], pa.int32()), "p": ["w", "w"]}), spark.sparkContext.accumulator(0)
+
+    def counted(batches: Any) -> Any:
+        for batch in batches:
+            seen.add(batch.num_rows)
+            yield batch
+
+    rows = spark.createDataFrame([(2, "n"), (3, "n")], "id int, p string").mapInArrow(counted, "id int, p string")
+    with limited(driver_rows=1, local_rows=0) if way == "spark" else limited(), winner(lambda: rowlock.append(table_path, new)):
+        receipt = rowlock.write(rows, table_path, mode="overwrite", replace_using="id")
+    assert rows_by_all(spark, table_path) == [(1, "a"), (2, "n"), (3, "n"), (8, "w")]
+    assert receipt.conflicts
+    assert seen.value == (2 if way == "driver" else 4)  # a large source is looked at first: is it one?
+    staging = Path(table_path) / "_rowlock" / "staging"
+    assert not staging.exists() or not list(staging.iterdir())
+
+
+def test_an_overwrite_that_changes_no_row_is_a_compaction(spark: SparkSession, table_path: str) -> None:
+    """dataChange=false: the rows are compared, not the writer believed; a row that another adds meanwhile stays (I5)."""
+    make(spark, table_path, [(1, "a")], "id int, p string", partition_by=["p"])
+    for n, p in ((2, "a"), (3, "b"), (4, "b")):
+        rowlock.write(spark.createDataFrame([(n, p)], "id int, p string"), table_path)
+    same, new = rowlock.read(spark, table_path).repartition(1), pa.table({"id": pa.array([9], pa.int32()), "p": ["a"]})
+    rowlock.write(same.where("p = 'b'"), table_path, mode="overwrite", replace_where="p = 'b'", data_change=False)
+    assert rows_of_files(table_path) == [1, 1, 2]
+    with winner(lambda: rowlock.append(table_path, new)):
+        assert rowlock.write(same, table_path, mode="overwrite", data_change=False).operation == "OPTIMIZE"
+    assert rows_of_files(table_path) == [1, 2, 2]
+    assert rows_by_all(spark, table_path) == [(1, "a"), (2, "a"), (3, "b"), (4, "b"), (9, "a")]
+    for rows in (same, same.unionAll(rowlock.read(spark, table_path)), same.withColumn("id", same.id + 1)):
+        with unchanged(table_path), pytest.raises(InvalidInput, match="rows stay the same"):
+            rowlock.write(rows, table_path, mode="overwrite", data_change=False)
+    with unchanged(table_path), pytest.raises(InvalidInput, match="compacts"):
+        rowlock.write(same, table_path, data_change=False)
+
+
 def test_many_partitions(spark: SparkSession, table_path: str) -> None:
     frame = spark.sql("select id, cast(id % 300 as int) as p, cast(id % 2 as string) as q from range(900)")
     make(spark, table_path, frame.where("id < 600"), partition_by=["p", "q"])
@@ -177,11 +239,17 @@ def test_what_is_replaced_must_be_said_once_and_may_not_be_forbidden(spark: Spar
         {"mode": "overwrite", "partition_overwrite_mode": "dynamic", "replace_where": "p = 1"},
         {"mode": "overwrite", "partition_overwrite_mode": "dynamic", "overwrite_schema": True},
         {"mode": "overwrite", "partition_overwrite_mode": "other"},
+        {"mode": "append", "replace_using": "id"},
+        {"mode": "overwrite", "replace_using": ["id", ""]},
+        {"mode": "overwrite", "replace_using": "id", "replace_on": "true"},
+        {"mode": "overwrite", "replace_using": "id", "replace_where": "p = 1"},
+        {"mode": "overwrite", "replace_on": "true", "overwrite_schema": True},
+        {"mode": "overwrite", "target_alias": "t"},
         {"max_records_per_file": 0},
     ):
         with unchanged(table_path), pytest.raises(InvalidInput):
             rowlock.write(rows, table_path, **more)  # type: ignore[arg-type]
-    for more in ({"overwrite_schema": True}, {"partition_overwrite_mode": "dynamic"}):
+    for more in ({"overwrite_schema": True}, {"partition_overwrite_mode": "dynamic"}, {"replace_using": "id"}):
         with unchanged(table_path), pytest.raises(StatementRefused, match="append-only"):
             rowlock.write(rows, table_path, mode="overwrite", **more)  # type: ignore[arg-type]
 

@@ -19,7 +19,7 @@ HISTORY = "py:[list(r) for r in spark.sql('DESCRIBE HISTORY t LIMIT 1').select('
 STEPS: list[tuple[str, Any, Any]] = [
     # (name, step, rows or the name of an error)
     ("made", WRITE.format(1, "a", "append") + ".partitionBy('p').option('userMetadata', 'first').saveAsTable('t')", None),
-    ("its text", HISTORY, [["WRITE", "first"]]),
+    ("its text", HISTORY, [["CREATE TABLE AS SELECT", "first"]]),
     ("more", "INSERT INTO t VALUES (2, 'b'), (3, 'c')", []),
     ("a table's partitions", WRITE.format(4, "b", "overwrite") + ".option('partitionOverwriteMode', 'dynamic').saveAsTable('t')", None),
     ("replaced", ROWS, [[1, "a"], [3, "c"], [4, "b"]]),
@@ -28,6 +28,15 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("replaced again", ROWS, [[4, "b"], [5, "c"], [6, "a"]]),
     ("the text of writeTo", HISTORY, [["WRITE", "v2"]]),
     ("no such mode", WRITE.format(5, "c", "overwrite") + ".option('partitionOverwriteMode', 'some').saveAsTable('t')", "InvalidInput"),
+    ("rows with the same id", WRITE.format(5, "z", "overwrite") + ".option('replaceUsing', 'id').saveAsTable('t')", None),
+    ("by name", ROWS, [[4, "b"], [5, "z"], [6, "a"]]),
+    (
+        "rows that a condition joins",
+        FRAME.format(5, "c")
+        + ".alias('s').write.format('delta').mode('overwrite').option('replaceOn', 't.id = s.id').option('targetAlias', 't').insertInto('t')",
+        None,
+    ),
+    ("by a condition", ROWS, [[4, "b"], [5, "c"], [6, "a"]]),
     ("the session says it", "SET spark.sql.sources.partitionOverwriteMode = dynamic", None),
     ("the session's text", "SET spark.databricks.delta.commitInfo.userMetadata = session", None),
     ("insert overwrite", "INSERT OVERWRITE t VALUES (7, 'a')", []),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock.api import expressions
@@ -70,8 +70,11 @@ class Changes:
             >>> t.toDF().agg({"amount": "sum"}).first()[0]
             62.0
         """
-        assigned = expressions.assignments(condition, set, "set", self._runner.path)
-        self._run("UPDATE", lambda evaluator, snapshot: _one(update_statement(evaluator, snapshot, condition, assigned, self._alias)))
+        self._update(condition, expressions.assignments(condition, set, "set", self._runner.path))
+
+    def _update(self, condition: Expression | None, assigned: Mapping[Any, Expression], values_from: Sequence[DataFrame] = ()) -> None:
+        """`update`, with the queries that values were computed from."""
+        self._run("UPDATE", lambda evaluator, snapshot: _one(update_statement(evaluator, snapshot, condition, assigned, self._alias, values_from)))
 
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Starts a MERGE of a DataFrame into this table; add clauses, then `execute()`.  Runs no Spark job before that.

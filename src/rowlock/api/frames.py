@@ -10,9 +10,11 @@ from typing import get_args
 from rowlock import arguments
 from rowlock.api import expressions
 from rowlock.api.handle import Handle
-from rowlock.api.overwrites import Overwrite, PartitionOverwriteMode, overwrite_of, overwrite_statements
+from rowlock.api.matching_overwrite import overwrite_matching
+from rowlock.api.overwrites import Overwrite, PartitionOverwriteMode, matching_of, overwrite_of, overwrite_statements
 from rowlock.api.overwrites import overwrite_schema as overwrite_schema_of
-from rowlock.api.row_writes import Stage, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
+from rowlock.api.rearrangement import rearrange
+from rowlock.api.row_writes import Made, Stage, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.transaction import append_statements
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
@@ -96,6 +98,10 @@ def write(
     *,
     overwrite_schema: bool = False,
     partition_overwrite_mode: PartitionOverwriteMode | None = None,
+    replace_using: str | Sequence[str] | None = None,
+    replace_on: str | Column | None = None,
+    target_alias: str | None = None,
+    data_change: bool = True,
     user_metadata: str | None = None,
     max_records_per_file: int | None = None,
 ) -> Receipt:
@@ -119,6 +125,12 @@ def write(
             definition: statements of others that were staged before it are staged again.
         partition_overwrite_mode: With `overwrite` of a table that has partitions: `dynamic` replaces the partitions that the new rows fall into, `static`
             all rows; by default as the session's `spark.sql.sources.partitionOverwriteMode` says.
+        replace_using: With `overwrite`: replaces the rows that have the values of a new row in these columns; a null is no such value.
+        replace_on: With `overwrite`: replaces the rows that meet this condition with a new row, a string or Column over both; `df.alias("s")` names the new
+            rows.
+        target_alias: The name that `replace_on` has for the table.
+        data_change: With `overwrite`: False says that the rows are those that the table, or what `replace_where` names of it, holds already: they are compared,
+            and the files are compacted as `optimize()` does.
         user_metadata: A text of your own, which the commit carries as `userMetadata` and `history()` shows; by default the session's
             `spark.databricks.delta.commitInfo.userMetadata`.
         max_records_per_file: How many rows a data file holds at most, 1 or more.
@@ -145,7 +157,8 @@ def write(
     frame = expressions.frame(df, "df")
     arguments.one_of(mode, "mode", MODES, path)
     arguments.flag(merge_schema, "merge_schema")
-    what = overwrite_of(frame.sparkSession, path, mode, replace_where, overwrite_schema, partition_overwrite_mode)
+    matching = matching_of(replace_on, replace_using, target_alias, path)
+    what = overwrite_of(frame.sparkSession, path, mode, replace_where, overwrite_schema, partition_overwrite_mode, matching, data_change)
     if user_metadata is not None:
         arguments.text(user_metadata, "user_metadata")
     columns, wanted = arguments.one_or_more_names(partition_by, "partition_by"), arguments.properties(properties, "properties")
@@ -188,7 +201,13 @@ class _Write:
         if self.what.schema:
             return overwrite_schema_of(self.handle, self.df, partition_by=self.partition_by, app=self.app, max_records=self.max_records)
         creation.check_layout(snapshot, self.partition_by)
-        return self.handle.run("WRITE", self._plan, metadata=self._wider if self.merge_schema else None, app=self.app)
+        if self.what.same:
+            assert not isinstance(self.what.where, Column)
+            return rearrange(self.handle, self.df, self.what.where)
+        wider = self._wider if self.merge_schema else None
+        if self.what.matching is not None:
+            return overwrite_matching(self.handle, self.df, self.what.matching, metadata=wider, app=self.app, max_records=self.max_records)
+        return self.handle.run("WRITE", self._plan, metadata=wider, app=self.app)
 
     def _wider(self, snapshot: Snapshot) -> Metadata:
         return widened_metadata(snapshot, delta_schema(self.df.schema))
@@ -199,14 +218,40 @@ class _Write:
         return overwrite_statements(evaluator, snapshot, self.df, self.what, max_records=self.max_records)
 
 
-def replace_with_rows(
-    handle: Handle,
+def create_with_rows_of(
     df: DataFrame,
+    path: str,
+    made: Made,
     *,
     partition_by: Sequence[str],
     properties: Mapping[str, str],
-    operation: str,
-    managed: bool,
+    app: SetTransaction | None = None,
+    user_metadata: str | None = None,
+    max_records: int | None = None,
+) -> Receipt:
+    """Makes a table with the columns and the rows of a DataFrame, as `made` says.  Raises TableExists, and what making a table raises."""
+    handle = Handle(df.sparkSession, path)
+    check_names(df.columns, handle.path)
+    with handle.commits(user_metadata):
+        return create_with_rows(
+            handle.state,
+            delta_schema(df.schema),
+            _stage(handle, df, max_records),
+            partition_by=partition_by,
+            properties=properties,
+            mode="ErrorIfExists",
+            app=app,
+            made=made,
+        )
+
+
+def replace_with_rows(
+    handle: Handle,
+    df: DataFrame,
+    made: Made,
+    *,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
     user_metadata: str | None = None,
     max_records: int | None = None,
 ) -> Receipt:
@@ -216,12 +261,22 @@ def replace_with_rows(
     """
     check_names(df.columns, handle.path)
     before = versions_read(handle.evaluator, df, handle.state.refresh().version)
-    metadata = metadata_of_rows(delta_schema(df.schema), handle.path, partition_by=partition_by, properties=properties)
+    metadata = metadata_of_rows(
+        delta_schema(df.schema), handle.path, partition_by=partition_by, properties=properties, description=made.description, cluster_by=made.cluster_by
+    )
     adds = _stage(handle, df, max_records)(creation.draft_snapshot(metadata, handle.path))
     try:
         after = versions_read(handle.evaluator, df, handle.state.refresh().version) if before else ()
         with handle.commits(user_metadata):
-            return creation.replace_table(handle.state, metadata, operation=operation, managed=managed, adds=adds, derived_from=(*before, *after))
+            return creation.replace_table(
+                handle.state,
+                metadata,
+                cluster_by=made.cluster_by,
+                operation=made.operation,
+                managed=made.managed,
+                adds=adds,
+                derived_from=(*before, *after),
+            )
     except CommitUnknown:
         raise
     except Exception:  # certainly not committed

@@ -14,6 +14,7 @@ from rowlock.engines.spark.frames.instants import milliseconds
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import manifest, vacuum
 from rowlock.maintenance.restore import restore
+from rowlock.maintenance.vacuum import Vacuumed
 from rowlock.transaction.state.versions import snapshot_of
 
 
@@ -72,11 +73,15 @@ class Maintenance:
             >>> t.vacuum(200).columns
             []
         """
-        if retentionHours is not None:
-            arguments.real(retentionHours, "retentionHours", "hours")
-        checks = self._handle.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true")
-        vacuum.vacuum(self._handle.state.log, retention_hours=retentionHours, check_retention=str(checks).lower() != "false")
+        self._vacuumed(retentionHours)
         return self._handle.spark.createDataFrame([], "path string").select()
+
+    def _vacuumed(self, hours: float | None, *, dry_run: bool = False, only_known: bool = False) -> Vacuumed:
+        """What VACUUM deleted, or would delete in a dry run; `only_known`: only files that the log names (VACUUM LITE)."""
+        if hours is not None:
+            arguments.real(hours, "retentionHours", "hours")
+        checked = str(self._handle.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true")).lower() != "false"
+        return vacuum.vacuum(self._handle.state.log, retention_hours=hours, check_retention=checked, dry_run=dry_run, only_known=only_known)
 
     def restoreToVersion(self, version: int) -> DataFrame:
         """Brings an older version's rows, columns and properties back, as a new version.

@@ -13,6 +13,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.optimize_metrics import Optimized, optimize_frame
 from rowlock.engines.spark.statements.compaction import files_where, predicate_text
 from rowlock.engines.spark.statements.z_order import Order
+from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins, order_columns, purge_bins, target_bytes
 from rowlock.parquet.dropped_columns import files_with_dropped_columns
@@ -78,13 +79,21 @@ class DeltaOptimizeBuilder:
             >>> metrics.numFilesAdded
             1
         """
+        return self._compact()
+
+    def _compact(self, *, full: bool = False) -> DataFrame:
+        """`executeCompaction`; with `full` all files of a table with clustering columns are put in their order (OPTIMIZE FULL)."""
 
         def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
             target, stored = target_bytes(snapshot), stored_columns(snapshot.domains, snapshot.table)
             columns = logical_columns(snapshot.domains, snapshot.schema, snapshot.table)
+            if full and not columns:
+                text = "OPTIMIZE FULL is for tables with clustering columns, and this one has none [DELTA_OPTIMIZE_FULL_NOT_SUPPORTED]"
+                raise StatementRefused(text, what="OPTIMIZE FULL", table=snapshot.table)
             if not columns:
                 return Statement("move", None, only=choose_bins(files, target)), {}
-            return Statement("move", Order(columns, target, stored), only=clustering_bins(files, stored, columns, target)), {"clusterBy": _names(columns)}
+            bins = clustering_bins(files, stored, columns, target, full=full)
+            return Statement("move", Order(columns, target, stored), only=bins), {"clusterBy": _names(columns)}
 
         return self._run(plan)
 

@@ -1,4 +1,5 @@
-"""What an overwrite replaces: all rows, those of a condition, the partitions that the new rows fall into, or the table's columns with its rows."""
+"""What an overwrite replaces: all rows, those of a condition, those that a new row matches, the partitions that the new rows fall into, or the table's
+columns with its rows."""
 
 from __future__ import annotations
 
@@ -34,32 +35,80 @@ _SETTING = "spark.sql.sources.partitionOverwriteMode"
 class Overwrite:
     """What an overwrite replaces.
 
-    where    the condition of the rows; None for all
-    dynamic  the partitions that the new rows fall into, of a table that has partitions
-    schema   the columns and the partitioning, too
+    where     the condition of the rows; None for all
+    matching  which rows a new row matches
+    same      no row changes: the new rows are those that are there, and only their files are others
+    dynamic   the partitions that the new rows fall into, of a table that has partitions
+    schema    the columns and the partitioning, too
     """
 
     where: str | Column | None = None
     dynamic: bool = False
     schema: bool = False
+    matching: Matching | None = None
+    same: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Which rows of a table a new row matches: `on`, a condition over both, or equal values of the columns `using`.
+
+    alias  the name that `on` has for the table
+    """
+
+    on: str | Column | None = None
+    using: Sequence[str] = ()
+    alias: str | None = None
+
+
+def matching_of(on: str | Column | None, using: str | Sequence[str] | None, alias: str | None, path: str) -> Matching | None:
+    """Which rows a new row replaces, by the arguments of `rowlock.write`; None where they say nothing of it.  Raises InvalidInput, WrongType."""
+    expressions.expression(on, "replace_on")
+    columns = arguments.one_or_more_names(using, "replace_using")
+    if using is not None and (not columns or not all(c.strip() for c in columns)):
+        raise InvalidInput("replace_using must not contain empty column names [DELTA_ILLEGAL_OPTION]", table=path)
+    if on is not None and using is not None:
+        raise InvalidInput("replace_on and replace_using do not go together: each says what is replaced", table=path)
+    if alias is not None:
+        arguments.text(alias, "target_alias")
+        if on is None:
+            raise InvalidInput("target_alias goes with replace_on, which is not given", table=path)
+    return None if on is None and using is None else Matching(on, columns, alias)
 
 
 def overwrite_of(
-    spark: SparkSession, path: str, mode: str, where: str | Column | None, overwrite_schema: bool, partition_mode: PartitionOverwriteMode | None
+    spark: SparkSession,
+    path: str,
+    mode: str,
+    where: str | Column | None,
+    overwrite_schema: bool,
+    partition_mode: PartitionOverwriteMode | None,
+    matching: Matching | None = None,
+    data_change: bool = True,
 ) -> Overwrite:
     """What a write replaces, by its arguments and the session's setting.  Raises InvalidInput for arguments that do not go together."""
     expressions.expression(where, "replace_where")
     arguments.flag(overwrite_schema, "overwrite_schema")
     if partition_mode is not None:
         arguments.one_of(partition_mode, "partition_overwrite_mode", get_args(PartitionOverwriteMode), path)
-    given = {"replace_where": where is not None, "overwrite_schema": overwrite_schema, "partition_overwrite_mode='dynamic'": partition_mode == "dynamic"}
+    by_match = "replace_using" if matching is not None and matching.using else "replace_on"
+    given = {
+        "replace_where": where is not None,
+        by_match: matching is not None,
+        "overwrite_schema": overwrite_schema,
+        "partition_overwrite_mode='dynamic'": partition_mode == "dynamic",
+    }
     said = [name for name, is_given in given.items() if is_given]
+    if not arguments.flag(data_change, "data_change"):
+        if mode != "overwrite" or (said and said != ["replace_where"]) or isinstance(where, Column):
+            raise InvalidInput("data_change=False goes with mode='overwrite' and at most a replace_where as text: it compacts files", table=path)
+        return Overwrite(where, same=True)
     if said and mode != "overwrite":
         raise InvalidInput(f"{said[0]} goes with mode='overwrite', not with mode={mode!r}", table=path)
     if len(said) > 1:
         raise InvalidInput(f"{said[0]} and {said[1]} do not go together: each says what is replaced", table=path)
     if mode != "overwrite" or said or partition_mode is not None:
-        return Overwrite(where, dynamic=partition_mode == "dynamic", schema=overwrite_schema)
+        return Overwrite(where, dynamic=partition_mode == "dynamic", schema=overwrite_schema, matching=matching)
     return Overwrite(dynamic=is_dynamic(spark))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rowlock.exceptions import SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
@@ -16,6 +17,16 @@ from rowlock.transaction.state.shared import SharedState
 
 Stage = Callable[[Snapshot], Sequence[AddFile]]
 """Writes all rows into data files of this snapshot's table, which no commit names yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A table as CREATE TABLE AS SELECT and saveAsTable make it: what they say of it beside its rows, and the name of the operation."""
+
+    operation: str = "CREATE TABLE AS SELECT"
+    cluster_by: Sequence[str] = ()
+    description: str | None = None
+    managed: bool = False
 
 
 def head_or_created(newest: Callable[[], Snapshot], state: SharedState, create: Callable[[], Receipt]) -> Snapshot | Receipt:
@@ -39,35 +50,48 @@ def create_with_rows(
     properties: Mapping[str, str],
     mode: str,
     app: SetTransaction | None,
+    made: Made | None = None,
 ) -> Receipt:
     """Version 0 of a table with the columns of `rows`, all nullable, and with the rows that `stage` writes.  Runs on the driver.
 
-    `mode` is the parameter of the WRITE in the commit.  Raises TableExists where another writer makes the table first, SchemaMismatch, InvalidInput and
+    `mode` is the parameter of the WRITE in the commit; `made`: the statement is one that makes a table, and says more of it.  Raises TableExists where another writer makes the table first, SchemaMismatch, InvalidInput and
     UnsupportedFeature for a table that may not be or that this version does not write, and what `stage` raises.
     """
     table = state.store.root
-    metadata = metadata_of_rows(rows, table, partition_by=partition_by, properties=properties)
+    cluster_by = made.cluster_by if made else ()
+    metadata = metadata_of_rows(
+        rows, table, partition_by=partition_by, properties=properties, description=made.description if made else None, cluster_by=cluster_by
+    )
     adds = stage(creation.draft_snapshot(metadata, table))
+    if made is not None:
+        said = creation.parameters_of(metadata, cluster_by, made.managed)
+        return creation.create_from(state, metadata, operation=made.operation, parameters=said, cluster_by=cluster_by, adds=adds, app=app)
     parameters = {"mode": mode, "partitionBy": list(metadata.partition_columns)}
     return creation.create_from(state, metadata, operation="WRITE", parameters=parameters, adds=adds, app=app)
 
 
-def metadata_of_rows(rows: StructType, table: str, *, partition_by: Sequence[str], properties: Mapping[str, str]) -> Metadata:
+def metadata_of_rows(
+    rows: StructType,
+    table: str,
+    *,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    description: str | None = None,
+    cluster_by: Sequence[str] = (),
+) -> Metadata:
     """The metadata of a new table with the columns of `rows`, all nullable.  Raises SchemaMismatch, InvalidInput and UnsupportedFeature."""
     if missing := [c for c in partition_by if rows.find(c) is None]:
         raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(rows.names)}", table=table)
-    metadata = creation.new_metadata(schema_json(nullable(rows)), partition_by, properties, table=table)
-    creation.check_new_table(metadata, table)
+    if missing := [c for c in cluster_by if rows.find(c) is None]:
+        raise SchemaMismatch(f"There is no column {missing[0]!r} to cluster by; the rows have {', '.join(rows.names)}", table=table)
+    metadata = creation.new_metadata(schema_json(nullable(rows)), partition_by, properties, description=description, table=table)
+    creation.check_new_table(metadata, table, clustered=bool(cluster_by))
     return metadata
 
 
-def new_columns(columns: StructType, rows: StructType) -> StructType:
-    """The columns of rows that a table lacks, as they are added to it."""
-    return StructType(merged_schema(columns, rows).fields[len(columns.fields) :])
-
-
 def widened_metadata(snapshot: Snapshot, rows: StructType) -> Metadata:
-    """The table's metadata with the columns of the rows that it lacks.  Raises SchemaMismatch, UnsupportedFeature for columns that no table may have."""
-    if not new_columns(snapshot.schema, rows).fields:
+    """The table's metadata with the columns, and the fields of structs, of the rows that it lacks.  Raises SchemaMismatch, UnsupportedFeature for columns that no table may have."""
+    merged = merged_schema(snapshot.schema, rows)
+    if merged == snapshot.schema:
         return snapshot.metadata
-    return creation.widened(snapshot.metadata, schema_json(merged_schema(snapshot.schema, rows)), snapshot.table)
+    return creation.widened(snapshot.metadata, schema_json(merged), snapshot.table)

@@ -46,13 +46,15 @@ def order_bins(files: Iterable[AddFile]) -> Bins:
     return tuple(tuple(f.path for f in group) for group in _by_partition(files))
 
 
-def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logical: Sequence[ColumnPath], target: int) -> Bins:
-    """One group: the files that are not clustered by these columns, and files with many deleted rows; no group if there are none.
+def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logical: Sequence[ColumnPath], target: int, *, full: bool = False) -> Bins:
+    """One group: the files that are not clustered by these columns, and files with many deleted rows; no group if there are none.  `full`: all files.
 
     `stored` are the clustering columns by physical name, `logical` by logical name.
     Files that are clustered already are left alone, except small ones: otherwise every run would add one more small file.
     """
     held = list(files)
+    if full:
+        return (tuple(sorted(f.path for f in held)),) if held else ()
     fresh = [f for f in held if not is_clustered(f, stored, logical) or _dead_share(f) > DEAD_SHARE]
     if not fresh:
         return ()

@@ -57,9 +57,12 @@ def vacuum(
     retention_hours: float | None = None,
     check_retention: bool = True,
     dry_run: bool = False,
+    only_known: bool = False,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> Vacuumed:
     """Deletes files that are no longer needed; calls `on_progress(deleted, total)` after each file.
+
+    `only_known`: only files that the log names, and none that a writer left behind uncommitted (VACUUM LITE).
 
     Raises InvalidInput for a negative retention and, with `check_retention`, for one that is shorter than the table's own
     (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs.
@@ -67,10 +70,10 @@ def vacuum(
     head, now_ms = log.latest(), clock.now_ms()
     retention_ms = _retention_ms(head, retention_hours, check_retention)
     listed = list(log.store.list(recursive=True))
-    garbage, unproven = _garbage(log, head, listed, now_ms, retention_ms)
+    garbage, unproven = _garbage(log, head, listed, now_ms, retention_ms, only_known)
     if garbage and not dry_run and (theirs := time_ms(log.store)) is not None and theirs < now_ms - _SKEW_MS:  # files have the store's times
         logger.warning("VACUUM of %s goes by the store's clock: that of this machine is %d s ahead of it", head.table, (now_ms - theirs) // 1000)
-        garbage, unproven = _garbage(log, head, listed, theirs, retention_ms)
+        garbage, unproven = _garbage(log, head, listed, theirs, retention_ms, only_known)
     if unproven:
         logger.warning(
             "VACUUM of %s kept %d files: the log no longer says whether they were removed within the last %g hours",
@@ -85,7 +88,7 @@ def vacuum(
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
 
 
-def _garbage(log: TableLog, head: Snapshot, listed: Sequence[ObjectMeta], now_ms: int, retention_ms: int) -> tuple[list[ObjectMeta], int]:
+def _garbage(log: TableLog, head: Snapshot, listed: Sequence[ObjectMeta], now_ms: int, retention_ms: int, only_known: bool) -> tuple[list[ObjectMeta], int]:
     """(the files to delete at this time, the number of others whose removal the log no longer dates)."""
     horizon = now_ms - retention_ms
     removed = removed_since(log, head, horizon)
@@ -93,11 +96,12 @@ def _garbage(log: TableLog, head: Snapshot, listed: Sequence[ObjectMeta], now_ms
     partitions = {f.physical_name for f in head.schema.fields if f.name in head.metadata.partition_columns}
     nested = tuple({m.key.split(_NESTED_LOG, 1)[0] + "/" for m in listed if _NESTED_LOG in m.key})
     garbage = [m for m in listed if m.key not in needed and m.modified_ms < horizon and _is_deletable(m, partitions) and not m.key.startswith(nested)]
-    if removed.is_complete or not (removed.is_redefined or not _is_within_own(head, retention_ms)):
+    is_dated = removed.is_complete or not (removed.is_redefined or not _is_within_own(head, retention_ms))
+    if is_dated and not only_known:
         return garbage, 0
     known = paths_of(head, removed.entries)
     proven = [m for m in garbage if m.key in known or m.key.startswith(f"{FOLDER}/")]
-    return proven, len(garbage) - len(proven)
+    return proven, 0 if is_dated else len(garbage) - len(proven)
 
 
 def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention: bool) -> int:

@@ -13,7 +13,7 @@ An engine translates the types of its rows into `rowlock.protocol.schema`, asks 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.schema import DataType, StructField, StructType, nullable, type_name
@@ -62,9 +62,16 @@ def check_names(names: Iterable[str], table: str) -> None:
 
 
 def merged_schema(table: StructType, rows: StructType) -> StructType:
-    """The table's schema with the columns of the rows that it lacks added at the end, nullable with all that is in them."""
-    have = {f.name.lower() for f in table.fields}
-    return StructType((*table.fields, *(f for f in nullable(rows).fields if f.name.lower() not in have)))
+    """The table's schema with the columns of the rows that it lacks, and the fields of its structs, added at the end, nullable with all that is in them."""
+    have, given = {f.name.lower() for f in table.fields}, {f.name.lower(): f for f in rows.fields}
+
+    def merged(field: StructField) -> StructField:
+        found = given.get(field.name.lower())
+        if found is None or not (isinstance(field.type, StructType) and isinstance(found.type, StructType)):
+            return field
+        return replace(field, type=merged_schema(field.type, found.type))
+
+    return StructType((*map(merged, table.fields), *(f for f in nullable(rows).fields if f.name.lower() not in have)))
 
 
 def required_in(field: StructField) -> str | None:
@@ -93,7 +100,7 @@ def _check_fields(actual: StructType, wanted: StructType, name: str, table: str)
     have = _by_name(actual, table)
     if extra := set(have) - {f.name.lower() for f in wanted.fields}:
         raise SchemaMismatch(
-            f"Column {name} has no field {min(extra)!r} in the table; leave it out of the rows (merge_schema adds whole columns, not fields of structs)",
+            f"Column {name} has no field {min(extra)!r} in the table; leave it out of the rows, or pass merge_schema=True to add it",
             table=table,
         )
     for f in wanted.fields:

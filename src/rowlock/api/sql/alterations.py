@@ -16,7 +16,7 @@ from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.schema import nullable_type
 from rowlock.protocol.schema_edit import Position
-from rowlock.transaction.definition import alteration, creation, fields
+from rowlock.transaction.definition import alteration, clustering_change, creation, fields
 
 
 def set_properties(target: Target, plan: Any) -> None:
@@ -114,6 +114,13 @@ def _position(target: Target, held: Any) -> Position | None:
         return None
     said = found.position()
     return Position(str(said.column())) if class_name(said) == "After" else Position()
+
+
+def cluster_by(target: Target, plan: Any) -> None:
+    """ALTER TABLE ... CLUSTER BY (columns), or NONE."""
+    said = target.nodes.option(plan.clusterBySpec())
+    columns = [] if said is None else [tuple(str(p) for p in c.fieldNames()) for c in target.nodes.items(said.columnNames())]
+    clustering_change.cluster_by(Handle(target.spark, target.path).state, columns)
 
 
 def add_constraint(target: Target, plan: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rowlock.api import frames
 from rowlock.api.handle import Handle
+from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.api.overwrites import is_dynamic
 from rowlock.api.sql.target import Target, fitted, write_arguments
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
@@ -19,6 +20,8 @@ from rowlock.engines.spark.frames.counts import affected_frame
 from rowlock.engines.spark.sql.default_values import is_default, with_defaults
 from rowlock.engines.spark.sql.nodes import dotted
 from rowlock.engines.spark.sql.partitions import partition_literal
+from rowlock.engines.spark.sql.scalar_subqueries import ScalarSubqueries
+from rowlock.engines.spark.statements.merge_plan import Clauses
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.transaction.state.receipt import Receipt
 
@@ -26,7 +29,8 @@ from rowlock.transaction.state.receipt import Receipt
 def update(target: Target, plan: Any) -> DataFrame:
     """UPDATE: the number of rows that changed."""
     table = target.table()
-    table.update(_condition(target, plan.condition()), _assignments(target, plan.assignments()))
+    values = ScalarSubqueries(target.nodes, target.statement, target.folder)
+    table._update(_condition(target, plan.condition()), _assignments(target, plan.assignments(), values), values.frames)
     return affected_frame(target.spark, _count(table.lastReceipt, "numUpdatedRows"))
 
 
@@ -46,8 +50,10 @@ def truncate(target: Target, plan: Any) -> None:
 
 def merge(target: Target, plan: Any) -> DataFrame:
     """MERGE with every clause: the numbers of rows that it changed, as the builder's `execute` gives them."""
-    nodes = target.nodes
-    builder = target.table().merge(nodes.frame(plan.sourceTable()), _expression(target, plan.mergeCondition()))
+    nodes, table = target.nodes, target.table()
+    values = ScalarSubqueries(nodes, target.statement, target.folder)
+    source, on = nodes.frame(plan.sourceTable()), _expression(target, plan.mergeCondition(), "MERGE condition")
+    builder = DeltaMergeBuilder(table._runner, table._receipts, source, on, table._alias, Clauses(values_from=values.frames))
     if plan.withSchemaEvolution():
         builder = builder.withSchemaEvolution()
     for action in nodes.items(plan.matchedActions()):
@@ -57,19 +63,19 @@ def merge(target: Target, plan: Any) -> DataFrame:
         elif kind == "UpdateStarAction":
             builder = builder.whenMatchedUpdateAll(condition)
         else:
-            builder = builder.whenMatchedUpdate(condition, _assignments(target, action.assignments()))
+            builder = builder.whenMatchedUpdate(condition, _assignments(target, action.assignments(), values))
     for action in nodes.items(plan.notMatchedActions()):
         condition, kind = _condition(target, action.condition()), class_name(action)
         if kind == "InsertStarAction":
             builder = builder.whenNotMatchedInsertAll(condition)
         else:
-            builder = builder.whenNotMatchedInsert(condition, _assignments(target, action.assignments()))
+            builder = builder.whenNotMatchedInsert(condition, _assignments(target, action.assignments(), values))
     for action in nodes.items(plan.notMatchedBySourceActions()):
         condition = _condition(target, action.condition())
         if class_name(action) == "DeleteAction":
             builder = builder.whenNotMatchedBySourceDelete(condition)
         else:
-            builder = builder.whenNotMatchedBySourceUpdate(condition, _assignments(target, action.assignments()))
+            builder = builder.whenNotMatchedBySourceUpdate(condition, _assignments(target, action.assignments(), values))
     return builder.execute()
 
 
@@ -153,22 +159,24 @@ def _condition(target: Target, held: Any) -> Column | None:
     return None if found is None else _expression(target, found)
 
 
-def _expression(target: Target, expression: Any) -> Column:
+def _expression(target: Target, expression: Any, where: str = "condition or a value") -> Column:
     """An expression as a Column, which Spark resolves later.  Raises StatementRefused for a subquery."""
     if target.nodes.bridge.subquery.hasSubquery(expression):
         raise StatementRefused(
-            f"{target.statement} may not contain a subquery in a condition or a value: use MERGE, whose source may be any query",
+            f"{target.statement} may not contain a subquery in a {where}: use MERGE, whose source may be any query [DELTA_UNSUPPORTED_SUBQUERY]",
             what="a subquery",
             table=target.folder,
         )
     return target.nodes.column(expression)
 
 
-def _assignments(target: Target, assignments: Any) -> dict[str, Column | str]:
+def _assignments(target: Target, assignments: Any, values: ScalarSubqueries) -> dict[str, Column | str]:
+    """The columns that a clause sets, and their values, in which `values` computes the scalar subqueries."""
     out: dict[str, Column | str] = {}
     for a in target.nodes.items(assignments):
         key = dotted([str(p) for p in target.nodes.items(a.key().nameParts())])
         if key in out:
-            raise InvalidInput(f"The statement sets {key} twice", table=target.folder)
-        out[key] = DEFAULT if is_default(a.value()) else _expression(target, a.value())
+            raise InvalidInput(f"The statement sets {key} twice [DELTA_CONFLICT_SET_COLUMN]", table=target.folder)
+        value = values.computed(a.value())
+        out[key] = DEFAULT if is_default(value) else _expression(target, value, "value, but for one that names no column of its rows")
     return out

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlock.api.handle import session_commits
-from rowlock.api.sql import alterations, descriptions, row_statements, table_statements, upkeep_statements
+from rowlock.api.sql import alterations, create_like, descriptions, row_statements, table_statements, upkeep_statements
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
@@ -46,6 +46,7 @@ _BY_TABLE: dict[str, tuple[Run, Columns]] = {
     "RenameColumn": (alterations.rename_column, _NOTHING),
     "DropColumns": (alterations.drop_columns, _NOTHING),
     "AlterColumns": (alterations.alter_columns, _NOTHING),
+    "AlterTableClusterBy": (alterations.cluster_by, _NOTHING),
     "AddCheckConstraint": (alterations.add_constraint, _NOTHING),
     "AddConstraint": (alterations.add_constraint, _NOTHING),
     "DropConstraint": (alterations.drop_constraint, _NOTHING),
@@ -62,6 +63,7 @@ _BY_TABLE: dict[str, tuple[Run, Columns]] = {
 }
 _BY_NAME: dict[str, tuple[Run, Columns]] = {
     "CreateTable": (table_statements.create, _NOTHING),
+    "CreateTableLike": (create_like.create_like, _NOTHING),
     "CreateTableAsSelect": (table_statements.create_as_select, _NOTHING),
     "ReplaceTable": (table_statements.replace, _NOTHING),
     "ReplaceTableAsSelect": (table_statements.replace_as_select, _NOTHING),
@@ -111,7 +113,9 @@ def _targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
 
 
 def _makes_delta(nodes: Nodes, plan: Any, kind: str) -> bool:
-    """Whether a statement that makes a table makes a Delta table."""
+    """Whether a statement that makes a table makes a Delta table, or one like a Delta table."""
+    if kind == "CreateTableLike":
+        return nodes.folder(nodes.parts(plan.source())) is not None or str(nodes.option(plan.provider()) or "").lower() in FORMATS
     said = nodes.option(plan.tableDesc().provider()) if kind == "SaveAsV1TableCommand" else provider_of(nodes, plan)
     return str(said or "").lower() in FORMATS
 

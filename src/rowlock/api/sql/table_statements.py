@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from rowlock.api import frames
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.placement import Place, place_of
+from rowlock.api.row_writes import Made
 from rowlock.api.sql.target import Target, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
 from rowlock.engines.spark.catalyst.bridge import class_name
@@ -16,6 +18,7 @@ from rowlock.engines.spark.sql.entries import drop_entry
 from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
 from rowlock.engines.spark.sql.table_spec import Spec, spec_of
 from rowlock.exceptions import InvalidInput, TableExists
+from rowlock.transaction.state.options import application
 
 
 def create(target: Target, plan: Any) -> None:
@@ -95,9 +98,6 @@ def _options(target: Target, plan: Any, spec: Spec) -> dict[str, Any]:
 
 
 def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool, rows: DataFrame, options: dict[str, Any]) -> None:
-    for what, said in (("CLUSTER BY", spec.clusters), ("a comment", spec.comment)):
-        if said:
-            target.refuse(f"with {what}", "Use CREATE OR REPLACE TABLE (columns), and then INSERT INTO")
     place.check("createOrReplace" if or_create else "replace")
     operation = "CREATE OR REPLACE TABLE AS SELECT" if or_create else "REPLACE TABLE AS SELECT"
     for name in options:
@@ -106,10 +106,9 @@ def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool
     frames.replace_with_rows(
         place.handle,
         rows,
+        _made(spec, place, operation),
         partition_by=spec.partitions,
         properties={**options.get("properties", {}), **spec.properties},
-        operation=operation,
-        managed=place.managed,
         user_metadata=options.get("user_metadata"),
         max_records=options.get("max_records_per_file"),
     )
@@ -122,18 +121,30 @@ def _place(target: Target, spec: Spec) -> Place:
 
 
 def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists: bool, options: dict[str, Any]) -> None:
-    for what, said in (("CLUSTER BY", spec.clusters), ("a comment", spec.comment)):
-        if said:
-            target.refuse(f"with {what}", "Use CREATE TABLE (columns), and then INSERT INTO")
     place = _place(target, spec)
     if if_not_exists and (place.listed or (place.name is None and place.has_log)):
         return
     place.check("create")
     if place.has_log:
         raise TableExists("There is a table already: CREATE TABLE ... AS SELECT makes a new one; use INSERT INTO", table=place.handle.path)
-    options["properties"] = {**options.get("properties", {}), **spec.properties}
-    frames.write(rows, place.handle.path, mode="error", partition_by=spec.partitions, **options)
+    frames.create_with_rows_of(
+        rows,
+        place.handle.path,
+        _made(spec, place),
+        partition_by=spec.partitions,
+        properties={**options.get("properties", {}), **spec.properties},
+        app=application(options.get("app_id"), options.get("app_version")),
+        user_metadata=options.get("user_metadata"),
+        max_records=options.get("max_records_per_file"),
+    )
     place.register()
+
+
+def _made(spec: Spec, place: Place, operation: str = "CREATE TABLE AS SELECT") -> Made:
+    """What a statement with a query says of the table beside its rows.  Raises InvalidInput for partitions and clustering columns at once."""
+    if spec.partitions and spec.clusters:
+        raise InvalidInput("A table is partitioned or clustered, not both", table=place.handle.path)
+    return Made(operation, list(spec.clusters), spec.comment, bool(place.managed))
 
 
 def save_as_table(target: Target, plan: Any) -> None:
@@ -149,9 +160,12 @@ def save_as_table(target: Target, plan: Any) -> None:
     rows = nodes.frame(plan.query())
     location = nodes.option(entry.storage().locationUri())
     partitions = [str(c) for c in nodes.items(entry.partitionColumnNames())]
+    clusters = nodes.option(entry.clusterBySpec())
     options = write_arguments(nodes.mapping(entry.storage().properties()), ".".join(target.parts))
     if target.folder is None:
         spec = Spec(provider=provider, location=None if location is None else str(nodes.bridge.hadoop_path(location).toString()), partitions=partitions)
+        if clusters is not None:
+            spec = dataclasses.replace(spec, clusters=[".".join(str(p) for p in c.fieldNames()) for c in nodes.items(clusters.columnNames())])
         _create_with_rows(target, spec, rows, mode == "Ignore", options)
     elif mode == "ErrorIfExists":
         raise NameTaken(

@@ -8,9 +8,11 @@ from typing import Any
 
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle
+from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name
+from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.guard import refuse
-from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.sql.nodes import Nodes, dotted, path_of
 from rowlock.engines.spark.sql.store_assignment import assigned
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 
@@ -44,11 +46,18 @@ class Target:
 
     def table(self) -> DeltaTable:
         """The table that is there, under its alias."""
-        return DeltaTable(Handle(self.spark, self.path, name=self._listed_name())).alias(self.alias or self.parts[-1])
+        return DeltaTable(Handle(self.spark, self.path, name=self._listed_name())).alias(self.alias or self._whole_name())
 
     def partition_columns(self) -> tuple[str, ...]:
         """The columns that the table is partitioned by."""
         return tuple(Handle(self.spark, self.path).state.refresh().partition_columns)
+
+    def _whole_name(self) -> TableName:
+        """The name with its schema and its catalog, by which expressions may call the table without an alias."""
+        if path_of(self.parts) is not None:
+            return TableName.of(self.parts)
+        name = Name(self.spark, dotted(self.parts))
+        return TableName.of((SESSION_CATALOG, name.database, name.table))
 
     def _listed_name(self) -> str | None:
         return None if self.path == self.parts[-1] else ".".join(self.parts)
@@ -62,14 +71,18 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """The rows under the table's columns `names`, by position, cast as the session's store assignment policy says.  Raises SchemaMismatch."""
     if len(rows.columns) != len(names):
         raise SchemaMismatch(
-            f"The INSERT gives {len(rows.columns)} columns ({', '.join(rows.columns)}), but {len(names)} are to be set: {', '.join(names)}", table=target.path
+            f"The INSERT gives {len(rows.columns)} columns ({', '.join(rows.columns)}), but {len(names)} are to be set: {', '.join(names)} "
+            f"[{'DELTA_INSERT_COLUMN_ARITY_MISMATCH' if len(rows.columns) < len(names) else 'DELTA_METADATA_MISMATCH'}]",
+            table=target.path,
         )
     schema = target.table().toDF().schema
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:
-        raise SchemaMismatch(f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)}", table=target.path)
+        raise SchemaMismatch(
+            f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)} [UNRESOLVED_COLUMN.WITH_SUGGESTION]", table=target.path
+        )
     if len({n.lower() for n in names}) < len(names):
-        raise SchemaMismatch(f"A column is set twice: {', '.join(names)}", table=target.path)
+        raise SchemaMismatch(f"A column is set twice: {', '.join(names)} [COLUMN_ALREADY_EXISTS]", table=target.path)
     return assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts))
 
 
@@ -78,6 +91,10 @@ _ARGUMENTS: Mapping[str, str] = {
     "mergeschema": "merge_schema",
     "overwriteschema": "overwrite_schema",
     "replacewhere": "replace_where",
+    "datachange": "data_change",
+    "replaceusing": "replace_using",
+    "replaceon": "replace_on",
+    "targetalias": "target_alias",
     "partitionoverwritemode": "partition_overwrite_mode",
     "txnappid": "app_id",
     "txnversion": "app_version",
@@ -101,10 +118,10 @@ def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
             out[_ARGUMENTS[lower]] = _value(lower, name, value, table)
         elif lower.startswith(("delta.", "rowlock.")):
             out.setdefault("properties", {})[name] = value
-        elif (lower, value.lower()) != ("datachange", "true"):
+        else:
             raise UnsupportedFeature(
                 f"The option {name} of a write is refused: this version of Rowlock does nothing with it. It knows mergeSchema, overwriteSchema, replaceWhere, "
-                "partitionOverwriteMode, txnAppId, txnVersion, userMetadata, maxRecordsPerFile and table properties",
+                "replaceUsing, replaceOn, targetAlias, dataChange, partitionOverwriteMode, txnAppId, txnVersion, userMetadata, maxRecordsPerFile and table properties",
                 feature=f"option {name}",
                 access="write",
                 table=table,
@@ -114,10 +131,12 @@ def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
 
 def _value(lower: str, name: str, text: str, table: str) -> Any:
     """The value of an option as its argument takes it; None where it says nothing."""
-    if lower in ("mergeschema", "overwriteschema"):
+    if lower in ("mergeschema", "overwriteschema", "datachange"):
         if text.strip().lower() not in ("true", "false"):
             raise InvalidInput(f"The option {name} is true or false, not {text!r}", table=table)
         return text.strip().lower() == "true"
+    if lower == "replaceusing":
+        return list(dict.fromkeys(c.strip() for c in text.split(",")))
     if lower == "partitionoverwritemode":
         if text.lower() not in ("static", "dynamic"):
             raise InvalidInput(f"The option {name} is static or dynamic, not {text!r}", table=table)

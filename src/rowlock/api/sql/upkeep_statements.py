@@ -16,10 +16,13 @@ from rowlock.engines.spark.frames.optimize_metrics import ANSWER
 from rowlock.engines.spark.frames.paths import PATH, path_frame
 from rowlock.engines.spark.sql.nodes import dotted, path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
+from rowlock.protocol.paths import join
 from rowlock.transaction.state.versions import snapshot_of
 
 ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "REORG": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE, "CLONE": CLONE}
 """The columns of what each statement returns; the others return nothing."""
+_SHOWN_FILES = 1000
+"""How many files VACUUM DRY RUN shows at most, as delta-spark does."""
 
 
 def run(target: Target, statement: OwnStatement) -> DataFrame | None:
@@ -30,14 +33,14 @@ def run(target: Target, statement: OwnStatement) -> DataFrame | None:
         if "where" in said:
             builder = builder.where(str(said["where"]))
         columns: Any = said.get("z_order")
-        return builder.executeZOrderBy(columns) if columns else builder.executeCompaction()
+        return builder.executeZOrderBy(columns) if columns else builder._compact(full=bool(said.get("full")))
     if statement.kind == "REORG":
         optimizing = table.optimize()
         return (optimizing.where(str(said["where"])) if "where" in said else optimizing)._purge()
     if statement.kind == "VACUUM":
         hours: Any = said.get("hours")
-        table.vacuum(hours)
-        return path_frame(target.spark, target.path)
+        done = table._vacuumed(hours, dry_run=bool(said.get("dry_run")), only_known=bool(said.get("lite")))
+        return path_frame(target.spark, [join(target.path, key) for key in done.files[:_SHOWN_FILES]] if said.get("dry_run") else [target.path])
     if statement.kind == "HISTORY":
         limit: Any = said.get("limit")
         return table.history(limit)
@@ -48,6 +51,9 @@ def run(target: Target, statement: OwnStatement) -> DataFrame | None:
         return table.restoreToTimestamp(str(said["timestamp"])) if version is None else table.restoreToVersion(version)
     if statement.kind == "SYNC IDENTITY":
         table.syncIdentity(str(said["column"]))
+        return None
+    if statement.kind == "DROP FEATURE":
+        table.dropFeatureSupport(str(said["feature"]), True if said["truncate"] else None)
         return None
     assert statement.kind == "GENERATE", statement.kind
     table.generate(said["mode"])  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from rowlock.caches import PLANS, Cache
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.catalyst.analysis import Relation, Target
+from rowlock.engines.spark.catalyst.analysis import Relation, TableName, Target
 from rowlock.engines.spark.catalyst.bridge import JavaObject, arrow_schema, catalyst, is_collated, nullable
 from rowlock.engines.spark.catalyst.char_varchar import compared
 from rowlock.engines.spark.read.row_ids import MaterializedIds, changing_frame, outputs_with_ids
@@ -85,6 +85,9 @@ class Evaluator:
     def probe(self, target: Target, alias: str | None, session: JavaObject) -> DataFrame:
         """An empty DataFrame on `session` with the table's columns, under `alias`."""
         frame = self.bridge.dataframe(target.plan, self.spark, session)
+        if isinstance(alias, TableName) and alias.qualifier:
+            named = self.bridge.named_plan(frame._jdf.queryExecution().analyzed(), alias, alias.qualifier)
+            return self.bridge.dataframe(named, self.spark, session)
         return frame.alias(alias) if alias else frame
 
     def _new_target(self, snapshot: Snapshot) -> Target:

@@ -90,7 +90,7 @@ def create(
     """Creates an empty table.  Of concurrent creations one wins and the others raise TableExists."""
     metadata = new_metadata(schema_string, partition_columns, configuration or {}, name=name, description=description, table=state.store.root)
     check_new_table(metadata, state.store.root, clustered=bool(cluster_by))
-    return create_from(state, metadata, operation=operation, parameters=_parameters(metadata, cluster_by, managed), cluster_by=cluster_by, adds=adds)
+    return create_from(state, metadata, operation=operation, parameters=parameters_of(metadata, cluster_by, managed), cluster_by=cluster_by, adds=adds)
 
 
 def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
@@ -198,7 +198,7 @@ def replace_table(
             domains=(*clustered, *marks),
         )
 
-    return commit_from_head(state, operation, _parameters(metadata, cluster_by, managed), make, removes_rows=True, replaces=True)
+    return commit_from_head(state, operation, parameters_of(metadata, cluster_by, managed), make, removes_rows=True, replaces=True)
 
 
 def change_metadata(
@@ -275,7 +275,8 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
     return listing(readers, writers, old.min_reader_version)
 
 
-def _parameters(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:
+def parameters_of(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:
+    """What the commit of a new definition says of it."""
     return {
         "isManaged": "true" if managed else "false",
         "description": metadata.description,

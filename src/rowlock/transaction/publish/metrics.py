@@ -44,12 +44,14 @@ def operation_metrics(txn: Pending, files: FileActions) -> dict[str, int]:
         "numDeletionVectorsAdded": files.vectors_added,
     }
     if "merge" in kinds:
+        written = {"numFiles": len(added)} if "append" in kinds else {}
         return {
             "numTargetRowsInserted": rows["inserted"],
             "numTargetRowsUpdated": rows["updated"],
             "numTargetRowsDeleted": rows["deleted"],
             "numTargetRowsCopied": files.rows_copied,
-            "numOutputRows": rows["inserted"] + rows["updated"] + files.rows_copied,
+            "numOutputRows": rows["inserted"] + rows["updated"] + rows["appended"] + files.rows_copied,
+            **written,
             "numTargetFilesAdded": len(added),
             "numTargetFilesRemoved": removed_files,
             "numTargetBytesAdded": common["numAddedBytes"],

@@ -154,17 +154,14 @@ class Resolver:
     def check(self, expression: JavaObject) -> None:
         """Raises StatementRefused for a subquery or a non-deterministic expression."""
         if self.bridge.subquery.hasSubquery(expression):
-            raise self._refused("a subquery")
+            raise self._refused("a subquery", "DELTA_UNSUPPORTED_SUBQUERY")
         if not expression.deterministic():
-            raise self._refused(f"{_culprit(expression)}, a non-deterministic expression")
+            condition = "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED" if self.statement == "MERGE" else "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
+            raise self._refused(f"{_culprit(expression)}, a non-deterministic expression", condition)
 
-    def _refused(self, what: str) -> StatementRefused:
-        return StatementRefused(f"{self.statement} may not contain {what}: compute it into a DataFrame and use MERGE instead", what=what, table=self.table)
-
-    def can_assign(self, source: DataType, target: DataType) -> bool:
-        """Whether ANSI store assignment allows a value of one type in a column of another."""
-        types = self.bridge.data_type
-        return bool(self.bridge.cast.canANSIStoreAssign(types.fromJson(source.json()), types.fromJson(target.json())))
+    def _refused(self, what: str, condition: str = "DELTA_AGGREGATION_NOT_SUPPORTED") -> StatementRefused:
+        text = f"{self.statement} may not contain {what}: compute it into a DataFrame and use MERGE instead [{condition}]"
+        return StatementRefused(text, what=what, table=self.table)
 
 
 def analyzed(frame: DataFrame) -> JavaObject:
@@ -205,6 +202,25 @@ def _wider_than_a_row(plan: JavaObject) -> str:
     return _WIDER.get(class_name(node), class_name(plan))
 
 
+class TableName(str):
+    """A table's name, by which expressions may call its columns, also behind the names before it: `sales.id`, `shop.sales.id`, `spark_catalog.shop.sales.id`."""
+
+    qualifier: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Sequence[str]) -> TableName:
+        """The name of these parts."""
+        out = cls(parts[-1])
+        out.qualifier = tuple(parts[:-1])
+        return out
+
+
+def without_name(parts: Sequence[str], alias: str | None) -> list[Sequence[str]]:
+    """What may be left of a column's name behind the name of its table, the longest name first."""
+    whole = [p.lower() for p in (*alias.qualifier, alias)] if isinstance(alias, TableName) else [alias.lower()] if alias else []
+    return [parts[n:] for n in range(len(whole), 0, -1) if len(parts) > n and [p.lower() for p in parts[:n]] == whole[-n:]]
+
+
 def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> tuple[str, ...]:
     """The exact names, from the top, of the column or field that an assignment's key names.  Raises SchemaMismatch, InvalidInput."""
     if isinstance(key, Column):
@@ -213,10 +229,12 @@ def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> 
         raise InvalidInput(f"A column to set must be named by a string, not {type(key).__name__}", table=table)
     parts = column_path(key)
     found = _walk(parts, schema)
-    if found is None and alias and len(parts) > 1 and parts[0].lower() == alias.lower():
-        found = _walk(parts[1:], schema)
+    for rest in without_name(parts, alias):
+        found = found or _walk(rest, schema)
     if found is None:
-        raise SchemaMismatch(f"There is no column {key!r} to set; the table has {', '.join(f.name for f in schema.fields)}", table=table)
+        raise SchemaMismatch(
+            f"There is no column {key!r} to set; the table has {', '.join(f.name for f in schema.fields)} [UNRESOLVED_COLUMN.WITH_SUGGESTION]", table=table
+        )
     return found
 
 
@@ -308,11 +326,7 @@ def _assigned(resolver: Resolver, value: Column, actual: DataType, wanted: DataT
         return F.lit(None).cast(wanted)
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
         return _struct_by_name(resolver, value, actual, wanted, name)
-    if not resolver.can_assign(actual, wanted):
-        raise SchemaMismatch(
-            f"A value of type {actual.simpleString()} cannot be put into column {name} of type {wanted.simpleString()}; cast it", table=resolver.table
-        )
-    return value.cast(wanted)
+    return resolver.bridge.ansi_cast(value, wanted)
 
 
 def _struct_by_name(resolver: Resolver, value: Column, actual: StructType, wanted: StructType, name: str) -> Column:
@@ -320,7 +334,9 @@ def _struct_by_name(resolver: Resolver, value: Column, actual: StructType, wante
     have = {f.name.lower(): f for f in actual.fields}
     if {f.name.lower() for f in wanted.fields} != set(have):
         raise SchemaMismatch(
-            f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)}", table=resolver.table
+            f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)} "
+            "[DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION]",
+            table=resolver.table,
         )
     fields = [
         _assigned(resolver, value.getField(have[f.name.lower()].name), have[f.name.lower()].dataType, f.dataType, f"{name}.{f.name}").alias(f.name)
@@ -346,4 +362,4 @@ def _refuse_overlaps(paths: Sequence[tuple[str, ...]], table: str) -> None:
     for n, a in enumerate(paths):
         for b in paths[n + 1 :]:
             if a[: len(b)] == b or b[: len(a)] == a:
-                raise InvalidInput(f"The statement sets {'.'.join(a)} and {'.'.join(b)}, which overlap", table=table)
+                raise InvalidInput(f"The statement sets {'.'.join(a)} and {'.'.join(b)}, which overlap [DELTA_CONFLICT_SET_COLUMN]", table=table)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -49,6 +49,9 @@ class Catalyst:
         # each lookup of a name in a JVM package costs a round trip, so all are made once, here
         self.alias, self.cast, self.subquery = expressions.Alias, expressions.Cast, expressions.SubqueryExpression
         self.not_null, self.logical_relation = expressions.KnownNotNull, _module(sql.execution.datasources, "LogicalRelation")
+        self.cast_to = _module(expressions, "Cast")
+        self.subquery_alias, self.alias_identifier = logical.SubqueryAlias, sql.catalyst.AliasIdentifier
+        self.struct_literal, self.struct_field = expressions.Literal, expressions.GetStructField
         self.at_least, self.literal = expressions.GreaterThanOrEqual, _module(expressions, "Literal")
         self.filter_node, self.project_node, self.local_node = logical.Filter, logical.Project, logical.LocalRelation
         self.union_node, self.one_row, self.join_node = logical.Union, logical.OneRowRelation, logical.Join
@@ -96,6 +99,10 @@ class Catalyst:
         """`child` under the name and the id of `attribute`, so that expressions over `attribute` read it."""
         return self.alias(child, attribute.name(), attribute.exprId(), self.nil, self.none, self.nil)
 
+    def named_plan(self, plan: JavaObject, name: str, qualifier: Sequence[str]) -> JavaObject:
+        """A plan under a table's name, and the names before it."""
+        return self.subquery_alias(self.alias_identifier(name, self.seq(qualifier)), plan)
+
     def filter(self, condition: JavaObject | None, child: JavaObject) -> JavaObject:
         """The plan of the rows of `child` that meet the condition; `child` itself without one."""
         return child if condition is None else self.filter_node(condition, child)
@@ -120,6 +127,11 @@ class Catalyst:
     def column(self, attribute: JavaObject) -> Column:
         """An attribute as a Column that is resolved by its id, not by name."""
         return ClassicColumn(self.column_of.column(attribute))
+
+    def ansi_cast(self, column: Column, wanted: DataType) -> Column:
+        """A value as another type; one that the type cannot hold raises, whatever the session says of ANSI."""
+        value, type_ = self.column_of.expression(column._jc), self.data_type.fromJson(wanted.json())
+        return ClassicColumn(self.column_of.column(self.cast_to.apply(value, type_, self.none, True)))
 
     def known_not_null(self, column: Column) -> Column:
         """A column whose values the caller knows not to be null."""

@@ -1,7 +1,7 @@
 """Delta's own statements, which Spark's grammar does not have: recognises and parses their text.
 
-OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SHALLOW CLONE and SYNC IDENTITY become values; deep
-clones, DROP FEATURE and what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  A text comes here if
+OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SHALLOW CLONE, DROP FEATURE and SYNC IDENTITY become
+values; deep clones and what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  A text comes here if
 `OWN` in rowlock.java lets its first word through; what the statements do and answer is in api/sql/upkeep_statements.py.  Pure.
 """
 
@@ -29,7 +29,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 class OwnStatement:
     """A parsed statement.
 
-    kind     OPTIMIZE, REORG, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT, GENERATE, CLONE or SYNC IDENTITY
+    kind     OPTIMIZE, REORG, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT, GENERATE, CLONE, DROP FEATURE or SYNC IDENTITY
     table    the parts of the table's name; one path is delta.`/path`
     values   what else it says, by name
     """
@@ -158,7 +158,7 @@ def parse(statement: str) -> OwnStatement | None:
         reader.need("FOR", "TABLE")
         return _finished(reader, OwnStatement("GENERATE", reader.name(), {"mode": mode.lower()}))
     if reader.take("ALTER", "TABLE"):
-        return _sync_identity(reader)
+        return _altered(reader)
     words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
     if words[:1] in (["CREATE"], ["REPLACE"]) and ("SHALLOW", "CLONE") in pairwise(words):
         return _clone(reader)
@@ -211,7 +211,7 @@ def _optimize(reader: _Reader) -> OwnStatement:
     table = reader.name()
     values: dict[str, object] = {}
     if reader.take("FULL"):
-        raise _missing("OPTIMIZE FULL", "OPTIMIZE orders what does not lie in the clustering columns' order yet")
+        values["full"] = True
     if reader.take("WHERE"):
         values["where"] = reader.until("ZORDER")
     if reader.take("ZORDER", "BY"):
@@ -237,18 +237,26 @@ def _reorg(reader: _Reader) -> OwnStatement:
 
 
 def _vacuum(reader: _Reader) -> OwnStatement:
+    """VACUUM table, and in any order RETAIN n HOURS, DRY RUN, LITE or FULL."""
     table = reader.name()
     values: dict[str, object] = {}
-    for words in (("USING", "INVENTORY"), ("LITE",), ("DRY", "RUN")):
-        if reader.ahead(*words):
-            raise _missing(f"VACUUM {' '.join(words)}", "use VACUUM table [RETAIN n HOURS]")
-    reader.take("FULL")
-    if reader.take("RETAIN"):
-        values["hours"] = float(reader.number())
-        reader.need("HOURS")
-    if reader.ahead("DRY", "RUN"):
-        raise _missing("VACUUM DRY RUN", "use VACUUM table [RETAIN n HOURS]")
-    return _finished(reader, OwnStatement("VACUUM", table, values))
+    while reader.at < len(reader.tokens):
+        if reader.ahead("USING", "INVENTORY"):
+            raise _missing("VACUUM USING INVENTORY", "leave it out: the folder is listed")
+        if reader.take("RETAIN"):
+            said: tuple[str, object] = ("hours", float(reader.number()))
+            reader.need("HOURS")
+        elif reader.take("DRY", "RUN"):
+            said = ("dry_run", True)
+        elif reader.ahead("LITE") or reader.ahead("FULL"):
+            said = ("lite", reader.ahead("LITE"))
+            reader.at += 1
+        else:
+            reader.end()
+        if said[0] in values:
+            raise InvalidInput(f"VACUUM says twice how it is to be done: {reader.source.strip()} [PARSE_SYNTAX_ERROR]")
+        values.update([said])
+    return OwnStatement("VACUUM", table, values)
 
 
 def _restore(reader: _Reader) -> OwnStatement:
@@ -272,11 +280,21 @@ def _described(reader: _Reader, kind: str) -> OwnStatement:
     return _finished(reader, OwnStatement(kind, table, values))
 
 
-def _sync_identity(reader: _Reader) -> OwnStatement | None:
-    """ALTER TABLE table ALTER [COLUMN] column SYNC IDENTITY; None for every other ALTER TABLE."""
-    if [t.text.upper() for t in reader.tokens[-2:]] != ["SYNC", "IDENTITY"]:
-        _refuse_what_is_missing(reader)
+def _altered(reader: _Reader) -> OwnStatement | None:
+    """ALTER TABLE table ALTER [COLUMN] column SYNC IDENTITY, and DROP FEATURE name [TRUNCATE HISTORY]; None for every other ALTER TABLE."""
+    words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
+    if words[-2:] == ["SYNC", "IDENTITY"]:
+        return _sync_identity(reader)
+    if not any(pair == ("DROP", "FEATURE") for pair in pairwise(words)):
         return None
+    table = reader.name()
+    reader.need("DROP", "FEATURE")
+    feature = reader.string() if reader.tokens[reader.at : reader.at + 1] and reader.tokens[reader.at].kind == "text" else ".".join(reader.name())
+    truncate = reader.take("TRUNCATE", "HISTORY")
+    return _finished(reader, OwnStatement("DROP FEATURE", table, {"feature": feature, "truncate": truncate}))
+
+
+def _sync_identity(reader: _Reader) -> OwnStatement:
     table = reader.name()
     if not reader.take("ALTER"):
         reader.need("CHANGE")
@@ -311,8 +329,6 @@ def _refuse_what_is_missing(reader: _Reader) -> None:
     for n, word in enumerate(words[1:], 1):
         if words[0] in ("CREATE", "REPLACE") and word == "CLONE" and words[n - 1] == "DEEP":
             raise _missing("DEEP CLONE", "use SHALLOW CLONE or CREATE TABLE ... AS SELECT")
-        if words[0] == "ALTER" and word == "FEATURE" and words[n - 1] == "DROP":
-            raise _missing("ALTER TABLE DROP FEATURE", "use DeltaTable.dropFeatureSupport")
 
 
 def _missing(statement: str, instead: str) -> UnsupportedFeature:

@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.sql.replacing import replaced
 from rowlock.exceptions import UnsupportedFeature, WrongType
 
 _NAMES = ("UnresolvedRelation", "RelationTimeTravel", "UnresolvedTableValuedFunction")
-
-
-class _Replace:
-    """A scala.PartialFunction: from a node that names a relation to the plan in its place."""
-
-    class Java:
-        """What py4j asks for."""
-
-        implements: ClassVar[list[str]] = ["scala.PartialFunction"]
-
-    def __init__(self, plan_of: Callable[[JavaObject], JavaObject | None]) -> None:
-        self._plan_of = plan_of
-        self.error: Exception | None = None
-
-    def isDefinedAt(self, node: JavaObject) -> bool:
-        """Scala's name: whether the node is a name."""
-        return class_name(node) in _NAMES
-
-    def applyOrElse(self, node: JavaObject, otherwise: JavaObject) -> JavaObject:
-        """Scala's name: the plan in place of a name, else the node."""
-        return self.apply(node)
-
-    def apply(self, node: JavaObject) -> JavaObject:
-        """Scala's name: the plan in place of a name, else the node."""
-        if self.error is not None or not self.isDefinedAt(node):
-            return node
-        try:
-            plan = self._plan_of(node)
-        except Exception as e:  # noqa: BLE001 - raised by `Replaced`, when Java is through with the plan
-            self.error = e
-            return node
-        return node if plan is None else plan
 
 
 class Replaced(Nodes):
@@ -58,12 +26,7 @@ class Replaced(Nodes):
 
     def frame(self, plan: JavaObject) -> DataFrame:
         """See `Nodes`."""
-        ensure_callback_server_started(self.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-        replace = _Replace(self._plan_of)
-        replaced = plan.transformUpWithSubqueries(replace)
-        if replace.error is not None:
-            raise replace.error
-        return super().frame(replaced)
+        return super().frame(replaced(self.spark, plan.transformUpWithSubqueries, _NAMES, self._plan_of))
 
 
 def parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> JavaObject:

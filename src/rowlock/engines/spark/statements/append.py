@@ -76,18 +76,25 @@ def _cast(value: Column, actual: DataType, wanted: DataType) -> Column:
 
 
 def append_statement(
-    evaluator: Evaluator, snapshot: Snapshot, frame: DataFrame, must_meet: Statement | None = None, max_records: int | None = None
+    evaluator: Evaluator,
+    snapshot: Snapshot,
+    frame: DataFrame,
+    must_meet: Statement | None = None,
+    max_records: int | None = None,
+    read: tuple[int, ...] | None = None,
 ) -> Statement:
     """Stages rows: few come to the driver, many are written by Spark.  Raises SchemaMismatch, ConstraintViolated.
 
-    `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall; `max_records`: how many rows a file holds at most.
+    `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall; `max_records`: how many rows a file holds at most; `read`: the
+    versions of the table that the rows were read from, where they are pinned and the caller knows.
     """
-    read = versions_read(evaluator, frame, snapshot.version)
+    is_pinned = read is not None
+    read = versions_read(evaluator, frame, snapshot.version) if read is None else read
     given, generated = {name.lower() for name in frame.columns}, generated_columns(snapshot.schema)
     with numbered_rows(evaluator, snapshot, frame) as whole:
         rows = conform(whole, table_schema(snapshot), evaluator.store.root, generated, column_defaults(snapshot.schema))
         blocks = append_blocks(evaluator, snapshot, rows, gives_generated=any(g.name.lower() in given for g in generated), max_records=max_records)
-    read += versions_read(evaluator, frame, snapshot.version) if read else ()
+    read += versions_read(evaluator, frame, snapshot.version) if read and not is_pinned else ()
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
         discard(evaluator.store, (f.path for b in blocks if isinstance(b.payload, FileRows) for f in b.payload.files))
         raise ConstraintViolated(

@@ -1,6 +1,6 @@
 """Schema evolution in MERGE: adds the source columns that the clauses set and the table lacks.
 
-Only whole columns are added, at the end and nullable; a new field of a struct and a wider type are not.
+Columns are added at the end and nullable, and so are fields of structs; a wider type is not taken, nor is a struct without a field that the table has.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
+from rowlock.engines.spark.catalyst.analysis import without_name
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.statements.merge_plan import Clauses
 from rowlock.protocol.schema import StructType, column_path
@@ -20,7 +21,7 @@ def evolving(clauses: Clauses) -> Clauses:
     The table's other columns keep their value in an update and are null in an insert.
     """
     groups = {name: tuple(replace(c, evolving=True) for c in getattr(clauses, name)) for name in ("matched", "not_matched", "not_matched_by_source")}
-    return Clauses(**groups)
+    return replace(clauses, **groups)
 
 
 def columns_set(source: DataFrame, clauses: Clauses, alias: str | None) -> StructType:
@@ -36,6 +37,4 @@ def columns_set(source: DataFrame, clauses: Clauses, alias: str | None) -> Struc
 def _column(key: str, alias: str | None) -> str | None:
     """The column that an assignment's key names; None where it names a field inside a column."""
     parts = column_path(key)
-    if alias and len(parts) == 2 and parts[0].lower() == alias.lower():
-        parts = parts[1:]
-    return parts[0] if len(parts) == 1 else None
+    return next((p[0] for p in (parts, *without_name(parts, alias)) if len(p) == 1), None)

@@ -80,11 +80,15 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Clauses:
-    """The WHEN clauses of a MERGE by kind, in the user's order."""
+    """The WHEN clauses of a MERGE by kind, in the user's order.
+
+    values_from  queries that values in the clauses were computed from before: what they read of the table is validated, as what the source reads
+    """
 
     matched: tuple[Clause, ...] = ()
     not_matched: tuple[Clause, ...] = ()
     not_matched_by_source: tuple[Clause, ...] = ()
+    values_from: Sequence[DataFrame] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,7 @@ def merge_statement(
     read = versions_read(evaluator, source, snapshot.version)
     pinned = held if held is not None and not read else pin(evaluator, source, bridge)
     read += versions_read(evaluator, source, snapshot.version) if read else ()
+    read += tuple(version for frame in clauses.values_from for version in versions_read(evaluator, frame, snapshot.version))
     target = Relation.of(bridge, left, tables.relation.schema)
     rest = iter(plans[1:])
     alone = target_resolver.resolved(next(rest), beside=tables.address) if clauses.not_matched_by_source else None

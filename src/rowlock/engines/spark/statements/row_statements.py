@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
@@ -26,6 +26,7 @@ from rowlock.engines.spark.read.position_words import positions_by_path
 from rowlock.engines.spark.read.stored_origin import stored_origin
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
+from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import StatementRefused
 from rowlock.limits import limits
@@ -64,9 +65,17 @@ class RowPlan:
 
 @public_errors()
 def update_statement(
-    evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, assignments: Mapping[Any, Expression], alias: str | None
+    evaluator: Evaluator,
+    snapshot: Snapshot,
+    condition: Expression | None,
+    assignments: Mapping[Any, Expression],
+    alias: str | None,
+    values_from: Sequence[DataFrame] = (),
 ) -> Statement:
-    """A resolved UPDATE.  Reads nothing.  Raises Spark's AnalysisException, SchemaMismatch, StatementRefused."""
+    """A resolved UPDATE.  Reads nothing.  Raises Spark's AnalysisException, SchemaMismatch, StatementRefused.
+
+    `values_from`: queries that values were computed from before; what they read of the table is validated at the commit.
+    """
     refuse_on_append_only(snapshot)
     session, target = evaluator.session(), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "UPDATE", evaluator.store.root)
@@ -85,9 +94,9 @@ def update_statement(
     size = len(target.schema.names)
     narrow = Resolved(evaluator.bridge.seq(resolved.outputs.apply(n) for n in (*chosen, size, size + 1)), resolved.condition)
     unchanged = tuple(n for n in target.schema.names if n not in changed)
-    return _statement(
-        "update", evaluator, target, resolved, session, condition, tuple(n for n in target.schema.names if n in keys), narrow=narrow, unchanged=unchanged
-    )
+    sets = tuple(n for n in target.schema.names if n in keys)
+    read = tuple(version for frame in values_from for version in versions_read(evaluator, frame, snapshot.version))
+    return _statement("update", evaluator, target, resolved, session, sets, read, narrow=narrow, unchanged=unchanged)
 
 
 @public_errors()
@@ -97,7 +106,7 @@ def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expres
     session, target = evaluator.session(), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "DELETE", evaluator.store.root)
     resolved = resolver.fixed(resolver.selected([], condition), condition, target.address)
-    return _statement("delete", evaluator, target, resolved, session, condition)
+    return _statement("delete", evaluator, target, resolved, session)
 
 
 def refuse_on_append_only(snapshot: Snapshot) -> None:
@@ -114,8 +123,8 @@ def _statement(
     target: Target,
     resolved: Resolved,
     session: JavaObject,
-    condition: Expression | None,
     sets: tuple[str, ...] = (),
+    read: tuple[int, ...] = (),
     **more: Any,
 ) -> Statement:
     plain = folded(evaluator.bridge, resolved.condition)
@@ -123,7 +132,8 @@ def _statement(
     more["mask"] = row_mask(plain, target.ids)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = [] if resolved.condition is None else [str(resolved.condition.sql())]
-    return Statement(kind, RowPlan(kind, target.relation, resolved, session, everything, reads, **more), reads, parameters={"predicate": text}, sets=sets)
+    plan = RowPlan(kind, target.relation, resolved, session, everything, reads, **more)
+    return Statement(kind, plan, reads, parameters={"predicate": text}, source_versions=read, sets=sets)
 
 
 def run(
