@@ -29,7 +29,7 @@ def test_statements_and_queries(spark, sales):
     found = rowlock.sql(spark, f"SELECT id, region, amount FROM {sales} WHERE id IN (SELECT id FROM {sales}) ORDER BY id")
     assert rows(found) == [(2, "eu", 20.0), (3, "met", 31.0), (4, None, None), (9, "new", 1.0)]
     assert rows(rowlock.sql(spark, f"SELECT count(*) FROM {sales} VERSION AS OF 0")) == [(3,)]
-    assert [r.operation for r in rowlock.sql(spark, f"DESCRIBE HISTORY {sales} LIMIT 2").collect()] == ["WRITE", "MERGE"]
+    assert [r.operation for r in rowlock.sql(spark, f"DESCRIBE HISTORY {sales} LIMIT 2").collect()] == ["UPDATE", "WRITE"]
     rowlock.sql(spark, f"OPTIMIZE {sales}")
     assert rowlock.sql(spark, f"DESCRIBE DETAIL {sales}").first()["numFiles"] == 1
 

@@ -45,7 +45,6 @@ BY_NAME = [
     "ANALYZE TABLES COMPUTE STATISTICS",
     "LOAD DATA INPATH '{root}/nothing' INTO TABLE m",
     "LOAD DATA INPATH '{root}/out/deep/e' INTO TABLE pq PARTITION (p = 'q')",
-    "CREATE TABLE l LIKE m",
     "CREATE TABLE l USING parquet LOCATION '{root}/out' AS SELECT 1 AS a",
     "CREATE TABLE l (a int) USING parquet LOCATION '{root}/out/deep/e'",
     "CREATE TABLE l (a int) USING parquet LOCATION '{root}/out/deep/e/below'",

@@ -33,7 +33,7 @@ STEPS: list[tuple[str, Any, Any]] = [
     (
         "rows that a condition joins",
         FRAME.format(5, "c")
-        + ".alias('s').write.format('delta').mode('overwrite').option('replaceOn', 't.id = s.id').option('targetAlias', 't').insertInto('t')",
+        + ".alias('s').write.format('delta').mode('overwrite').option('replaceOn', 't.id = s.id').option('targetAlias', 't').saveAsTable('t')",
         None,
     ),
     ("by a condition", ROWS, [[4, "b"], [5, "c"], [6, "a"]]),

@@ -83,7 +83,9 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str]) -> DataFrame:
         )
     if len({n.lower() for n in names}) < len(names):
         raise SchemaMismatch(f"A column is set twice: {', '.join(names)} [COLUMN_ALREADY_EXISTS]", table=target.path)
-    return assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts))
+    _, alias = target.nodes.without_alias(rows._jdf.queryExecution().analyzed())
+    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts))
+    return out.alias(alias) if alias else out  # by which a replaceOn calls the rows
 
 
 _IGNORED = frozenset(("path", "__required_write_privileges__", "__partition_columns"))
