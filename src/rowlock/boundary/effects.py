@@ -95,6 +95,7 @@ class Propagated:
     counts      by statement number of each MERGE, how many matches each source row has after the delta; a MERGE is left out where none changed
     metrics     when staging: numbers of rows that the new statements `updated`, `deleted`, `inserted`
     assigned    when staging: the cells of table rows that the new statements set
+    ways        how the rows were found and written, in words for people
     """
 
     tombstones: Mapping[str, BitMap64]
@@ -104,6 +105,7 @@ class Propagated:
     rows_read: int = 0
     bytes_read: int = 0
     assigned: tuple[Assigned, ...] = ()
+    ways: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

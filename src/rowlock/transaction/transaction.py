@@ -70,7 +70,9 @@ class Transaction(Pending):
             if self.table.only_appends and all(s.kind == "append" for s in program):
                 effects, self.staged_rows = stage_appends(program, first, self.effects), {}
             else:
-                effects, self.staged_rows = stage(program, first, self.effects, slices, engine=self.table.statement_engine, snapshot=self.base)
+                engine = self.table.statement_engine
+                effects, self.staged_rows, ways = stage(program, first, self.effects, slices, engine=engine, snapshot=self.base)
+                self.ways += ways
             self.staged = replace(self.staged, effects=effects)
         self.program = program
         self.data_change = any(s.kind != "move" for s in program)

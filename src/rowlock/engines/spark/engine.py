@@ -83,6 +83,7 @@ class SparkEngine:
             rows_read=sum(s.num_rows or 0 for s in read),
             bytes_read=sum(s.file.size_bytes for s in read if s.only is None),
             assigned=tuple(passage.assigned),
+            ways=tuple(passage.ways.told),
         )
 
     def provenance(self, block: RowBlock) -> Origin:

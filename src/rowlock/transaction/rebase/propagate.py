@@ -36,18 +36,17 @@ class Rebased:
 
 def stage(
     program: Program, first: int, effects: Effects, candidates: Sequence[Slice], *, engine: Engine, snapshot: Snapshot
-) -> tuple[Effects, Mapping[str, int]]:
+) -> tuple[Effects, Mapping[str, int], tuple[str, ...]]:
     """Stages the statements from number `first` on, over the effects so far and over the candidate rows of the table.
 
-    Returns the new effects, and the engine's counts of the rows that these statements updated, deleted and inserted.
+    Returns the new effects, the engine's counts of the rows that these statements updated, deleted and inserted, and its words for how it did that.
     """
     lost_matches = LostMatches(effects, {}, engine.provenance)
     done = engine.propagate(program, effects, (), candidates, snapshot=snapshot, lost_matches=lost_matches, first=first)
     matches = [b for b in effects.blocks if b.kind == "matched"]
     blocks = (*matches, *(b for b in done.blocks if b.num_rows))
-    return Effects(
-        union_by_path(effects.tombstones, done.tombstones), blocks, {**effects.counts, **done.counts}, (*effects.assigned, *done.assigned)
-    ), done.metrics
+    tombstones = union_by_path(effects.tombstones, done.tombstones)
+    return Effects(tombstones, blocks, {**effects.counts, **done.counts}, (*effects.assigned, *done.assigned)), done.metrics, done.ways
 
 
 def stage_appends(program: Program, first: int, effects: Effects) -> Effects:

@@ -42,4 +42,5 @@ class Attempt:
             metrics=dict(metrics),
             seconds=dict(txn.watch.seconds),
             rewritten=rewritten,
+            ways=txn.ways,
         )

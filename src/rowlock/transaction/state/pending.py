@@ -88,6 +88,7 @@ class Pending:
         self.files_read: set[str] = set()
         self.reads_table = False
         self.staged_rows: Mapping[str, int] = {}
+        self.ways: tuple[str, ...] = ()
         self.app = app
         self.already_committed = app is not None and (step := snapshot.txns.get(app.app_id)) is not None and step.version >= app.version
         self.data_change = True

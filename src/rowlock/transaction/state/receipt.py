@@ -74,6 +74,7 @@ class Receipt:
         metrics: Delta's operation metrics: rows, files and bytes.
         seconds: Seconds by phase: plan, lock (in line for a lease), stage, wait (for other threads, and for another's turn), rebase, write, put.
         rewritten: What a compaction put in place of what; None for all else.
+        ways: How UPDATE, DELETE and MERGE found and wrote their rows, in words: on the driver, or by Spark jobs, and the limit that decided.
 
     Examples:
         >>> print(rowlock.append(path, pa.table({"id": [4, 5]})))
@@ -102,6 +103,7 @@ class Receipt:
     metrics: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     rewritten: Rewritten | None = None
+    ways: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return display.aligned(self._title(), self._facts())
@@ -132,6 +134,7 @@ class Receipt:
         return [
             ("rows", [", ".join(rows)] if rows else []),
             ("files", [", ".join(files)] if files else []),
+            ("way", list(self.ways)),
             ("conflicts", self._met()),
             ("seconds", [f"{sum(self.seconds.values()):.2f}" + (f" ({spent})" if spent else "")] if self.seconds else []),
             ("txnId", [self.txn_id] if self.txn_id else []),

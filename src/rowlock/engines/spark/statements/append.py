@@ -23,6 +23,7 @@ from rowlock.engines.spark.statements.generated_columns import with_generated_va
 from rowlock.engines.spark.statements.identity_values import numbered_rows
 from rowlock.engines.spark.statements.passage import Group
 from rowlock.engines.spark.statements.source_versions import versions_read
+from rowlock.engines.spark.statements.ways import Ways
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import ConstraintViolated
 from rowlock.limits import limits
@@ -110,7 +111,7 @@ def met(evaluator: Evaluator, delete: Statement, blocks: Sequence[RowBlock], sna
     group = Group("appended", 0)
     for number, block in enumerate(blocks):
         group.add(number, block, snapshot)
-    found, _ = row_statements.run(evaluator, delete.payload, group.slices, snapshot, 0, group.local)
+    found, _ = row_statements.run(evaluator, delete.payload, group.slices, snapshot, 0, group.local, ways=Ways(evaluator))
     return sum(len(positions) for positions in found.values())
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from rowlock import display
 from rowlock.boundary.effects import Assigned, RowBlock, fresh_path
 from rowlock.boundary.provenance import Provenance, union_by_path
 from rowlock.conflict.delta import Slice, minus
@@ -30,6 +31,7 @@ from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, inserted_origin
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.merge_job import MergeJob, Outcome
 from rowlock.engines.spark.statements.merge_plan import ACTION, Clause, MergePlan
+from rowlock.engines.spark.statements.ways import Ways
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import MultipleMatches
 from rowlock.limits import limits
@@ -44,8 +46,8 @@ Numbers = npt.NDArray[np.int64]
 class MergeRun:
     """Runs the MERGE that is statement `index` of a program over slices of `snapshot`."""
 
-    def __init__(self, evaluator: Evaluator, plan: MergePlan, snapshot: Snapshot, index: int) -> None:
-        self.evaluator, self.plan, self.snapshot, self.index = evaluator, plan, snapshot, index
+    def __init__(self, evaluator: Evaluator, plan: MergePlan, snapshot: Snapshot, index: int, ways: Ways) -> None:
+        self.evaluator, self.plan, self.snapshot, self.index, self.ways = evaluator, plan, snapshot, index, ways
         self.outcome = Outcome()
         self.job = MergeJob(evaluator, plan, snapshot, index, self.outcome)
 
@@ -65,17 +67,21 @@ class MergeRun:
 
     def _over(self, slices: Sequence[Slice], held: Sequence[Found], *, everything: bool) -> Outcome:
         if everything and self._in_one_join():
+            self.ways.job(slices, f", in one outer join with {self._source()}")
             self.job.pairs(slices, inserts=True)
             self._check_cardinality()
             if self.plan.alone is not None:
                 self._not_matched_by_source([], slices)
             return self.outcome
-        local, scanned = driver_rows.read_small_slices(self.evaluator, slices, self.snapshot)
-        few, scanned = self._read_by_keys(scanned)
-        local += few
+        small, larger = driver_rows.read_small_slices(self.evaluator, slices, self.snapshot)
+        few, scanned = self._read_by_keys(larger)
+        local = [*small, *few]
         rows = Addressed.of(local)
         if rows is not None and not self._few_pairs(rows):
             scanned, rows = [*scanned, *(s for s, _, _ in local)], None
+        else:
+            self.ways.small_files(small)
+            self.ways.candidates(few, "keys of the source", len(larger) - len(scanned))
         images = Addressed.of(held)
         for part in (rows, images):
             if part is not None:
@@ -175,8 +181,12 @@ class MergeRun:
     def _columns(self) -> list[int]:
         return list(range(len(self.snapshot.schema.fields)))
 
+    def _source(self) -> str:
+        return f"a source of {display.count(self.plan.source.num_rows, 'row')}"
+
     def _scan_pairs(self, slices: Sequence[Slice]) -> None:
         """Joins the rows of files with the source in a Spark job; Spark also writes the results where they are many."""
+        self.ways.job(slices, f", joined with {self._source()}")
         if self.plan.source.table is None and self.evaluator.physical_rows(slices) > limits().driver_rows:
             self.job.pairs(slices, inserts=False)  # a join with a large source is not begun to see whether its result is small
             return
@@ -185,6 +195,7 @@ class MergeRun:
             rows = scan_job.scan(self.evaluator, slices, self.plan.target, resolved, self.plan.session, self.snapshot, join=self._join_plan, bounded=True)
             self._take(rows, self.plan.clauses.matched, matched=True)
         except scan_job.TooManyRows:
+            self.ways.written_by_spark("changed rows")
             self.job.pairs(slices, inserts=False)
 
     def _join_plan(self, target: JavaObject) -> JavaObject:
@@ -240,6 +251,7 @@ class MergeRun:
         child = bridge.filter(applies, self.plan.source.plan(self.evaluator, self.plan.insert_side, self.plan.session, chosen))
         plan = bridge.project(inserts.outputs, child)
         if self.plan.source.table is None and len(numbers) > limits().driver_rows:
+            self.ways.written_by_spark("inserts")
             return [self._write_inserts(plan)]
         result = bridge.evaluate(plan, self.evaluator.spark, self.plan.session)
         if not result.num_rows:

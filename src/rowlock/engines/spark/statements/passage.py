@@ -23,6 +23,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements import compaction, row_statements
 from rowlock.engines.spark.statements.merge import MergeRun
 from rowlock.engines.spark.statements.merge_job import Outcome
+from rowlock.engines.spark.statements.ways import Ways
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, keep_rows, living_positions, logical
 from rowlock.protocol.actions import AddFile
@@ -70,6 +71,7 @@ class Passage:
         self.counts: dict[int, Counts | StoredCounts] = {}
         self.assigned: list[Assigned] = []
         self.rows = {"updated": 0, "deleted": 0, "inserted": 0}
+        self.ways = Ways(evaluator)
         self._born: list[Slice] = []
 
     def run(self, born: Sequence[Slice]) -> None:
@@ -95,12 +97,12 @@ class Passage:
     def _change(self, index: int, statement: Statement) -> None:
         done = []
         for group in self._groups():
-            tombstones, blocks = row_statements.run(self.evaluator, statement.payload, group.slices, self.snapshot, index, group.local)
+            tombstones, blocks = row_statements.run(self.evaluator, statement.payload, group.slices, self.snapshot, index, group.local, ways=self.ways)
             done.append((group, Outcome(tombstones, blocks, assigned=[Assigned(statement.sets, b.provenance) for b in blocks if b.provenance is not None])))
         self._apply(index, done)
 
     def _merge(self, index: int, statement: Statement) -> None:
-        run = MergeRun(self.evaluator, statement.payload, self.snapshot, index)
+        run = MergeRun(self.evaluator, statement.payload, self.snapshot, index, self.ways)
         groups = self._groups()
         alone = self._first is not None and len(groups) == 1 and groups[0].kind is None
         done = [(group, run.over(group.slices, group.local, everything=alone)) for group in groups]

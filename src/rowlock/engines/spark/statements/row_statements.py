@@ -27,6 +27,7 @@ from rowlock.engines.spark.read.stored_origin import stored_origin
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
 from rowlock.engines.spark.statements.source_versions import versions_read
+from rowlock.engines.spark.statements.ways import Ways
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import StatementRefused
 from rowlock.limits import limits
@@ -137,16 +138,19 @@ def _statement(
 
 
 def run(
-    evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int, held: Sequence[Found] = ()
+    evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice], snapshot: Snapshot, index: int, held: Sequence[Found] = (), *, ways: Ways
 ) -> tuple[dict[str, BitMap64], list[RowBlock]]:
     """(tombstones, new images) of the rows that the statement changes, among the rows of `slices` and those `held` on the driver.
 
     Raises ConstraintViolated.
     """
     if plan.kind == "delete" and plan.everything:
+        ways.whole_files(len(slices))
         return {s.path: _all_positions(evaluator, s) for s in slices} | {s.path: bitmap_of(at) for s, _, at in held}, []
-    local, scanned = driver_rows.read_small_slices(evaluator, slices, snapshot)
-    few, scanned = _read_candidates(evaluator, plan, scanned, snapshot)
+    local, larger = driver_rows.read_small_slices(evaluator, slices, snapshot)
+    ways.small_files(local)
+    few, scanned = _read_candidates(evaluator, plan, larger, snapshot)
+    ways.candidates(few, "columns of the condition", len(larger) - len(scanned))
     local += [*few, *held]
     found: list[Addressed] = []
     rows = Addressed.of(local)
@@ -154,12 +158,15 @@ def run(
         found.append(driver_rows.evaluate(evaluator, rows, plan.relation, plan.resolved, plan.session))
     large: list[RowBlock] = []
     tombstones: dict[str, BitMap64] = {}
+    if scanned:
+        ways.job(scanned)
     if scanned and plan.kind == "delete" and evaluator.physical_rows(scanned) > limits().unbounded_scan_rows:
         tombstones.update(_matching_positions(evaluator, plan, scanned, snapshot))
     elif scanned:
         try:
             found.append(_scanned(evaluator, plan, scanned, snapshot))
         except scan_job.TooManyRows:
+            ways.written_by_spark("changed rows")
             block = _write_changed(evaluator, plan, scanned, snapshot, index)
             assert block.provenance is not None
             large.append(block)
