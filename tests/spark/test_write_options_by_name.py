@@ -42,6 +42,9 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("insert overwrite", "INSERT OVERWRITE t VALUES (7, 'a')", []),
     ("a partition and others", "INSERT OVERWRITE t PARTITION (p) SELECT 8, 'b'", []),
     ("insertInto", FRAME.format(9, "c") + ".write.insertInto('t', overwrite=True)", None),
+    ("options that Spark drops", FRAME.format(1, "c") + ".write.mode('overwrite').option('replaceWhere', 'id = 9').insertInto('t')", "UnsupportedFeature"),
+    ("before a table of Parquet they are Spark's own", "CREATE TABLE plain (id INT, p STRING) USING parquet", []),
+    ("nobody's", FRAME.format(1, "c") + ".write.option('compression', 'none').insertInto('plain')", None),
     ("inserted", ROWS, [[7, "a"], [8, "b"], [9, "c"]]),
     ("a static overwrite", WRITE.format(10, "d", "overwrite") + ".option('partitionOverwriteMode', 'static').saveAsTable('t')", None),
     (

@@ -8,10 +8,11 @@ from typing import Any
 
 from rowlock import arguments
 from rowlock.api import expressions
+from rowlock.api.delta_table import DeltaTable
 from rowlock.api.sql import answers
 from rowlock.api.sql.by_call import run_text
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.sql import session
+from rowlock.engines.spark.sql import insert_into, session
 
 _enabling = threading.Lock()
 
@@ -40,7 +41,17 @@ def enable(spark: SparkSession) -> SparkSession:
     expressions.session(spark, "spark")
     with _enabling:
         session.enable(spark, answers.SparkAnswers())
+        insert_into.refuse_options(_is_delta)
     return spark
+
+
+def _is_delta(spark: SparkSession, name: str) -> bool:
+    """Whether a name is a Delta table's in the session's catalog."""
+    try:
+        DeltaTable.forName(spark, name)
+    except Exception:  # noqa: BLE001  whatever it is, Spark's own statement says it better
+        return False
+    return True
 
 
 def sql(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
