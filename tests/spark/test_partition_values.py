@@ -97,6 +97,30 @@ def test_a_timestamp_is_the_same_partition_by_each_writer(spark: SparkSession, t
     assert sorted(zip(arrow["id"].to_pylist(), arrow["p"].cast("int64").to_pylist(), strict=True)) == sorted([*given, *((i + 100, m) for i, m in given)])
 
 
+@pytest.mark.no_peers("other readers take such values in zones of their own")
+@pytest.mark.parametrize("way", ["driver", "large"])
+def test_times_without_a_zone_are_in_that_of_the_session_now(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """I5: also where the zone changes while a handle of the table is held; conditions and new values see what a read sees."""
+    turn_down(monkeypatch, **WAYS[way])
+    with session(spark, zone="UTC"):
+        spark.conf.set("spark.databricks.delta.write.utcTimestampPartitionValues", "false")
+        try:
+            spark.sql("SELECT 1L AS id, timestamp'2024-01-01 10:00:00' AS p, 0 AS v").write.format("delta").partitionBy("p").save(table_path)
+        finally:
+            spark.conf.unset("spark.databricks.delta.write.utcTimestampPartitionValues")
+    table, ten = rowlock.DeltaTable.forPath(spark, table_path), _micros("2024-01-01T10:00:00")
+    for n, (zone, hours) in enumerate([("UTC", 0), ("America/New_York", 5), ("UTC", 0), ("Asia/Tokyo", -9)]):
+        with session(spark, zone=zone):
+            there = [(1, ten + hours * 3_600_000_000)]
+            assert micros(table.toDF()) == micros(rowlock.read(spark, table_path)) == there
+            assert rowlock.read(spark, table_path).where("p = timestamp'2024-01-01 10:00:00'").count() == 1
+            if n < 2:
+                table.update("p = timestamp'2024-01-01 10:00:00'", {"v": f"v + {10**n}"})
+                assert [r.v for r in table.toDF().collect()] == [10**n]
+                assert micros(table.toDF()) == there
+                table.restoreToVersion(0)
+
+
 @pytest.mark.no_peers("other readers have no such years")
 def test_years_that_python_has_not(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """I5, I9: times and dates before year 1 and after 9999, as partition values and as values with bounds, by both writers and all readers."""

@@ -2,7 +2,7 @@
 
 A V2 checkpoint is a Parquet file of a unique name that holds everything but the file actions; those are in sidecar files of a bounded number
 of actions each, so that no more of them than one file's is held at a time.  The sidecars are written first, so a checkpoint that is there is
-whole; those of one that failed are deleted, and what a crash leaves is orphaned, which log cleanup deletes later (I10).
+whole; those of one whose own file was never tried are deleted, and what else a failure leaves is orphaned, which log cleanup deletes later (I10).
 
 A checkpoint holds the whole state of a version: live files, tombstones within retention, protocol, metadata,
 application transactions (within a retention if the table has one) and metadata domains; never commitInfo or cdc.  It is optional: failing to write one
@@ -131,21 +131,15 @@ def _write_v2(store: ObjectStore, snapshot: Snapshot, tombstones: Sequence[Remov
         tags = {"sidecarNumActions": str(actions), "sidecarSizeInBytes": str(held_bytes), "numOfAddFiles": str(len(snapshot.files))}
         rows = [("checkpointMetadata", {"version": snapshot.version, "tags": tags}), *_small_rows(snapshot), *(("sidecar", s) for s in sidecars)]
         body = _parquet_body(_table(rows, V2_SCHEMA))
-        store.put(key, body)
     except Exception:
-        _delete_unless_named(store, key, sidecars)
+        with suppress(StorageError):
+            for sidecar in sidecars:
+                store.delete(names.sidecar_key(sidecar["path"]))
         raise
+    store.put(key, body)  # from here on the sidecars stay, also where this fails: a put that nobody answered may arrive later
     named = {"path": key.rpartition("/")[2], "sizeInBytes": len(body), "modificationTime": now_ms}
     counts = {"size": len(rows) + actions, "sizeInBytes": len(body) + held_bytes, "numOfAddFiles": len(snapshot.files)}
     return {"version": snapshot.version, **counts, "v2Checkpoint": named}
-
-
-def _delete_unless_named(store: ObjectStore, key: str, sidecars: Iterable[Mapping[str, Any]]) -> None:
-    """Deletes the sidecars of a checkpoint that failed, but not where its own file may be there after all."""
-    with suppress(StorageError):
-        if store.head(key) is None:
-            for sidecar in sidecars:
-                store.delete(names.sidecar_key(sidecar["path"]))
 
 
 def _file_actions(snapshot: Snapshot, tombstones: Sequence[RemoveFile]) -> Iterator[pa.Table]:

@@ -58,7 +58,7 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
     hint = read_hint(store)
     if hint is not None and (version is None or hint <= version):
         files = list_log(store, hint)
-        if any(f.is_checkpoint for f in files) and complete_checkpoints(files):
+        if complete_checkpoints(f for f in files if version is None or f.version <= version):
             return segment_of(files, store.root, version)
     files = list_log(store)
     if not any(f.kind == "commit" or f.is_checkpoint for f in files):

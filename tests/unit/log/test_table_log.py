@@ -348,6 +348,17 @@ def test_time_travel_and_history() -> None:
         assert history[0].txns and len(log.history()) == 13
 
 
+def test_a_hint_between_checkpoints_hides_no_version() -> None:
+    """I9: `_last_checkpoint` may be older than the checkpoints that are there; a version before these is built from the commits."""
+    log = TableLog(MemoryStore())
+    create(log)
+    grow(log, 9, checkpoints=False)
+    for version in (4, 8):
+        log.write_checkpoint(log.at(version))
+    log.store.put(names.LAST_CHECKPOINT, b'{"version": 2, "size": 1}')
+    assert [TableLog(log.store).at(v).version for v in range(10)] == list(range(10))
+
+
 def test_an_unreadable_table_is_refused_by_name() -> None:
     log = TableLog(MemoryStore())
     features = frozenset({"catalogManaged"})

@@ -7,7 +7,7 @@ Both evaluate the same resolved expressions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
@@ -36,8 +36,17 @@ from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.vectors import Vectors
 
-_RESOLUTION_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+_TIME_ZONE = "spark.sql.session.timeZone"
+_RESOLUTION_SETTINGS = (_TIME_ZONE, "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Settings of a session on which the meaning of an expression depends."""
+
+
+class _Reading(NamedTuple):
+    """A session on which files are scanned, its scanner, and its time zone."""
+
+    time_zone: str
+    session: SparkSession
+    scanner: Scanner
 
 
 class Evaluator:
@@ -49,12 +58,32 @@ class Evaluator:
         self.bridge = catalyst(spark)
         check_connector(spark, store)
         self.root, self._store_settings = spark_root(store), session_settings(store)
-        self.reading_session = wrap_session(spark, self.session())
-        self.scanner = Scanner(self.reading_session, self.root)
+        self._reading = self._begin_reading()
         # the driver must look up column names as the scanner does
         self.rows = rows.of_session(case_sensitive=str(self.reading_session.conf.get("spark.sql.caseSensitive")).lower() == "true")
         self.materialized_ids = MaterializedIds(store)
         self._plans: Cache[Any] = Cache(PLANS, lambda _: 1)
+
+    def _begin_reading(self) -> _Reading:
+        session = wrap_session(self.spark, self.session())
+        return _Reading(str(session.conf.get(_TIME_ZONE)), session, Scanner(session, self.root))
+
+    @property
+    def reading(self) -> _Reading:
+        """The session on which files are scanned, and its scanner: others where the user's time zone is another, in which Spark takes partition timestamps."""
+        if self.spark.conf.get(_TIME_ZONE) != self._reading.time_zone:
+            self._reading = self._begin_reading()
+        return self._reading
+
+    @property
+    def reading_session(self) -> SparkSession:
+        """The session on which files are scanned."""
+        return self.reading.session
+
+    @property
+    def scanner(self) -> Scanner:
+        """Makes DataFrames of the table's files."""
+        return self.reading.scanner
 
     def session(self) -> JavaObject:
         """A fresh clone of the user's session, with its views, functions and settings of this moment."""
@@ -125,10 +154,11 @@ class Evaluator:
 
     def physical_plan(self, snapshot: Snapshot, files: Sequence[AddFile], relation: Relation) -> JavaObject:
         """The plan of all physical rows of `files`, dead ones too, with their addresses, under the relation's attributes.  Cached: files never change."""
-        key = (snapshot.metadata.id, snapshot.metadata.schema_string, tuple(f.content for f in files))
+        reading = self.reading
+        key = (reading.time_zone, snapshot.metadata.id, snapshot.metadata.schema_string, tuple(f.content for f in files))
 
         def opened() -> JavaObject:
-            return self.cached(key, lambda: self.scanner.frame(snapshot, files, None, address=True)._jdf.queryExecution().analyzed())
+            return self.cached(key, lambda: reading.scanner.frame(snapshot, files, None, address=True)._jdf.queryExecution().analyzed())
 
         # the relation is kept with the plan, so that its id() is not given to another
         _, plan = self.cached((*key, id(relation)), lambda: (relation, self.bound(opened(), relation.attributes)))
@@ -172,7 +202,8 @@ class Evaluator:
 
     def paths_by_hash(self, slices: Sequence[Slice]) -> dict[int, str]:
         """The paths of the slices' files by the hashes that stand for them in staged files."""
-        return paths_by_hash((s.path, self.scanner.uri(s.file)) for s in slices)
+        scanner = self.scanner
+        return paths_by_hash((s.path, scanner.uri(s.file)) for s in slices)
 
     # ---- sizes -----------------------------------------------------------------------------
 

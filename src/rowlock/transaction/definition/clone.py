@@ -16,6 +16,7 @@ from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, paths, row_tracking
 from rowlock.protocol.actions import AddFile, Metadata, Protocol
+from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, with_commit_timestamp
@@ -81,6 +82,9 @@ def _check_places(source: str, target: str) -> None:
 
 def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Metadata:
     validate_properties(properties)
+    if foreign := sorted(k for k, v in properties.items() if (k in _OF_THE_SOURCE or is_constraint(k)) and source.metadata.configuration.get(k) != v):
+        raise InvalidInput(f"{foreign[0]} cannot be given to a clone: leave it out; a constraint is added afterwards, by addConstraint", table=table)
+    properties = {k: v for k, v in properties.items() if k not in _OF_THE_SOURCE}
     configuration = {k: v for k, v in source.metadata.configuration.items() if k not in _OF_THE_SOURCE} | dict(properties)
     validate_together(configuration, table)
     configuration = row_tracking.with_column_names(configuration, clock.new_id)

@@ -145,3 +145,20 @@ def test_on_s3(minio: Any) -> None:
     rowlock.append(target, pa.table({"k": [3]}), storage_options=options)
     assert sorted(rowlock.to_arrow(target, storage_options=options)["k"].to_pylist()) == [1, 2, 3]
     assert b'"path":"s3a://' in opened(target, options).store.get("_delta_log/00000000000000000000.json")
+
+
+@pytest.mark.parametrize("name", ["delta.rowTracking.materializedRowIdColumnName", "delta.inCommitTimestampEnablementVersion", "delta.constraints.positive"])
+def test_what_follows_from_the_rows_cannot_be_given(source: str, tmp_path: Path, name: str) -> None:
+    """I5, I6: names of columns that hold ids, versions and constraints are those of the source's rows, not properties of a caller's."""
+    with pytest.raises(InvalidInput, match=name.rpartition(".")[2]):
+        clone(source, str(tmp_path / "target"), **{name: "k > 7"})
+    assert not (tmp_path / "target").exists()
+
+
+def test_all_properties_of_the_source_may_be_given(source: str, tmp_path: Path) -> None:
+    """As a copy of what the source's detail says: ids in its files stay its own (I6)."""
+    target = str(tmp_path / "target")
+    held = dict(opened(source).refresh().metadata.configuration)
+    clone(source, target, **held)
+    column = "delta.rowTracking.materializedRowIdColumnName"
+    assert opened(target).refresh().metadata.configuration[column] != held[column]

@@ -119,10 +119,11 @@ def each_file_once(items: Iterable[_T], path_of: Callable[[_T], str]) -> list[li
 def _layer(evaluator: Evaluator, snapshot: Snapshot, changed: Sequence[Changed], times_ms: Mapping[int, int], *, typed: bool) -> DataFrame:
     dead = {c.rows.path: evaluator.dead_positions(c.rows) for c in changed}
     seen = snapshot if typed else _with_types(snapshot)
-    scanned = evaluator.scanner.frame(seen, [c.rows.file for c in changed], lambda f: dead[f.path], address=True)
+    scanner = evaluator.scanner
+    scanned = scanner.frame(seen, [c.rows.file for c in changed], lambda f: dead[f.path], address=True)
     told = pa.table(
         {
-            _FILE: [evaluator.scanner.uri(c.rows.file) for c in changed],
+            _FILE: [scanner.uri(c.rows.file) for c in changed],
             _TYPE: pa.array([c.type for c in changed], pa.string()),
             COMMIT_VERSION: pa.array([c.version for c in changed], pa.int64()),
             COMMIT_TIMESTAMP: pa.array([times_ms[c.version] for c in changed], pa.int64()),

@@ -22,6 +22,8 @@ _TOKEN = re.compile(
       |(?P<mark>.)""",
     re.DOTALL | re.VERBOSE,
 )
+_CLONE = re.compile(r"(CREATE|CREATE OR REPLACE|REPLACE) TABLE( IF NOT EXISTS)? \S+( mark \S+)* SHALLOW CLONE\b")
+"""How a clone begins: with the words as they are, names in quotes and marks by their kinds."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -89,6 +91,12 @@ class _Reader:
 
     def number(self) -> str:
         return self.next("number" if self.at < len(self.tokens) and self.tokens[self.at].kind == "number" else "word", "a number")
+
+    def whole_number(self) -> int:
+        text = self.number()
+        if not re.fullmatch(r"-?\d+", text):
+            raise InvalidInput(f"a whole number was expected, not {text!r}")
+        return int(text)
 
     def string(self) -> str:
         """A string's value."""
@@ -160,7 +168,7 @@ def parse(statement: str) -> OwnStatement | None:
     if reader.take("ALTER", "TABLE"):
         return _altered(reader)
     words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
-    if words[:1] in (["CREATE"], ["REPLACE"]) and ("SHALLOW", "CLONE") in pairwise(words):
+    if _CLONE.match(" ".join(words)):
         return _clone(reader)
     _refuse_what_is_missing(reader)
     return None
@@ -178,7 +186,7 @@ def _clone(reader: _Reader) -> OwnStatement:
     reader.need("SHALLOW", "CLONE")
     values["source"] = reader.name()
     if reader.take("VERSION", "AS", "OF"):
-        values["version"] = int(reader.number())
+        values["version"] = reader.whole_number()
     elif reader.take("TIMESTAMP", "AS", "OF"):
         values["timestamp"] = reader.string()
     if reader.take("TBLPROPERTIES"):
@@ -267,7 +275,7 @@ def _restore(reader: _Reader) -> OwnStatement:
         return _finished(reader, OwnStatement("RESTORE", table, {"timestamp": reader.string()}))
     if not reader.take("VERSION", "AS", "OF"):
         raise reader.wrong("VERSION AS OF or TIMESTAMP AS OF")
-    return _finished(reader, OwnStatement("RESTORE", table, {"version": int(reader.number())}))
+    return _finished(reader, OwnStatement("RESTORE", table, {"version": reader.whole_number()}))
 
 
 def _described(reader: _Reader, kind: str) -> OwnStatement:
@@ -276,7 +284,7 @@ def _described(reader: _Reader, kind: str) -> OwnStatement:
     table = reader.name()
     values: dict[str, object] = {}
     if kind == "HISTORY" and reader.take("LIMIT"):
-        values["limit"] = int(reader.number())
+        values["limit"] = reader.whole_number()
     return _finished(reader, OwnStatement(kind, table, values))
 
 

@@ -160,8 +160,9 @@ def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, orde
         along = local_order(table, order.columns)
         block = driver_block("derived", 0, table.take(pa.array(along)), _origin(inputs, living).take(along))
         return replace(block, payload=replace(block.payload, clustered_by=order.clustered_by))
-    place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(evaluator.scanner.uri(s.file)), F.lit(n))])
-    frame = _frame(evaluator.scanner, inputs, snapshot)
+    scanner = evaluator.scanner
+    place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(scanner.uri(s.file)), F.lit(n))])
+    frame = _frame(scanner, inputs, snapshot)
     rows = ordered_frame(frame, order.columns, max(1, num_files), num_rows, [place[F.col(PATH)], F.col(POSITION)])
     return _written(evaluator, rows, inputs, living, order, snapshot)
 

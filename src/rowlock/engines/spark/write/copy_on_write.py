@@ -47,8 +47,9 @@ def _with_ids(evaluator: Evaluator, piece: Slice, table: pa.Table, positions: np
 
 def _copy_large(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapshot) -> dict[str, list[StagedFile]]:
     dead = {s.path: evaluator.dead_positions(s) for s in slices}
-    frame = moving_frame(evaluator.scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path])
-    number = F.create_map(*[x for n, s in enumerate(slices) for x in (F.lit(evaluator.scanner.uri(s.file)), F.lit(n))])
+    scanner = evaluator.scanner
+    frame = moving_frame(scanner, snapshot, [s.file for s in slices], lambda f: dead[f.path])
+    number = F.create_map(*[x for n, s in enumerate(slices) for x in (F.lit(scanner.uri(s.file)), F.lit(n))])
     grouped = frame.withColumn(_GROUP, number[F.col(PATH)]).drop(PATH, POSITION)
     written: list[tuple[str | None, AddFile]] = write_native(grouped, evaluator.store, snapshot, group=_GROUP)
     out: dict[str, list[StagedFile]] = {s.path: [] for s in slices}
