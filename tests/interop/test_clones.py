@@ -37,6 +37,7 @@ def told(spark: SparkSession, path: str) -> dict[str, Any]:
 
 
 @pytest.mark.no_peers("DuckDB takes absolute paths for relative ones")
+@pytest.mark.soak("23 s of turns with delta-spark; clones without it are in tests/unit/transaction/definition and in the tests beside it")
 def test_beside_delta_spark(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
     """A partitioned table of renamed columns, with vectors in files: cloned by both at the same version, written further by the other one."""
     source, ours, theirs = f"{table_path} of", str(tmp_path / "ours"), str(tmp_path / "theirs")

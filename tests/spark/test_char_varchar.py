@@ -44,7 +44,7 @@ def metadata(path: str, spark: SparkSession) -> dict[str, str | None]:
 
 @WAYS
 @pytest.mark.parametrize("layout", ["", "PARTITIONED BY (v) "])
-@pytest.mark.short("-driver", "PARTITIONED BY (v) -driver", why="40 s each; the ways themselves are compared in test_routes")
+@pytest.mark.short("-driver", why="12 to 40 s each; the ways themselves are compared in test_routes")
 def test_each_engine_reads_and_writes_what_the_other_made(spark: SparkSession, table_path: str, way: str, layout: str) -> None:
     with by(way):
         t = made(spark, table_path, layout)

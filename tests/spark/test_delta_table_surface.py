@@ -354,7 +354,7 @@ def shared_table(spark, tmp_path_factory):
         (lambda t: t.update(set={"value": "nothere"}), AnalysisException),
         (lambda t: t.update(set={"nothere": "1"}), SchemaMismatch),
         (lambda t: t.update(set={"value": "1", "VALUE": "2"}), InvalidInput),
-        (lambda t: t.update(set={"value": "array(1)"}), SchemaMismatch),
+        (lambda t: t.update(set={"value": "array(1)"}), AnalysisException),
     ],
 )
 def test_statements_that_mean_nothing_write_nothing(spark, shared_table, call, kind):

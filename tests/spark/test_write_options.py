@@ -103,6 +103,7 @@ def test_rows_that_others_add_to_the_partitions_meanwhile_are_replaced_and_other
 
 
 @pytest.mark.parametrize("cdf", ["false", "true"])
+@pytest.mark.short("false", why="23 s each, beside delta-spark")
 def test_rows_that_a_new_row_matches_are_replaced_as_delta_spark_does(spark: SparkSession, table_path: str, cdf: str) -> None:
     """Nulls match nothing, several new rows take one old one, and a row of another key stays."""
     theirs, plain = table_path + "-theirs", [(1, "a", "old"), (1, "b", "old"), (None, "a", "old"), (4, None, "old"), (5, "e", "old")]

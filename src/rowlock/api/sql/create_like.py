@@ -13,12 +13,9 @@ from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
 from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.identity import HIGH_WATER_MARK
-from rowlock.protocol.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from rowlock.protocol.schema import TYPE_CHANGES
 from rowlock.transaction.definition import creation
-
-_OF_ONE_TABLE = (MAX_ID, ROW_ID_COLUMN, COMMIT_VERSION_COLUMN)
-"""Properties that number or name what is in one table's files."""
+from rowlock.transaction.definition.clone import OF_ONE_TABLE
 
 
 def create_like(target: Target, plan: Any) -> None:
@@ -36,7 +33,7 @@ def create_like(target: Target, plan: Any) -> None:
         return
     place.check("create")
     head = Handle(target.spark, str(folder)).state.refresh()
-    kept = {k: v for k, v in head.metadata.configuration.items() if k not in _OF_ONE_TABLE}
+    kept = {k: v for k, v in head.metadata.configuration.items() if k not in {MAX_ID, *OF_ONE_TABLE}}
     creation.create(
         place.handle.state,
         orjson.dumps(_of_a_new_table(orjson.loads(head.metadata.schema_string))).decode(),

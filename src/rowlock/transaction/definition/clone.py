@@ -29,7 +29,8 @@ from rowlock.transaction.publish.commit_bytes import commit_info
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
-_OF_THE_SOURCE = frozenset({ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN})
+OF_ONE_TABLE = frozenset({ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN})
+"""Properties that name or number what is in one table's files and log; no other table takes them over."""
 Count = Callable[[AddFile], int]
 
 
@@ -82,10 +83,10 @@ def _check_places(source: str, target: str) -> None:
 
 def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Metadata:
     validate_properties(properties)
-    if foreign := sorted(k for k, v in properties.items() if (k in _OF_THE_SOURCE or is_constraint(k)) and source.metadata.configuration.get(k) != v):
+    if foreign := sorted(k for k, v in properties.items() if (k in OF_ONE_TABLE or is_constraint(k)) and source.metadata.configuration.get(k) != v):
         raise InvalidInput(f"{foreign[0]} cannot be given to a clone: leave it out; a constraint is added afterwards, by addConstraint", table=table)
-    properties = {k: v for k, v in properties.items() if k not in _OF_THE_SOURCE}
-    configuration = {k: v for k, v in source.metadata.configuration.items() if k not in _OF_THE_SOURCE} | dict(properties)
+    properties = {k: v for k, v in properties.items() if k not in OF_ONE_TABLE}
+    configuration = {k: v for k, v in source.metadata.configuration.items() if k not in OF_ONE_TABLE} | dict(properties)
     validate_together(configuration, table)
     configuration = row_tracking.with_column_names(configuration, clock.new_id)
     made = replace(source.metadata, id=clock.new_id(), name=None, description=None, configuration=configuration, created_time_ms=clock.now_ms())
