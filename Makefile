@@ -100,7 +100,7 @@ structure: $(VENV)/.test  ## how the source is built, in figures: circles of imp
 mutants: $(VENV)/.test  ## takes each named check out of a copy of the source; its tests must fail (ARGS="stale_base")
 	$(PYTHON) tests/tools/mutants.py $(ARGS)
 
-servers:  ## installs the servers that tests use into .servers/ (S3, GCS, Azure, DynamoDB); without them those tests skip
+servers:  ## installs the servers that tests use into .servers/ (S3, GCS, Azure, DynamoDB), and Chromium; without them those tests skip
 	sh tests/servers/install .servers
 
 clean:  ## removes the environment and all caches

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from servers.fixtures import azurite, dynamodb, gcs, minio, postgres
+from servers.fixtures import azurite, chromium, dynamodb, gcs, minio, postgres
 from support.peers import delta_spark_reads
 from support.sessions import delta_session
 from support.soak import mark_long_forms
 
-__all__ = ["azurite", "dynamodb", "gcs", "minio", "postgres"]
+__all__ = ["azurite", "chromium", "dynamodb", "gcs", "minio", "postgres"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

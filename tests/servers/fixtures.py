@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from servers import azurite as azurite_server
+from servers import chromium as browser
 from servers import dynamodb as dynamodb_server
 from servers import gcs as gcs_server
 from servers import minio as minio_server
 from servers import postgres as postgres_server
 from servers.azurite import Azurite
+from servers.chromium import Chromium
 from servers.dynamodb import DynamoDb
 from servers.gcs import Gcs
 from servers.minio import Minio
@@ -23,15 +25,24 @@ from servers.postgres import Postgres
 from servers.programs import Missing, required
 
 
-def _running(start: Callable[[], Any]) -> Iterator[Any]:
+def _found(find: Callable[[], Any]) -> Any:
     try:
-        server = start()
+        return find()
     except Missing as e:
         if required():
-            pytest.fail(f"in CI no server may be missing: {e}")
+            pytest.fail(f"in CI nothing may be missing: {e}")
         pytest.skip(str(e))
+
+
+def _running(start: Callable[[], Any]) -> Iterator[Any]:
+    server = _found(start)
     yield server
     server.process.stop()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Chromium:
+    return _found(browser.find)  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 import rowlock
 from interop.readers import rows_by_all
 from rowlock import DeltaTable
+from rowlock.advice.read_history import read_history
 from rowlock.exceptions import (
     ConcurrentDeleteReadException,
     ConstraintViolated,
@@ -292,6 +294,9 @@ def test_a_text_of_the_users_own_stands_in_every_kind_of_commit(spark: SparkSess
     assert told[4:12] == [(operation, "of the session") for operation in operations]
     assert DeltaTable.forPath(spark, table_path + "-new").history().first()["userMetadata"] == "of the session"
     assert [(r["operation"], r["userMetadata"]) for r in spark.sql(f"DESCRIBE HISTORY delta.`{table_path}`").collect()] == told
+    runs = read_history(open_store(table_path)).commits
+    assert {r.writer.application for r in runs[-12:-2]} == {spark.sparkContext.appName} and runs[-1].writer.application != spark.sparkContext.appName
+    assert all(r.writer.process == os.getpid() and r.began_ms is not None and r.began_ms <= (r.at_ms or 0) for r in runs)
 
 
 @pytest.mark.parametrize("way", ["driver", "spark", "append"])

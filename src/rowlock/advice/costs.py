@@ -11,8 +11,9 @@ Both are per changing commit (appends and compactions wait for no lease).  Nothi
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import median
 
 from rowlock.advice.history import History, Run
@@ -24,7 +25,7 @@ _LEASE_TRIPS = 2
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How runs of one operation (`loser`) fared while commits of another (`winner`) landed.
+    """How runs of one operation (`loser`) fared while commits of another (`winner`) landed; also of one writer beside another.
 
     overlaps   how often a winner landed during a run of the loser
     met        how often that was a conflict: the loser was repaired, run again, or failed
@@ -45,23 +46,23 @@ class Pair:
         return self.met / self.overlaps if self.overlaps else 0.0
 
 
-def pairs(history: History) -> list[Pair]:
-    """All pairs of operations that overlapped, those with the most conflicts first."""
+def pairs(history: History, by: Callable[[Run], str] = attrgetter("operation")) -> list[Pair]:
+    """All pairs of operations, or of what else `by` names runs after, that overlapped, those with the most conflicts first."""
     overlaps: Counter[tuple[str, str]] = Counter()
     met: Counter[tuple[str, str]] = Counter()
     failed: Counter[tuple[str, str]] = Counter()
     rows: Counter[tuple[str, str]] = Counter()
     for run in history.runs:
-        passed = {w.version: w.operation for w in history.overlapping(run)}
+        loser, passed = by(run), {w.version: by(w) for w in history.overlapping(run)}
         for m in run.met:
-            winner = history.by_version.get(m.version)
-            passed.setdefault(m.version, m.operation if winner is None else winner.operation)
-            key = run.operation, passed[m.version]
+            winner = history.by_version.get(m.version) or Run(version=m.version, ended_at=m.version - 1, operation=m.operation)
+            passed.setdefault(m.version, by(winner))
+            key = loser, passed[m.version]
             met[key] += 1
             failed[key] += bool(m.rule) and run.failed
             rows[key] += m.rows_gone + m.rows_born
-        for operation in passed.values():
-            overlaps[run.operation, operation] += 1
+        for name in passed.values():
+            overlaps[loser, name] += 1
     return sorted((Pair(*key, n, met[key], failed[key], rows[key]) for key, n in overlaps.items()), key=lambda p: (-p.met, -p.overlaps, p.loser, p.winner))
 
 

@@ -28,6 +28,25 @@ _DELTA_RS_METRICS = {"num_updated_rows": "numUpdatedRows", "num_deleted_rows": "
              "num_target_rows_copied": "numTargetRowsCopied", "execution_time_ms": "executionTimeMs"}  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Writer:
+    """Who wrote, as the commit says it; empty or None where it does not.
+
+    application   the name of the application or program; of a commit by another engine its job, user, or the engine itself
+    host          the machine's name
+    process       the process's id on that machine
+    """
+
+    application: str = ""
+    host: str = ""
+    process: int | None = None
+
+    @property
+    def where(self) -> str:
+        """Host and process as one text, such as `etl-3, process 4711`."""
+        return ", ".join(part for part in (self.host, "" if self.process is None else f"process {self.process}") if part)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetWinner:
     """A winner that conflicted with a run; `rule` is the violated rule (see `conflict.value`), empty if the conflict was repaired."""
@@ -80,6 +99,7 @@ class Run:
     moves          whether it only moved rows, as OPTIMIZE does: it conflicts with nobody, and waits for no lease under `writes`
     seconds        by phase (lock, plan, stage, wait, rebase, write, put) from Rowlock; {"all": s} from other engines, if recorded
     group_size     number of transactions in the version (appends that queue are committed as a group)
+    began_ms       when it began, by its writer's clock, in milliseconds since the epoch; None if unknown.  `at_ms` is when it ended
     rerun_of       txnIds of earlier failed tries of the same work; `thrown_*` is the work lost with them
     """
 
@@ -89,6 +109,9 @@ class Run:
     outcome: Outcome = "committed"
     txn_id: str | None = None
     at_ms: int | None = None
+    began_ms: int | None = None
+    writer: Writer = Writer()
+    user_metadata: str = ""
     engine: str = "?"
     read_version: int | None = None
     appends: bool = False
@@ -207,13 +230,18 @@ def run_of_commit(version: int, info: Any, touched: FileChanges = FileChanges(),
     read_version = _count(info.get("readVersion"), None)
     stated = [read_version, _count(ours.get("read_version"), None)]
     begun = min((v for v in stated if v is not None and v < version), default=None)
+    at_ms = _count(info.get("inCommitTimestamp"), None) or _count(info.get("timestamp"), None) or modified_ms
+    seconds = _seconds(ours.get("seconds")) or _execution(metrics)
     definition = touched.changes_definition or not (touched.num_removed or touched.num_added or operation.upper().startswith((*_APPENDS, *_CHANGES)))
     return Run(
         version=version,
         ended_at=version - 1,
         operation=operation,
         txn_id=_text(info.get("txnId")),
-        at_ms=_count(info.get("inCommitTimestamp"), None) or _count(info.get("timestamp"), None) or modified_ms,
+        at_ms=at_ms,
+        began_ms=_began_ms(ours, at_ms, seconds),
+        writer=_writer(ours) or _other_writer(info),
+        user_metadata=_text(info.get("userMetadata")) or "",
         engine=_engine(info),
         read_version=begun,
         appends=_only_appends(info, operation, parameters, touched),
@@ -221,7 +249,7 @@ def run_of_commit(version: int, info: Any, touched: FileChanges = FileChanges(),
         definition=definition,
         rows_changed=sum(_count(metrics.get(name), 0) or 0 for name in _CHANGED_ROW_METRICS),
         rows_copied=(_count(metrics.get("numCopiedRows"), 0) or 0) + (_count(metrics.get("numTargetRowsCopied"), 0) or 0),
-        seconds=_seconds(ours.get("seconds")) or _execution(metrics),
+        seconds=seconds,
         touched=touched,
         predicate=_predicate(parameters),
         group_size=len(members) if isinstance(members := ours.get("members"), list) and members else 1,
@@ -243,20 +271,24 @@ def run_of_attempt(raw: Any) -> Run | None:
         "thrown_seconds": _number(work.get("seconds")),
         "rerun_of": (),
     }
-    read_version = _count(raw.get("read_version"), None)
+    read_version, at_ms = _count(raw.get("read_version"), None), _count(raw.get("at_ms"), None)
+    seconds = _seconds(_mapping(raw.get("account")).get("seconds"))
     return Run(
         version=None,
         ended_at=max(_count(raw.get("head_version"), 0) or 0, read_version or 0),
         operation=_text(raw.get("operation")) or "?",
         outcome=outcome,
         txn_id=_text(raw.get("txn_id")),
-        at_ms=_count(raw.get("at_ms"), None),
+        at_ms=at_ms,
+        began_ms=_began_ms(raw, at_ms, seconds),
+        writer=_writer(raw) or Writer(_text(raw.get("engine")) or ""),
+        user_metadata=_text(raw.get("user_metadata")) or "",
         engine=_text(raw.get("engine")) or "?",
         read_version=read_version,
         appends=raw.get("appends") is True,
         moves=raw.get("moves") is True,
         definition=raw.get("definition") is True,
-        seconds=_seconds(_mapping(raw.get("account")).get("seconds")),
+        seconds=seconds,
         predicate=_predicate(_mapping(raw.get("parameters"))),
         error=_text(raw.get("error")) or "",
         policy=_text(raw.get("on_conflict")) or "",
@@ -322,6 +354,30 @@ def _engine(info: Mapping[str, Any]) -> str:
         if found := _text(info.get(name)):
             return found
     return "?"
+
+
+def _writer(record: Mapping[str, Any]) -> Writer | None:
+    """The writer that Rowlock's own record names; None if it names none."""
+    said = _mapping(record.get("writer"))
+    found = Writer(_text(said.get("application")) or "", _text(said.get("host")) or "", _count(said.get("process"), None))
+    return found if found != Writer() else None
+
+
+def _other_writer(info: Mapping[str, Any]) -> Writer:
+    """The writer as other engines name it: a job, a notebook, a user, or the engine alone."""
+    job, notebook = _mapping(info.get("job")), _mapping(info.get("notebook"))
+    named = (_text(v) for v in (job.get("jobName"), job.get("jobId"), notebook.get("notebookId"), info.get("userName")))
+    return Writer(next((n for n in named if n), _engine(info)), _text(info.get("clusterId")) or "")
+
+
+def _began_ms(record: Mapping[str, Any], at_ms: int | None, seconds: Mapping[str, float]) -> int | None:
+    """When a run began: as it says, else its end less the seconds that it took."""
+    if at_ms is None:
+        return None
+    said = _count(record.get("began_ms"), None)
+    if said is not None and said <= at_ms:
+        return said
+    return max(0, at_ms - round(1000 * sum(seconds.values()))) if seconds else None
 
 
 def _execution(metrics: Mapping[str, Any]) -> dict[str, float]:

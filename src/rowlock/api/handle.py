@@ -12,6 +12,7 @@ from rowlock.api import expressions
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.statements.merge_source import Source
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
@@ -21,6 +22,7 @@ from rowlock.transaction.run import Planned
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
 from rowlock.transaction.state.user_metadata import saying
+from rowlock.transaction.state.writer import in_session
 from rowlock.transaction.transaction import Table
 
 Plan = Callable[[Evaluator, Snapshot], Planned]
@@ -102,9 +104,11 @@ class Handle:
         return session_commits(self.spark, user_metadata)
 
 
-def session_commits(spark: SparkSession, user_metadata: str | None = None) -> AbstractContextManager[None]:
+@contextmanager
+def session_commits(spark: SparkSession, user_metadata: str | None = None) -> Iterator[None]:
     """A block whose commits carry `user_metadata` in their commitInfo; where that is None, the text that the session's setting says."""
-    return saying(user_metadata, lambda: spark.conf.get(USER_METADATA, None))
+    with saying(user_metadata, lambda: spark.conf.get(USER_METADATA, None)), in_session(lambda: application_name(spark)):
+        yield
 
 
 class _WithHandle(Protocol):

@@ -179,9 +179,21 @@ def vacuum(
 
 
 @app.command()
-def conflicts(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, storage_option: StorageOption = None) -> None:
+def conflicts(
+    path: TablePath,
+    limit: Commits = 1000,
+    as_json: AsJson = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one HTML page instead: who wrote when, who met whom, and what to set.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the commits and their phases as a trace for ui.perfetto.dev.")] = None,
+    storage_option: StorageOption = None,
+) -> None:
     """Show which operations conflicted, when, over which files and keys, and at what cost."""
     with plain_errors():
+        if html or trace:
+            from rowlock.cli.report.write import report_on
+
+            report_on(path, limit, _console(), _storage(storage_option), page=html, trace_file=trace, as_json=as_json)
+            return
         from rowlock.cli.conflicts import conflicts_of
 
         conflicts_of(path, limit, as_json, _console(), _storage(storage_option))

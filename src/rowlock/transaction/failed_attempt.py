@@ -19,6 +19,8 @@ from rowlock.transaction.publish.metrics import operation_parameters
 from rowlock.transaction.state.attempt import Attempt
 from rowlock.transaction.state.pending import Pending
 from rowlock.transaction.state.proposal import Committing
+from rowlock.transaction.state.user_metadata import user_metadata
+from rowlock.transaction.state.writer import writer
 from rowlock.version import ENGINE_INFO
 
 
@@ -67,7 +69,10 @@ def hand_over(
     attempts.record(
         of.state.store,
         {
+            "began_ms": of.watch.began_ms,
             "at_ms": clock.now_ms(),
+            "writer": writer(),
+            **({} if (said := user_metadata()) is None else {"user_metadata": said}),
             "txn_id": of.txn_id,
             "operation": operation,
             "parameters": operation_parameters(parameters),

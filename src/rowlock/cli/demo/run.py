@@ -60,8 +60,9 @@ class Writer:
     def __init__(self, score: Score, role: str, table: Path, work: Path, seconds: float, heard: Heard) -> None:
         self.score, self.log, self.heard = score, work / f"{score.name}.log", heard
         command = [sys.executable, "-m", "rowlock.cli.demo.worker", "--", str(table), str(work), role, score.name, str(seconds)]
+        environment = {**os.environ, "ROWLOCK_APPLICATION": f"demo {score.name}"}
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         assert self.process.stdout
         threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
 

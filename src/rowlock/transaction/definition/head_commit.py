@@ -184,9 +184,17 @@ class HeadCommit(Single):
     def commit_file(self) -> bytes:
         head, actions = self.head, self.actions
         assert actions is not None
-        info = commit_info(self.operation, self.parameters, self.txn_id, read_version=head.version, blind=False, metrics=actions.metrics)
+        info = commit_info(
+            self.operation,
+            self.parameters,
+            self.txn_id,
+            read_version=head.version,
+            blind=False,
+            metrics=actions.metrics,
+            began_ms=self.watch.began_ms,
+            record={**self.receipt(None).record(), "read_version": self.read_version},
+        )
         info["tags"] = dict(actions.tags)
-        info["rowlock"] = {**self.receipt(None).record(), "read_version": self.read_version}
         return bytes_on(
             head,
             info,

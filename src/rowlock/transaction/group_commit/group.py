@@ -121,7 +121,8 @@ def guest_record(guest: Commit) -> dict[str, Any]:
     raw = guest.info.raw if guest.info else {}
     record = raw.get("rowlock")
     read = record.get("read_version") if isinstance(record, dict) else None
-    return record_of(guest.txn_id, raw.get("operation"), read, guest_metrics(guest), guest.txns[0] if guest.txns else None)
+    said = {"writer": record["writer"]} if isinstance(record, dict) and isinstance(record.get("writer"), dict) else {}
+    return {**record_of(guest.txn_id, raw.get("operation"), read, guest_metrics(guest), guest.txns[0] if guest.txns else None), **said}
 
 
 class Queue:

@@ -51,8 +51,9 @@ class AbortMarker(Single):
 
     def commit_file(self) -> bytes:
         """The bytes of the version after the head: a commitInfo that names the aborted transaction."""
-        info = commit_info(ABORT, {}, self.txn_id, read_version=self.head.version, blind=False, metrics={})
-        return bytes_on(self.head, {**info, "rowlock": {"aborted": [self._of]}})
+        record, began_ms = {"aborted": [self._of]}, self.watch.began_ms
+        info = commit_info(ABORT, {}, self.txn_id, read_version=self.head.version, blind=False, metrics={}, began_ms=began_ms, record=record)
+        return bytes_on(self.head, info)
 
     def receipt(self, version: int | None) -> Receipt:
         return Receipt(version, self.read_version, self.txn_id, ABORT, attempts=self.attempts)

@@ -18,6 +18,7 @@ from rowlock.transaction.publish.metrics import operation_metrics, operation_par
 from rowlock.transaction.state.attempt import Attempt
 from rowlock.transaction.state.pending import Pending
 from rowlock.transaction.state.user_metadata import user_metadata
+from rowlock.transaction.state.writer import writer
 from rowlock.version import ENGINE_INFO
 
 
@@ -47,6 +48,7 @@ def commit_of(
         isolation="SnapshotIsolation" if not txn.data_change else txn.options.delta_level,
         blind=txn.is_blind and not files.removes and txn.metadata is None,
         metrics=metrics,
+        began_ms=txn.watch.began_ms,
         record={**attempt.receipt(txn, None, {}).record(), "read_version": txn.read_version, **txn.reruns.record(), **record},
     )
     info = with_commit_timestamp(info, txn.base.metadata.configuration, txn.base.timestamp_ms)
@@ -83,12 +85,17 @@ def commit_info(
     read_version: int | None,
     blind: bool,
     metrics: Mapping[str, int],
+    began_ms: int | None = None,
     isolation: str = "Serializable",
     record: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The commitInfo of any commit, before tags and in-commit timestamps are added; `record` is its `rowlock` object."""
+    """The commitInfo of any commit, before tags and in-commit timestamps are added.
+
+    `record` is its `rowlock` object, to which who wrote is added, and when it began (`began_ms`, milliseconds since the epoch; None: now).
+    """
+    at_ms = clock.now_ms()
     return {
-        "timestamp": clock.now_ms(),
+        "timestamp": at_ms,
         "operation": operation,
         "operationParameters": operation_parameters(parameters),
         **({} if read_version is None else {"readVersion": read_version}),
@@ -98,5 +105,5 @@ def commit_info(
         **({} if (said := user_metadata()) is None else {"userMetadata": said}),
         "engineInfo": ENGINE_INFO,
         "txnId": txn_id,
-        "rowlock": {"attempts": 1} if record is None else dict(record),
+        "rowlock": {**({"attempts": 1} if record is None else record), "began_ms": at_ms if began_ms is None else began_ms, "writer": writer()},
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rowlock import display
+from rowlock import clock, display
 from rowlock.conflict.value import Conflict, SupersededRow, Work
 
 __all__ = ["Conflict", "Receipt", "Reruns", "Rewritten", "Stopwatch", "SupersededRow"]
@@ -194,10 +194,10 @@ class Reruns:
 
 
 class Stopwatch:
-    """Sums seconds by phase."""
+    """Sums seconds by phase.  `began_ms`: when it was made, in milliseconds since the epoch."""
 
     def __init__(self, now: Any) -> None:
-        self._now, self.seconds = now, dict[str, float]()
+        self._now, self.seconds, self.began_ms = now, dict[str, float](), clock.now_ms()
 
     def add(self, phase: str, seconds: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
