@@ -1,4 +1,4 @@
-"""ZORDER BY and clustering on Spark: the same rows with the same ids in a better place, as the winner and as the loser."""
+"""ZORDER BY on Spark: the same rows with the same ids in a better place, as the winner and as the loser."""
 
 from __future__ import annotations
 
@@ -192,74 +192,3 @@ def test_what_cannot_be_ordered_by(spark: SparkSession, table_path: str) -> None
         ):
             with pytest.raises(error, match=words):
                 table.optimize().executeZOrderBy(*columns)
-
-
-# ---- clustering ----------------------------------------------------------------------------
-
-
-def clustered(spark: SparkSession, path: str, *columns: str, **properties: str) -> DeltaTable:
-    builder = DeltaTable.create(spark).location(path).addColumns(spark.createDataFrame([], SCHEMA).schema).clusterBy(*columns)
-    for name, value in properties.items():
-        builder = builder.property(name, value)
-    return builder.execute()
-
-
-def append(spark: SparkSession, path: str, held: list[Any]) -> None:
-    rowlock.write(spark.createDataFrame(held, SCHEMA).coalesce(1), path)
-
-
-@pytest.mark.parametrize("mapping", ["none", "name"])
-@pytest.mark.short("name", why="the same table without names that are mapped")
-def test_files_that_are_not_clustered_yet(spark: SparkSession, table_path: str, mapping: str) -> None:
-    n = 3000
-    table = clustered(spark, table_path, "x", "y", **SMALL, **{"delta.columnMapping.mode": mapping})
-    for part in range(3):
-        append(spark, table_path, scattered(n)[part::3])
-    table.optimize().executeCompaction()
-    first = {f.path for f in snapshot(table_path).files.adds()}
-    assert {f.clustering_provider for f in snapshot(table_path).files.adds()} == {"liquid"} and len(first) > 10
-    assert parameters(table_path) == {"predicate": [], "zOrderBy": [], "clusterBy": ["x", "y"], "auto": False}
-    assert kept(table_path, between("x", 0, n // 16)) < 0.5
-    assert table.detail().first()["clusteringColumns"] == spark.sql(f"describe detail delta.`{table_path}`").first()["clusteringColumns"] == ["x", "y"]
-    with unchanged(table_path):
-        table.optimize().executeCompaction()
-    append(spark, table_path, [(n, 5, 5, "a")])
-    table.optimize().executeCompaction()
-    left = {f.path for f in snapshot(table_path).files.adds()} & first
-    assert len(left) >= len(first) - 3
-    assert read(spark, table_path) == sorted([*scattered(n), (n, 5, 5, "a")], key=repr)
-    with pytest.raises(StatementRefused, match="clustering columns"):
-        table.optimize().executeZOrderBy("x")
-
-
-def test_clustering_beside_other_writers(spark: SparkSession, table_path: str) -> None:
-    table, other = clustered(spark, table_path, "x", **{"delta.enableRowTracking": "true"}), DeltaTable.forPath(spark, table_path)
-    for part in range(2):
-        append(spark, table_path, scattered(30)[part::2])
-    before = ids(spark, table_path)
-    with winner(lambda: other.delete("id = 3"), lambda: other.update("id = 4", {"y": "-4"}), lambda: append(spark, table_path, [(50, 0, 0, "a")])):
-        table.optimize().executeCompaction()
-    after = ids(spark, table_path)
-    assert {k: v for k, v in after.items() if k not in (4, 50)} == {k: v for k, v in before.items() if k not in (3, 4)} and after[4][1] == -4
-    with winner(lambda: other.optimize().executeCompaction()):
-        table.update("id < 3", {"y": "y + 1"})
-    spark.sql(f"optimize delta.`{table_path}`")
-    spark.sql(f"alter table delta.`{table_path}` cluster by (y)")
-    assert ids(spark, table_path)[1][1] == before[1][1] + 1
-    table.optimize().executeCompaction()
-    assert parameters(table_path)["clusterBy"] == ["y"]
-    with unchanged(table_path):
-        table.optimize().executeCompaction()
-    same_for_delta_spark(spark, table_path)
-
-
-def test_without_vectors(spark: SparkSession, table_path: str) -> None:
-    """A file that another wrote again is given up by a compaction that was putting it in order; the next one takes it."""
-    table, other = clustered(spark, table_path, "x", **SMALL, **{"delta.enableDeletionVectors": "false"}), DeltaTable.forPath(spark, table_path)
-    append(spark, table_path, scattered(1000))
-    with winner(lambda: other.delete("id < 100")):
-        table.optimize().executeCompaction()
-    assert table.lastReceipt.version is None
-    table.optimize().executeCompaction()
-    assert {f.clustering_provider for f in snapshot(table_path).files.adds()} == {"liquid"}
-    assert read(spark, table_path) == sorted(scattered(1000)[100:], key=repr)

@@ -12,18 +12,19 @@ from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.optimize_metrics import Optimized, optimize_frame
 from rowlock.engines.spark.statements.compaction import files_where, predicate_text
-from rowlock.engines.spark.statements.z_order import Order
+from rowlock.engines.spark.statements.row_order import Order
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins, order_columns, purge_bins, target_bytes
+from rowlock.maintenance.clustering import clustering_bins, open_cube
+from rowlock.maintenance.optimize import choose_bins, order_bins, order_columns, purge_bins, target_bytes
 from rowlock.parquet.dropped_columns import files_with_dropped_columns
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.clustering import logical_columns, stored_columns
-from rowlock.protocol.schema import ColumnPath
+from rowlock.protocol.clustering import Clustering, logical_columns, stored_columns
+from rowlock.protocol.schema import ColumnPath, column_name
 from rowlock.transaction.run import Planned
 from rowlock.transaction.state.receipt import Rewritten
 
-Words = Mapping[str, list[str]]
+Words = Mapping[str, Any]
 """Parameters of the operation beside its predicate."""
 
 
@@ -92,8 +93,10 @@ class DeltaOptimizeBuilder:
                 raise StatementRefused(text, what="OPTIMIZE FULL", table=snapshot.table)
             if not columns:
                 return Statement("move", None, only=choose_bins(files, target)), {}
-            bins = clustering_bins(files, stored, columns, target, full=full)
-            return Statement("move", Order(columns, target, stored), only=bins), {"clusterBy": _names(columns)}
+            bins = clustering_bins(files, stored, columns, full=full)
+            cube = open_cube(files, (path for group in bins for path in group), columns) or clock.new_id()
+            clustering = Clustering(stored, columns, cube, clock.new_id())
+            return Statement("move", Order(columns, target, clustering), only=bins), {"clusterBy": [column_name(c) for c in columns], "isFull": full}
 
         return self._run(plan)
 
@@ -156,9 +159,8 @@ class DeltaOptimizeBuilder:
         self._receipts.last = receipt
         snapshot, files, words = planned[-1]
         span = started_ms, clock.now_ms()
-        done = Optimized(
-            snapshot, files, receipt.rewritten or Rewritten(), z_ordered="zOrderBy" in words, clustered_by=words.get("clusterBy", []), span_ms=span
-        )
+        clustered_by = logical_columns(snapshot.domains, snapshot.schema, snapshot.table) if "clusterBy" in words else ()
+        done = Optimized(snapshot, files, receipt.rewritten or Rewritten(), z_ordered="zOrderBy" in words, clustered_by=clustered_by, span_ms=span)
         return optimize_frame(self._handle.spark, done)
 
 

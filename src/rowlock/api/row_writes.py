@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from rowlock.exceptions import SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
-from rowlock.protocol.schema import StructType, nullable, schema_json
+from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import merged_schema
 from rowlock.storage.open import check_is_folder
 from rowlock.transaction.definition import creation
+from rowlock.transaction.definition.clustering_columns import checked_columns
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
@@ -24,7 +25,7 @@ class Made:
     """A table as CREATE TABLE AS SELECT and saveAsTable make it: what they say of it beside its rows, and the name of the operation."""
 
     operation: str = "CREATE TABLE AS SELECT"
-    cluster_by: Sequence[str] = ()
+    cluster_by: Sequence[ColumnPath] = ()
     description: str | None = None
     managed: bool = False
 
@@ -77,14 +78,13 @@ def metadata_of_rows(
     partition_by: Sequence[str],
     properties: Mapping[str, str],
     description: str | None = None,
-    cluster_by: Sequence[str] = (),
+    cluster_by: Sequence[ColumnPath] = (),
 ) -> Metadata:
     """The metadata of a new table with the columns of `rows`, all nullable.  Raises SchemaMismatch, InvalidInput and UnsupportedFeature."""
     if missing := [c for c in partition_by if rows.find(c) is None]:
         raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(rows.names)}", table=table)
-    if missing := [c for c in cluster_by if rows.find(c) is None]:
-        raise SchemaMismatch(f"There is no column {missing[0]!r} to cluster by; the rows have {', '.join(rows.names)}", table=table)
     metadata = creation.new_metadata(schema_json(nullable(rows)), partition_by, properties, description=description, table=table)
+    checked_columns(metadata, cluster_by, table)
     creation.check_new_table(metadata, table, clustered=bool(cluster_by))
     return metadata
 

@@ -23,9 +23,10 @@ from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, WrongT
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.identity import identity_metadata
-from rowlock.protocol.schema import check_enforceable, parse_schema
+from rowlock.protocol.schema import ColumnPath, check_enforceable, parse_schema
 from rowlock.protocol.widening import same_shape
 from rowlock.transaction.definition import creation
+from rowlock.transaction.definition.clustering_columns import named_columns
 
 
 @dataclass(frozen=True)
@@ -368,13 +369,10 @@ class DeltaTableBuilder:
                 raise
             self._write(place, True)
 
-    def _columns(self, handle: Handle) -> list[str]:
+    def _columns(self, handle: Handle) -> list[ColumnPath]:
         """Clustering columns as they are spelled in the schema."""
         schema = parse_schema(orjson.dumps(orjson.loads(StructType(self._fields).json())).decode(), handle.path)
-        found = [(c, schema.find(c)) for c in self._clusters]
-        if missing := [c for c, f in found if f is None]:
-            raise InvalidInput(f"There is no column {missing[0]!r} to cluster by", table=handle.path)
-        return [f.name for _, f in found if f is not None]
+        return named_columns(schema, self._clusters, handle.path)
 
     def _session(self) -> SparkSession:
         """The session that was given, else the active one or a new local one."""

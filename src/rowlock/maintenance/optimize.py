@@ -1,4 +1,4 @@
-"""Chooses which files OPTIMIZE rewrites: bins of small files, files with many deleted rows, and files to be Z-ordered or clustered."""
+"""Chooses which files OPTIMIZE rewrites: bins of small files, files with many deleted rows, and files to be Z-ordered.  Those to be clustered: `clustering`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.clustering import is_clustered, stored_columns
+from rowlock.protocol.clustering import stored_columns
 from rowlock.protocol.schema import ColumnPath, column_path
 from rowlock.protocol.statistics import indexed_leaves
 
@@ -28,7 +28,7 @@ def choose_bins(files: Iterable[AddFile], target: int) -> Bins:
     A single file is rewritten only to remove deleted rows.
     """
     bins: list[tuple[str, ...]] = []
-    for group in _by_partition(f for f in files if f.size_bytes < target or _dead_share(f) > DEAD_SHARE):
+    for group in _by_partition(f for f in files if f.size_bytes < target or dead_share(f) > DEAD_SHARE):
         for chosen in _first_fit(group, target):
             if len(chosen) > 1 or chosen[0].deletion_vector is not None:
                 bins.append(tuple(f.path for f in chosen))
@@ -44,22 +44,6 @@ def purge_bins(files: Iterable[AddFile], holding_dropped: Iterable[AddFile]) -> 
 def order_bins(files: Iterable[AddFile]) -> Bins:
     """All files of each partition as one group, to be Z-ordered together, including files that are ordered already."""
     return tuple(tuple(f.path for f in group) for group in _by_partition(files))
-
-
-def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logical: Sequence[ColumnPath], target: int, *, full: bool = False) -> Bins:
-    """One group: the files that are not clustered by these columns, and files with many deleted rows; no group if there are none.  `full`: all files.
-
-    `stored` are the clustering columns by physical name, `logical` by logical name.
-    Files that are clustered already are left alone, except small ones: otherwise every run would add one more small file.
-    """
-    held = list(files)
-    if full:
-        return (tuple(sorted(f.path for f in held)),) if held else ()
-    fresh = [f for f in held if not is_clustered(f, stored, logical) or _dead_share(f) > DEAD_SHARE]
-    if not fresh:
-        return ()
-    chosen = {f.path for f in fresh} | {f.path for f in held if f.size_bytes < target // 2}
-    return (tuple(sorted(chosen)),)
 
 
 def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath, ...]:
@@ -116,7 +100,7 @@ def _by_partition(files: Iterable[AddFile]) -> list[list[AddFile]]:
     return list(groups.values())
 
 
-def _dead_share(file: AddFile) -> float:
+def dead_share(file: AddFile) -> float:
     """The share of a file's rows that its deletion vector marks; 0 if the number of rows is not known."""
     rows = file.num_records
     return 0.0 if file.deletion_vector is None or not rows else file.deletion_vector.cardinality / rows

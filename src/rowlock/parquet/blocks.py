@@ -15,16 +15,16 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import nullable_schema
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.clustering import Clustering
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy
-from rowlock.protocol.schema import ColumnPath
 
 
 @dataclass(frozen=True, slots=True)
 class DriverRows:
-    """Rows on the driver, with the table's logical columns; `clustered_by`: the physical names of the columns by which they are ordered."""
+    """Rows on the driver, with the table's logical columns; `clustering`: what is said of their file, where OPTIMIZE clustered them."""
 
     table: pa.Table
-    clustered_by: tuple[ColumnPath, ...] = ()
+    clustering: Clustering | None = None
 
 
 @dataclass(frozen=True, slots=True)

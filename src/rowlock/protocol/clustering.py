@@ -1,29 +1,58 @@
 """Clustering columns of a table, and which of its files are sorted by them.
 
-The metadata domain `delta.clustering` lists the columns by physical name.  A clustered file has a
-`clusteringProvider`, and a tag that names the columns it was sorted by: Rowlock's tag has physical names,
-delta-spark's has logical names, back-quoted if needed.  A file that was sorted by other columns than the
-table's current ones counts as not clustered.  Clause "Clustered Table" of the protocol.  Pure.
+The metadata domain `delta.clustering` lists the columns by physical name.  A clustered file has a `clusteringProvider` and tags:
+
+    ZCUBE_ID, ZCUBE_ZORDER_BY, ZCUBE_ZORDER_CURVE   delta-spark's: the cube that the file belongs to, the columns that it was
+                                                    sorted by (logical names, back-quoted where needed), and the curve
+    rowlock.clusteredBy                             the columns by physical name, which a RENAME COLUMN leaves as they are
+    rowlock.clusteringRun                           the OPTIMIZE that sorted the file together with others
+
+delta-spark rewrites whatever lies in more than one small cube.  So files that OPTIMIZE adds to a table later join the cube
+that is there, and the run alone says which files were sorted together.  Clause "Clustered Table" of the protocol.  Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import orjson
 
 from rowlock.exceptions import CorruptLog
 from rowlock.protocol.actions import AddFile, DomainMetadata
-from rowlock.protocol.schema import ColumnPath, StructType, column_path
+from rowlock.protocol.schema import ColumnPath, StructType, column_name, column_path
 
 DOMAIN = "delta.clustering"
 PROVIDER = "liquid"
 COLUMNS_TAG = "rowlock.clusteredBy"
-_DELTA_SPARK_TAG = "ZCUBE_ZORDER_BY"
-"""delta-spark's tag for the columns that a file was sorted by."""
-_CUBE_TAG = "ZCUBE_ID"
+RUN_TAG = "rowlock.clusteringRun"
+MOST_CURVE_COLUMNS = 4
+"""With more columns than these the order is the Z-order: a Hilbert curve's table grows with the square of 2^columns."""
+_CUBE_TAG, _CUBE_COLUMNS_TAG, _CURVE_TAG = "ZCUBE_ID", "ZCUBE_ZORDER_BY", "ZCUBE_ZORDER_CURVE"
 _COLUMNS = "clusteringColumns"
+Curve = Literal["hilbert", "zorder"]
+State = Literal["unclustered", "clustered", "otherwise"]
+"""How a file lies: in no order, in that of the table's clustering columns, or in another, by columns or by an engine that are no longer the table's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """What an OPTIMIZE says of the files that it sorted together.
+
+    stored, logical  the clustering columns by physical and by logical names
+    cube, run        ids; see the module
+    """
+
+    stored: tuple[ColumnPath, ...]
+    logical: tuple[ColumnPath, ...]
+    cube: str
+    run: str
+
+    @property
+    def curve(self) -> Curve:
+        """The curve along which rows are sorted.  One column is sorted by its values, which delta-spark, too, calls a Z-order."""
+        return "hilbert" if 1 < len(self.logical) <= MOST_CURVE_COLUMNS else "zorder"
 
 
 def clustering_domain(columns: Sequence[ColumnPath]) -> DomainMetadata:
@@ -49,31 +78,46 @@ def logical_columns(domains: Mapping[str, DomainMetadata], schema: StructType, t
     return tuple(path for c in stored_columns(domains, table) if (path := names.get(c) or plain.get(c)) is not None)
 
 
-def with_clustering(add: AddFile, columns: Sequence[ColumnPath]) -> AddFile:
-    """The `add` marked as clustered by these columns (physical names)."""
-    return replace(add, clustering_provider=PROVIDER, tags={**(add.tags or {}), COLUMNS_TAG: _tag(columns)})
+def with_clustering(add: AddFile, clustering: Clustering) -> AddFile:
+    """The `add` marked as clustered, for Rowlock and for delta-spark."""
+    tags = {
+        COLUMNS_TAG: _tag(clustering.stored),
+        RUN_TAG: clustering.run,
+        _CUBE_TAG: clustering.cube,
+        _CUBE_COLUMNS_TAG: orjson.dumps([column_name(c) for c in clustering.logical]).decode(),
+        _CURVE_TAG: clustering.curve,
+    }
+    return replace(add, clustering_provider=PROVIDER, tags={**(add.tags or {}), **tags})
 
 
-def is_clustered(add: AddFile, stored: Sequence[ColumnPath], logical: Sequence[ColumnPath]) -> bool:
-    """Whether a file is clustered by these columns, given by physical (`stored`) and by logical names.
+def state_of_file(add: AddFile, stored: Sequence[ColumnPath], logical: Sequence[ColumnPath]) -> State:
+    """How a file of a table with these clustering columns lies, given by physical (`stored`) and by logical names.
 
-    A clustered file that does not name its columns counts as clustered.
+    A clustered file that does not name its columns counts as clustered by these; one whose tag cannot be read, as not clustered.
     """
     tags = add.tags or {}
+    if add.clustering_provider is None:
+        return "unclustered"
     if add.clustering_provider != PROVIDER:
-        return False
+        return "otherwise"
     if COLUMNS_TAG in tags:
-        return tags[COLUMNS_TAG] == _tag(stored)
-    return _DELTA_SPARK_TAG not in tags or _delta_spark_columns(tags[_DELTA_SPARK_TAG]) == [".".join(c) for c in logical]
+        return "clustered" if tags[COLUMNS_TAG] == _tag(stored) else "otherwise"
+    if _CUBE_COLUMNS_TAG not in tags:
+        return "clustered"
+    named = _delta_spark_columns(tags[_CUBE_COLUMNS_TAG])
+    return "unclustered" if named is None else "clustered" if named == _dotted(logical) else "otherwise"
 
 
-def cube_of(add: AddFile, names: Sequence[str]) -> str | None:
-    """The id of the group of files (ZCube) that delta-spark clustered together by these columns; None for other files.
-
-    `names` are logical names with dots.  Files clustered by Rowlock have no such id.
-    """
+def run_of(add: AddFile) -> str:
+    """The id of the OPTIMIZE that sorted a clustered file together with others: Rowlock's tag, else delta-spark's cube; empty where neither says it."""
     tags = add.tags or {}
-    return tags.get(_CUBE_TAG) if _delta_spark_columns(tags.get(_DELTA_SPARK_TAG, "")) == list(names) else None
+    return tags.get(RUN_TAG) or tags.get(_CUBE_TAG) or ""
+
+
+def cube_of(add: AddFile, logical: Sequence[ColumnPath]) -> str | None:
+    """The id of the group of files (ZCube) that belong together as clustered by these columns; None for other files."""
+    tags = add.tags or {}
+    return tags.get(_CUBE_TAG) if _delta_spark_columns(tags.get(_CUBE_COLUMNS_TAG, "")) == _dotted(logical) else None
 
 
 def _delta_spark_columns(tag: str) -> list[str] | None:
@@ -87,3 +131,7 @@ def _delta_spark_columns(tag: str) -> list[str] | None:
 
 def _tag(columns: Sequence[ColumnPath]) -> str:
     return orjson.dumps([list(c) for c in columns]).decode()
+
+
+def _dotted(columns: Sequence[ColumnPath]) -> list[str]:
+    return [".".join(c) for c in columns]

@@ -36,6 +36,7 @@ INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^.`]*?))\s*(\.|$)")
+_PLAIN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
 _INVALID_CHARACTERS = frozenset(" ,;{}()\n\t=")
 
@@ -172,6 +173,11 @@ def column_path(name: str) -> ColumnPath:
         parts.append(plain if quoted is None else quoted.replace("``", "`"))
         at = found.end()
     return tuple(parts)
+
+
+def column_name(path: ColumnPath) -> str:
+    """A column's SQL name, as delta-spark writes it, too: parts that are no plain identifiers in back quotes."""
+    return ".".join(p if _PLAIN.fullmatch(p) else "`" + p.replace("`", "``") + "`" for p in path)
 
 
 def nullable(schema: StructType) -> StructType:

@@ -11,15 +11,15 @@ import pytest
 
 from rowlock.boundary.effects import StagedFile
 from rowlock.boundary.provenance import Provenance
-from rowlock.engines.spark.statements.z_order import interleaved, local_order
-from rowlock.maintenance.optimize import choose_bins, clustering_bins, order_bins
+from rowlock.engines.spark.statements.row_order import Order, local_order
+from rowlock.maintenance.optimize import choose_bins, order_bins
 from rowlock.parquet.blocks import driver_block
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.clustering import with_clustering
+from rowlock.protocol.clustering import Clustering
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
 from rowlock.transaction.publish.placement_tags import placements
 
-X = (("x",),)
+X, XY = (("x",),), (("x",), ("y",))
 
 
 def file(name: str, size_bytes: int, *, partition: str = "", dead: int = 0) -> AddFile:
@@ -33,21 +33,13 @@ def test_bins_of_small_files() -> None:
     assert {frozenset(b) for b in order_bins(files)} == {frozenset("abcde"), frozenset("f")}
 
 
-def test_clustering_takes_what_is_not_in_order() -> None:
-    old, small, other = with_clustering(file("old", 90), X), with_clustering(file("small", 10), X), with_clustering(file("other", 90), [("y",)])
-    assert clustering_bins([old, small], X, X, 100) == ()
-    assert clustering_bins([old, small, file("new", 500)], X, X, 100) == (("new", "small"),)
-    assert clustering_bins([old, other], X, X, 100) == (("other",),)
-    assert clustering_bins([with_clustering(file("hurt", 90, dead=50), X), old], X, X, 100) == (("hurt",),)
-
-
-def test_near_in_both_columns_is_near_in_the_order() -> None:
+@pytest.mark.parametrize("clustering", [None, Clustering(XY, XY, "cube", "run")], ids=["zorder", "hilbert"])
+def test_near_in_both_columns_is_near_in_the_order(clustering: Clustering | None) -> None:
     grid = pa.table({"x": np.repeat(np.arange(16), 16), "y": np.tile(np.arange(16), 16)})
-    order = local_order(grid, [("x",), ("y",)])
+    order = local_order(grid, Order(XY, 1, clustering))
     for start in range(0, 256, 16):
         part = grid.take(pa.array(order[start : start + 16])).to_pydict()
         assert max(part["x"]) - min(part["x"]) == max(part["y"]) - min(part["y"]) == 3
-    assert interleaved([np.array([0b10]), np.array([0b11])], 2).tolist() == [0b1101]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +51,8 @@ def test_near_in_both_columns_is_near_in_the_order() -> None:
 )  # fmt: skip
 def test_nulls_first_and_then_by_value(values: list[object]) -> None:
     table = pa.table({"s": pa.array([{"inner": v} for v in values])})
-    assert local_order(table, [("s", "inner")]).tolist() == [1, 2, 3, 0]
-    assert local_order(table.slice(0, 0), [("s", "inner")]).tolist() == []
+    assert local_order(table, Order((("s", "inner"),), 1)).tolist() == [1, 2, 3, 0]
+    assert local_order(table.slice(0, 0), Order((("s", "inner"),), 1)).tolist() == []
 
 
 def test_a_new_order_is_no_placement() -> None:
@@ -70,5 +62,5 @@ def test_a_new_order_is_no_placement() -> None:
     staged = [StagedFile(AddFile("out", {}, 1, 0, False, '{"numRecords":4}'))]
     taken = origin.bitmaps()
     assert set(placements([driver_block("derived", 0, data, origin)], staged, taken)) == {"a", "b"}
-    along = local_order(data, X)
+    along = local_order(data, Order(X, 1))
     assert placements([driver_block("derived", 0, data.take(pa.array(along)), origin.take(along))], staged, taken) == {}

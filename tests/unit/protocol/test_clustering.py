@@ -8,7 +8,7 @@ import pytest
 
 from rowlock.exceptions import CorruptLog
 from rowlock.protocol.actions import AddFile, DomainMetadata
-from rowlock.protocol.clustering import DOMAIN, clustering_domain, cube_of, is_clustered, logical_columns, stored_columns, with_clustering
+from rowlock.protocol.clustering import DOMAIN, Clustering, clustering_domain, cube_of, logical_columns, run_of, state_of_file, stored_columns, with_clustering
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import parse_schema
 
@@ -29,11 +29,26 @@ def test_columns_by_both_names() -> None:
         stored_columns({DOMAIN: DomainMetadata(DOMAIN, "{}")})
 
 
-def test_which_files_lie_in_order() -> None:
-    col_1, col_2, day, x = [("col-1",)], [("col-2", "col-3")], [("day",)], [("s", "x")]
-    assert not is_clustered(FILE, col_1, day)
-    assert is_clustered(with_clustering(FILE, col_1), col_1, day) and not is_clustered(with_clustering(FILE, col_1), col_2, x)
-    assert is_clustered(replace(FILE, clustering_provider="liquid"), col_1, day) and not is_clustered(replace(FILE, clustering_provider="other"), col_1, day)
+def test_how_files_lie() -> None:
+    col_1, col_2, day, x = (("col-1",),), (("col-2", "col-3"),), (("day",),), (("s", "x"),)
+    ours = with_clustering(FILE, Clustering(col_1, day, "cube", "run"))
+    assert state_of_file(FILE, col_1, day) == "unclustered"
+    assert state_of_file(ours, col_1, day) == "clustered" and state_of_file(ours, col_2, x) == "otherwise"
+    assert state_of_file(ours, col_1, [("renamed",)]) == "clustered", "the name of a column is not the column"
+    assert state_of_file(replace(FILE, clustering_provider="liquid"), col_1, day) == "clustered"
+    assert state_of_file(replace(FILE, clustering_provider="other"), col_1, day) == "otherwise"
+
+
+def test_what_a_file_says_of_its_order() -> None:
+    two = Clustering((("a",), ("b",)), (("a b",), ("s", "1`x")), "cube", "run")
+    marked = with_clustering(replace(FILE, tags={"kept": "1"}), two)
+    assert marked.tags == {
+        "kept": "1", "rowlock.clusteredBy": '[["a"],["b"]]', "rowlock.clusteringRun": "run",
+        "ZCUBE_ID": "cube", "ZCUBE_ZORDER_BY": '["`a b`","s.`1``x`"]', "ZCUBE_ZORDER_CURVE": "hilbert",
+    }  # fmt: skip
+    assert run_of(marked) == "run" and run_of(replace(FILE, tags={"ZCUBE_ID": "theirs"})) == "theirs" and run_of(FILE) == ""
+    assert cube_of(marked, [("a b",), ("s", "1`x")]) == "cube"
+    assert replace(two, logical=(("a",),)).curve == "zorder" == replace(two, logical=tuple((c,) for c in "abcde")).curve
 
 
 @pytest.mark.parametrize(("tag", "logical"), [('["day"]', [("day",)]), ('["s.x","day"]', [("s", "x"), ("day",)]), ('["`a b`.`c``d`"]', [("a b", "c`d")])])
@@ -41,15 +56,14 @@ def test_delta_spark_says_the_order_by_the_tables_own_names(tag: str, logical: l
     """As ZCubeInfo has it, whose columns are FieldReferences: physical names stand in the domain only."""
     stored = [(f"col-{n}",) for n in range(len(logical))]
     theirs = replace(FILE, tags={"ZCUBE_ZORDER_BY": tag, "ZCUBE_ID": "cube"}, clustering_provider="liquid")
-    names = [".".join(path) for path in logical]
-    assert is_clustered(theirs, stored, logical) and cube_of(theirs, names) == "cube"
-    assert not is_clustered(theirs, logical, stored) and cube_of(theirs, ["other"]) is None
+    assert state_of_file(theirs, stored, logical) == "clustered" and cube_of(theirs, logical) == "cube"
+    assert state_of_file(theirs, logical, stored) == "otherwise" and cube_of(theirs, [("other",)]) is None
 
 
 @pytest.mark.parametrize("tag", ["", "rubbish", "null", "[1]", '{"day":1}'])
 def test_a_tag_that_does_not_read_is_no_order(tag: str) -> None:
     theirs = replace(FILE, tags={"ZCUBE_ZORDER_BY": tag, "ZCUBE_ID": "cube"}, clustering_provider="liquid")
-    assert not is_clustered(theirs, [("day",)], [("day",)]) and cube_of(theirs, ["day"]) is None and cube_of(FILE, []) is None
+    assert state_of_file(theirs, [("day",)], [("day",)]) == "unclustered" and cube_of(theirs, [("day",)]) is None and cube_of(FILE, []) is None
 
 
 @pytest.mark.parametrize(

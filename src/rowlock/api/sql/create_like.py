@@ -39,7 +39,7 @@ def create_like(target: Target, plan: Any) -> None:
         orjson.dumps(_of_a_new_table(orjson.loads(head.metadata.schema_string))).decode(),
         head.partition_columns,
         {**kept, **{k: str(v) for k, v in nodes.mapping(plan.properties()).items()}},
-        cluster_by=[c[0] for c in logical_columns(head.domains, head.schema, head.table) if len(c) == 1],
+        cluster_by=logical_columns(head.domains, head.schema, head.table),
         description=head.metadata.description,
         managed=place.managed,
     )

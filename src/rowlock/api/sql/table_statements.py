@@ -18,6 +18,7 @@ from rowlock.engines.spark.sql.entries import drop_entry
 from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
 from rowlock.engines.spark.sql.table_spec import Spec, spec_of
 from rowlock.exceptions import InvalidInput, TableExists
+from rowlock.protocol.schema import column_name
 from rowlock.transaction.state.options import application
 
 
@@ -50,7 +51,7 @@ def _build(target: Target, spec: Spec, builder: Any) -> None:
     if spec.partitions:
         builder = builder.partitionedBy(spec.partitions)
     if spec.clusters:
-        builder = builder.clusterBy(spec.clusters)
+        builder = builder.clusterBy([column_name(c) for c in spec.clusters])
     if spec.comment is not None:
         builder = builder.comment(spec.comment)
     for key, value in spec.properties.items():
@@ -165,7 +166,7 @@ def save_as_table(target: Target, plan: Any) -> None:
     if target.folder is None:
         spec = Spec(provider=provider, location=None if location is None else str(nodes.bridge.hadoop_path(location).toString()), partitions=partitions)
         if clusters is not None:
-            spec = dataclasses.replace(spec, clusters=[".".join(str(p) for p in c.fieldNames()) for c in nodes.items(clusters.columnNames())])
+            spec = dataclasses.replace(spec, clusters=[tuple(str(p) for p in c.fieldNames()) for c in nodes.items(clusters.columnNames())])
         _create_with_rows(target, spec, rows, mode == "Ignore", options)
     elif mode == "ErrorIfExists":
         raise NameTaken(

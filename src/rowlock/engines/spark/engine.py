@@ -33,10 +33,9 @@ from rowlock.parquet.recast import recast
 from rowlock.parquet.rows import Rows
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol.actions import AddCdcFile, AddFile
-from rowlock.protocol.clustering import with_clustering
+from rowlock.protocol.clustering import Clustering, with_clustering
 from rowlock.protocol.deletion_vector import bitmap_of
 from rowlock.protocol.identity import Identity
-from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.definition.identity import Numbers
 from rowlock.transaction.state.shared import SharedState
 
@@ -101,12 +100,12 @@ class SparkEngine:
         """Writes blocks as data files: rows on the driver become one file for each partition and bin of a compaction; blocks in files stay as they are."""
         out: list[StagedFile] = []
         tables: dict[int, list[pa.Table]] = {}
-        order: dict[int, tuple[ColumnPath, ...]] = {}
+        clusterings: dict[int, Clustering | None] = {}
         columns = columns_of(snapshot)
         for block in blocks:
             if isinstance(block.payload, DriverRows):
                 tables.setdefault(block.group, []).append(self._as_written(block, snapshot))
-                order[block.group] = block.payload.clustered_by
+                clusterings[block.group] = block.payload.clustering
             elif isinstance(block.payload, FileRows):
                 out += [replace(s, group=block.group) for s in self._staged(block.payload, snapshot, vectors_allowed)]
         for group, parts in tables.items():
@@ -115,7 +114,8 @@ class SparkEngine:
                 table = without_empty(table, columns)
             if table.num_rows:
                 written = self.evaluator.rows.write(table, snapshot)
-                out += [replace(s, add=with_clustering(s.add, order[group]) if order[group] else s.add, group=group) for s in written]
+                clustering = clusterings[group]
+                out += [replace(s, add=s.add if clustering is None else with_clustering(s.add, clustering), group=group) for s in written]
         return out
 
     def _as_written(self, block: RowBlock, snapshot: Snapshot) -> pa.Table:

@@ -1,23 +1,21 @@
 """ALTER TABLE ... CLUSTER BY: changes by which columns a table is clustered, or that it is.
 
-The files stay as they lie: OPTIMIZE puts those into the new order that it chooses anyway, OPTIMIZE FULL all.
+The files stay as they lie: OPTIMIZE sorts what is written from then on by the new columns, OPTIMIZE FULL all that there is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering
 from rowlock.protocol.features import with_feature
 from rowlock.protocol.schema import ColumnPath
-from rowlock.protocol.statistics import indexed_leaves
+from rowlock.transaction.definition.clustering_columns import checked_columns
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
-
-_MOST_COLUMNS = 4
 
 
 def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
@@ -30,7 +28,7 @@ def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
         if head.partition_columns:
             text = "A partitioned table cannot be clustered [DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED]"
             raise StatementRefused(text, what="CLUSTER BY", table=head.table)
-        stored = _checked(head, columns)
+        stored = checked_columns(head.metadata, columns, head.table)
         if stored == clustering.stored_columns(head.domains, head.table):
             return None
         protocol = with_feature(head.protocol, "clustering")
@@ -43,29 +41,3 @@ def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
 
 def _text(columns: Sequence[ColumnPath]) -> str:
     return ",".join(".".join(c) for c in columns)
-
-
-def _checked(head: Snapshot, columns: Sequence[ColumnPath]) -> tuple[ColumnPath, ...]:
-    """The columns by their physical names."""
-    if len(columns) > _MOST_COLUMNS:
-        raise InvalidInput(
-            f"A table is clustered by {_MOST_COLUMNS} columns at most, not by {len(columns)} [DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS]", table=head.table
-        )
-    properties = head.properties
-    leaves = indexed_leaves(head.schema, num_indexed=properties.num_indexed_columns, stats_columns=properties.stats_columns)
-    with_stats = {path for path, _ in leaves}
-    out: list[ColumnPath] = []
-    for column in columns:
-        name, path = ".".join(column), head.schema.physical_path(column)
-        if path is None:
-            names = ", ".join(head.schema.names)
-            raise InvalidInput(f"There is no column {name!r} to cluster by; the table has {names} [DELTA_COLUMN_NOT_FOUND_IN_SCHEMA]", table=head.table)
-        if path in out:
-            raise InvalidInput(f"The clustering column {name!r} is named twice [DELTA_DUPLICATE_COLUMNS_FOUND]", table=head.table)
-        if path not in with_stats:
-            text = (
-                f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns [DELTA_CLUSTERING_COLUMN_MISSING_STATS]"
-            )
-            raise StatementRefused(text, what=name, table=head.table)
-        out.append(path)
-    return tuple(out)

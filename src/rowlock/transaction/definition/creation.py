@@ -12,7 +12,7 @@ from typing import Any
 from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.conflict.value import conflict_with
-from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
+from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking
@@ -23,7 +23,9 @@ from rowlock.protocol.features import check_writable, features_of_columns, listi
 from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import with_commit_timestamp
 from rowlock.protocol.properties import validate_properties, validate_together
+from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.commit import commit
+from rowlock.transaction.definition.clustering_columns import checked_columns
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.definition.new_table import NewTable
 from rowlock.transaction.publish.commit_bytes import commit_info
@@ -65,13 +67,9 @@ def new_metadata(
     return column_mapping.with_column_ids(metadata, clock.new_id)
 
 
-def _clustering(metadata: Metadata, columns: Sequence[str], table: str) -> list[DomainMetadata]:
-    """The domain metadata that records clustering columns, if there are any.  Raises SchemaMismatch for a column that is named twice."""
-    if twice := next((c for n, c in enumerate(columns) if c.lower() in {d.lower() for d in columns[:n]}), None):
-        raise SchemaMismatch(f"clustering column {twice!r} is named twice; name it once", table=table)
-    schema = schemas.parse_schema(metadata.schema_string)
-    stored = [path for c in columns if (path := schema.physical_path((c,))) is not None]
-    return [clustering.clustering_domain(stored)] if stored else []
+def _clustering(metadata: Metadata, columns: Sequence[ColumnPath], table: str) -> list[DomainMetadata]:
+    """The domain metadata that records clustering columns, if there are any.  Raises as `checked_columns`."""
+    return [clustering.clustering_domain(checked_columns(metadata, columns, table))] if columns else []
 
 
 def create(
@@ -80,7 +78,7 @@ def create(
     partition_columns: Sequence[str] = (),
     configuration: Mapping[str, str] | None = None,
     *,
-    cluster_by: Sequence[str] = (),
+    cluster_by: Sequence[ColumnPath] = (),
     name: str | None = None,
     description: str | None = None,
     operation: str = "CREATE TABLE",
@@ -143,7 +141,7 @@ def create_from(
     *,
     operation: str,
     parameters: Mapping[str, Any],
-    cluster_by: Sequence[str] = (),
+    cluster_by: Sequence[ColumnPath] = (),
     adds: Sequence[AddFile] = (),
     app: SetTransaction | None = None,
 ) -> Receipt:
@@ -164,7 +162,7 @@ def replace_table(
     state: SharedState,
     metadata: Metadata,
     *,
-    cluster_by: Sequence[str] = (),
+    cluster_by: Sequence[ColumnPath] = (),
     operation: str = "CREATE OR REPLACE TABLE",
     managed: bool = False,
     adds: Sequence[AddFile] = (),
@@ -275,13 +273,13 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
     return listing(readers, writers, old.min_reader_version)
 
 
-def parameters_of(metadata: Metadata, cluster_by: Sequence[str], managed: bool) -> dict[str, Any]:
+def parameters_of(metadata: Metadata, cluster_by: Sequence[ColumnPath], managed: bool) -> dict[str, Any]:
     """What the commit of a new definition says of it."""
     return {
         "isManaged": "true" if managed else "false",
         "description": metadata.description,
         "partitionBy": list(metadata.partition_columns),
-        "clusterBy": list(cluster_by),
+        "clusterBy": [".".join(c) for c in cluster_by],
         "properties": dict(metadata.configuration),
     }
 

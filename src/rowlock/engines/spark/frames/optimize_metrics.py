@@ -20,6 +20,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import cube_of
 from rowlock.protocol.paths import location
+from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.state.receipt import Rewritten
 
 
@@ -68,7 +69,7 @@ class Optimized:
     snapshot      the snapshot that it was planned against
     considered    the live files of the partitions that it was asked for
     rewritten     what it committed
-    clustered_by  the table's clustering columns, by the table's names with dots; empty without clustering
+    clustered_by  the table's clustering columns, by the table's names; empty without clustering
     span_ms       start and end, in milliseconds since 1970 (UTC)
     """
 
@@ -76,7 +77,7 @@ class Optimized:
     considered: Sequence[AddFile]
     rewritten: Rewritten
     z_ordered: bool
-    clustered_by: Sequence[str]
+    clustered_by: Sequence[ColumnPath]
     span_ms: tuple[int, int]
 
 
@@ -136,7 +137,7 @@ def _z_order(out: Rewritten) -> dict[str, Any]:
 
 
 def _clustering(done: Optimized) -> dict[str, Any]:
-    """clusteringStats: files are in a cube by delta-spark's tags; files that Rowlock clustered have none and count as other files."""
+    """clusteringStats: files are in a cube by the tags that both engines write."""
     cubes = {f.path: cube for f in done.considered if (cube := cube_of(f, done.clustered_by)) is not None}
     inside, other = [f.size_bytes for f in done.considered if f.path in cubes], [f.size_bytes for f in done.considered if f.path not in cubes]
     return {

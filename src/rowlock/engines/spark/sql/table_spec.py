@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, _parse_datatype_json_string
 
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.protocol.schema import ColumnPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Spec:
     comment: str | None = None
     columns: Sequence[NewColumn] = ()
     partitions: Sequence[str] = ()
-    clusters: Sequence[str] = ()
+    clusters: Sequence[ColumnPath] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     missing: str | None = None
 
@@ -54,13 +55,13 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
     missing: list[str] = []
     columns = [] if class_name(plan).endswith("AsSelect") else [_column(nodes, c) for c in nodes.items(plan.columns())]
     partitions: list[str] = []
-    clusters: list[str] = []
+    clusters: list[ColumnPath] = []
     for transform in nodes.items(plan.partitioning()):
-        names = [".".join(str(p) for p in reference.fieldNames()) for reference in transform.references()]
+        paths = [tuple(str(p) for p in reference.fieldNames()) for reference in transform.references()]
         if class_name(transform) == "IdentityTransform":
-            partitions += names
+            partitions += [".".join(p) for p in paths]
         elif class_name(transform) == "ClusterByTransform":
-            clusters += names
+            clusters += paths
         else:
             missing.append(f"PARTITIONED BY {transform.describe()}")
     for what, present in (

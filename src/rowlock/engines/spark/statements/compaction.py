@@ -26,7 +26,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import moving_frame
 from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, empty_frame, local_frame, quote, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import stored_origin, with_hashed_path
-from rowlock.engines.spark.statements.z_order import Order, local_order, ordered_frame
+from rowlock.engines.spark.statements.row_order import Order, local_order, ordered_frame
 from rowlock.engines.spark.write.writer import write_native
 from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.limits import limits
@@ -129,8 +129,8 @@ def _written(evaluator: Evaluator, frame: DataFrame, inputs: Sequence[Slice], li
     values = [dict(s.file.partition_values) for s in inputs]
     assert all(v == values[0] for v in values), "a bin lies within one partition"
     files = sorted((f for _, f in write_native(frame, evaluator.store, snapshot, values=values[0]) if f.num_records), key=lambda f: f.path)
-    if order is not None and order.clustered_by:
-        files = [with_clustering(f, order.clustered_by) for f in files]
+    if order is not None and order.clustering is not None:
+        files = [with_clustering(f, order.clustering) for f in files]
     found = stored_origin(files, evaluator.store, evaluator.paths_by_hash(inputs))
     wanted = {s.path: living[s.path] for s in inputs if living[s.path]}
     num_rows = sum(map(len, wanted.values()))
@@ -157,13 +157,13 @@ def _ordered(evaluator: Evaluator, inputs: Sequence[Slice], living: Living, orde
     num_rows = sum(len(living[s.path]) for s in inputs)
     num_files = min(max(1, num_rows), -(-sum(map(_live_bytes, inputs)) // order.target_bytes))
     if num_files <= 1 and (table := _read(evaluator, inputs, snapshot)) is not None:
-        along = local_order(table, order.columns)
+        along = local_order(table, order)
         block = driver_block("derived", 0, table.take(pa.array(along)), _origin(inputs, living).take(along))
-        return replace(block, payload=replace(block.payload, clustered_by=order.clustered_by))
+        return replace(block, payload=replace(block.payload, clustering=order.clustering))
     scanner = evaluator.scanner
     place = F.create_map(*[x for n, s in enumerate(inputs) for x in (F.lit(scanner.uri(s.file)), F.lit(n))])
     frame = _frame(scanner, inputs, snapshot)
-    rows = ordered_frame(frame, order.columns, max(1, num_files), num_rows, [place[F.col(PATH)], F.col(POSITION)])
+    rows = ordered_frame(frame, order, max(1, num_files), num_rows, [place[F.col(PATH)], F.col(POSITION)])
     return _written(evaluator, rows, inputs, living, order, snapshot)
 
 

@@ -1,0 +1,61 @@
+"""Checks of the columns that a table is to be clustered by, for CREATE and for ALTER."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.protocol import schema as schemas
+from rowlock.protocol.actions import Metadata
+from rowlock.protocol.properties import TableProperties
+from rowlock.protocol.schema import ColumnPath, DecimalType, PrimitiveType, StructType, column_path
+from rowlock.protocol.statistics import indexed_leaves
+
+_MOST_COLUMNS = 4
+_KEY_TYPES = frozenset({"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"})
+"""The types, beside decimals, by whose bounds delta-spark skips files; it refuses others."""
+
+
+def named_columns(schema: StructType, names: Sequence[str], table: str) -> list[ColumnPath]:
+    """The columns of these SQL names as the schema spells them; a name with dots may also be one column's name.  Raises InvalidInput for an unknown one."""
+    return [_spelled(schema, (column_path(name), (name,)), table) for name in names]
+
+
+def checked_columns(metadata: Metadata, columns: Sequence[ColumnPath], table: str) -> tuple[ColumnPath, ...]:
+    """The columns by their physical names.
+
+    Raises InvalidInput for unknown columns, one twice and more than four, StatementRefused for a column without statistics or of a type without an order.
+    """
+    if len(columns) > _MOST_COLUMNS:
+        raise InvalidInput(
+            f"A table is clustered by {_MOST_COLUMNS} columns at most, not by {len(columns)} [DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS]", table=table
+        )
+    schema, properties = schemas.parse_schema(metadata.schema_string), TableProperties(metadata.configuration)
+    with_stats = {path for path, _ in indexed_leaves(schema, num_indexed=properties.num_indexed_columns, stats_columns=properties.stats_columns)}
+    out: list[ColumnPath] = []
+    for column in columns:
+        spelled = _spelled(schema, (column,), table)
+        name, path = ".".join(spelled), schema.physical_path(spelled)
+        if path in out:
+            raise InvalidInput(f"The clustering column {name!r} is named twice; name it once [DELTA_DUPLICATE_COLUMNS_FOUND]", table=table)
+        type_ = None if (found := schema.resolve(spelled)) is None else found.type
+        if not isinstance(type_, DecimalType) and not (isinstance(type_, PrimitiveType) and type_.name in _KEY_TYPES):
+            text = f"A table cannot be clustered by {name}: values of its type have no order in statistics [DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED]"
+            raise StatementRefused(text, what=name, table=table)
+        if path is None or path not in with_stats:
+            text = (
+                f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns [DELTA_CLUSTERING_COLUMN_MISSING_STATS]"
+            )
+            raise StatementRefused(text, what=name, table=table)
+        out.append(path)
+    return tuple(out)
+
+
+def _spelled(schema: StructType, paths: Sequence[ColumnPath], table: str) -> ColumnPath:
+    """The first of these paths that the schema has, as it spells it."""
+    for path in paths:
+        found = [schema.resolve(path[: n + 1]) for n in range(len(path))]
+        if found and found[-1] is not None:
+            return tuple(f.name for f in found if f is not None)
+    name = ".".join(paths[0])
+    raise InvalidInput(f"There is no column {name!r} to cluster by; the table has {', '.join(schema.names)} [DELTA_COLUMN_NOT_FOUND_IN_SCHEMA]", table=table)
