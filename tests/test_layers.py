@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent / "src" / "rowlock"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("clock", "display", "exceptions", "threads", "version"),
-    ("arguments",),
+    ("arguments", "progress"),
     ("limits",),
     ("caches",),
     ("protocol",),

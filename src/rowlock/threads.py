@@ -139,6 +139,11 @@ def use(threads: Threads) -> Iterator[None]:
         _current = before
 
 
+def are_replaced() -> bool:
+    """Whether another source than the interpreter is in use, as in a simulation."""
+    return _current is not _SYSTEM
+
+
 def lock() -> Lock:
     """A new lock that may be held while a store is called."""
     return _current.lock()

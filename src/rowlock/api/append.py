@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock import arguments
+from rowlock import arguments, progress
 from rowlock.api.row_writes import create_with_rows, head_or_created, widened_metadata
 from rowlock.boundary.statements import Statement
 from rowlock.caches import TABLES, Cache
@@ -91,7 +91,7 @@ def append(
         arguments.text(user_metadata, "user_metadata")
     state, rows = opened(path, storage_options), rows_of(data)
     writer = _Writer(state, rows, app, arguments.optional_portion(max_records_per_file, "max_records_per_file"))
-    with saying(user_metadata):
+    with progress.work("append to", state.store.root), saying(user_metadata):
         head = head_or_created(state.newest, state, lambda: writer.create(columns, wanted))
         if isinstance(head, Receipt):
             return head

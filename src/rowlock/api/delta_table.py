@@ -60,6 +60,10 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
         parts = [repr(self._handle.path), *([] if known is None else [f"version={version}", f"columns={display.some_names(columns)}"])]
         return display.call("DeltaTable", *parts, partitioned_by=partitions, name=self._handle.name, alias=self._alias)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what this process knows of the table; nothing is read for it."""
+        return display.html_table(f"DeltaTable {self._handle.name or self._handle.path}", self._handle.facts())
+
     # ---- opening and making ----------------------------------------------------------------
 
     @classmethod

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from rowlock import display
 from rowlock.api import expressions
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
@@ -16,6 +17,7 @@ from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.statements.merge_source import Source
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
+from rowlock.protocol.schema import type_name
 from rowlock.storage.open import open_store
 from rowlock.transaction import run
 from rowlock.transaction.run import Planned
@@ -69,6 +71,20 @@ class Handle:
     def path(self) -> str:
         """The table's root, as its store names it."""
         return self.state.store.root
+
+    def facts(self) -> display.Facts:
+        """What this process knows of the table, for people; nothing is read for it."""
+        known = self.state.known
+        if known is None:
+            return [("path", [self.path])]
+        return [
+            ("path", [self.path]),
+            ("version", [str(known.version)]),
+            ("columns", [f"{f.name} {type_name(f.type, sql=True)}" for f in known.schema.fields]),
+            ("partitioned by", [", ".join(known.partition_columns)] if known.partition_columns else []),
+            ("files", [f"{display.count(len(known.files), 'file')}, {display.size(known.files.total_size_bytes)}"]),
+            ("properties", [f"{name}={value}" for name, value in sorted(known.metadata.configuration.items())]),
+        ]
 
     @property
     def table(self) -> Table:

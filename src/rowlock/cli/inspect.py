@@ -9,7 +9,6 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
 from rowlock.api.append import opened
@@ -80,17 +79,9 @@ def show_table(path: str, limit: int, version: int | None, console: Console, sto
 def vacuum_table(
     path: str, retention_hours: float | None, dry_run: bool, unsafe: bool, console: Console, storage_options: Mapping[str, str] | None = None
 ) -> None:
-    """Deletes the files that no version within the retention needs, with a progress bar; prints how many."""
+    """Deletes the files that no version within the retention needs; prints how many."""
     log = TableLog(open_store(path, storage_options))
-    with Progress(TextColumn("deleting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
-        bar = progress.add_task("", total=None)
-        done = vacuum(
-            log,
-            retention_hours=retention_hours,
-            check_retention=not unsafe,
-            dry_run=dry_run,
-            on_progress=lambda n, total: progress.update(bar, completed=n, total=total),
-        )
+    done = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run)
     for key in done.files if dry_run else ():
         console.print(key, highlight=False, markup=False, soft_wrap=True)
     files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"

@@ -17,10 +17,10 @@ import logging
 import math
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rowlock import clock
+from rowlock import clock, progress
 from rowlock.exceptions import InvalidInput
 from rowlock.log.removed import removed_since
 from rowlock.log.snapshot import Snapshot
@@ -58,17 +58,22 @@ def vacuum(
     check_retention: bool = True,
     dry_run: bool = False,
     only_known: bool = False,
-    on_progress: Callable[[int, int], object] | None = None,
 ) -> Vacuumed:
-    """Deletes files that are no longer needed; calls `on_progress(deleted, total)` after each file.
+    """Deletes files that are no longer needed.
 
     `only_known`: only files that the log names, and none that a writer left behind uncommitted (VACUUM LITE).
 
     Raises InvalidInput for a negative retention and, with `check_retention`, for one that is shorter than the table's own
     (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs.
     """
+    with progress.work("VACUUM", log.store.root):
+        return _vacuumed(log, retention_hours, check_retention, dry_run, only_known)
+
+
+def _vacuumed(log: TableLog, retention_hours: float | None, check_retention: bool, dry_run: bool, only_known: bool) -> Vacuumed:
     head, now_ms = log.latest(), clock.now_ms()
     retention_ms = _retention_ms(head, retention_hours, check_retention)
+    progress.step("listing files")
     listed = list(log.store.list(recursive=True))
     garbage, unproven = _garbage(log, head, listed, now_ms, retention_ms, only_known)
     if garbage and not dry_run and (theirs := time_ms(log.store)) is not None and theirs < now_ms - _SKEW_MS:  # files have the store's times
@@ -81,10 +86,10 @@ def vacuum(
             unproven,
             retention_ms / _HOUR_MS,
         )
+    progress.step("deleting")
     for n, meta in enumerate(() if dry_run else garbage, 1):
         log.store.delete(meta.key)
-        if on_progress is not None:
-            on_progress(n, len(garbage))
+        progress.count(n, len(garbage), "files")
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
 
 

@@ -8,7 +8,7 @@ what came in the meantime is done inside the lane.  A commit file is built anew 
 
 from __future__ import annotations
 
-from rowlock import clock
+from rowlock import clock, progress
 from rowlock.exceptions import CommitUnknown, RowlockError, StorageError
 from rowlock.locks.turns import TurnRequest
 from rowlock.log import checksums
@@ -27,6 +27,11 @@ def commit(what: Proposal) -> Receipt:
     Raises what the proposal raises when it is moved to a head (conflicts by policy, and errors that serial execution has too),
     CommitUnknown where the log cannot be read back, and StorageError where the store refused the first put.
     """
+    with progress.work("commit to", what.state.store.root):
+        return _committed(what)
+
+
+def _committed(what: Proposal) -> Receipt:
     try:
         with turn_of(what) as turn:
             version = _rounds(what, turn)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rowlock import clock
+from rowlock import clock, progress
 from rowlock.boundary.statements import Statement
 from rowlock.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
 from rowlock.log.snapshot import Snapshot
@@ -46,6 +46,10 @@ class StagingTransaction:
 
         Returns None, with nothing staged, where the step of the transaction's application is in the log already.
         """
+        with progress.work("staging for", self.txn.table.path):
+            return self._staged(plan)
+
+    def _staged(self, plan: Plan) -> Mapping[str, Any] | None:
         while not self.txn.already_committed:
             if self._begins_anew(self._line.join_unplanned(self.txn)):
                 continue
@@ -96,7 +100,7 @@ def run(
         parameters = staging.stage(plan)
         return staging.txn.commit(operation, parameters or {})
 
-    with LeaseLine(table.state) as line:
+    with progress.work(operation, table.path), LeaseLine(table.state) as line:
         return run_again(lambda reruns: StagingTransaction(line, begin, reruns), carry_out, lambda staging: staging.txn, most=RERUNS, again=_runs_again)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
-from rowlock import clock
+from rowlock import clock, progress
 from rowlock.boundary import row_identity
 from rowlock.boundary.engine import AppendEngine
 from rowlock.limits import limits
@@ -40,9 +40,15 @@ def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping
             creation.upgraded(head.protocol, wanted.configuration), wanted, state.store.root
         )  # what cannot be set is refused before anything is done
         commit_from_head(state, "UPGRADE PROTOCOL", {}, _upgrade)
-        while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
-            pass
+        with progress.work("ROW ID BACKFILL", state.store.root):
+            _backfill(state, engine)
     return creation.set_properties(state, properties)
+
+
+def _backfill(state: SharedState, engine: AppendEngine) -> None:
+    """Gives ids to all rows that have none, in as many commits as it takes."""
+    while commit_from_head(state, "ROW ID BACKFILL", {}, lambda at: _give_ids(at, engine)).version is not None:
+        pass
 
 
 def _upgrade(head: Snapshot) -> HeadActions | None:
@@ -57,5 +63,7 @@ def _give_ids(head: Snapshot, engine: AppendEngine) -> HeadActions | None:
     bare = list(islice((replace(f, data_change=False) for f in head.files.adds() if f.base_row_id is None), limits().backfill_files))
     if not bare:
         return None
+    if (shown := progress.current()) is not None:  # else nobody asks for the number
+        shown.count(sum(f.base_row_id is not None for f in head.files.adds()), len(head.files), "files")
     adds, domains = row_identity.assign_row_ids(bare, head, engine.count)
     return HeadActions(adds=adds, domains=tuple(domains))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rowlock import clock
+from rowlock import clock, progress
 from rowlock.conflict import rules
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, RowlockError
 from rowlock.log.snapshot import Snapshot
@@ -22,7 +22,7 @@ from rowlock.transaction import failed_attempt
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.rebase import fail_policy, log_chain
 from rowlock.transaction.state.options import Options
-from rowlock.transaction.state.phases import Observer, current_observer
+from rowlock.transaction.state.phases import Observer, current_observer, reached
 from rowlock.transaction.state.proposal import Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
@@ -72,8 +72,8 @@ def commit_from_head(
     Raises what `make` raises, UnsupportedFeature, CommitUnknown, MetadataChangedException where the table was made anew
     meanwhile, and under `fail` DeltaConcurrentModificationException.
     """
-    commit = HeadCommit(state, operation, parameters, make, options, judged=removes_rows, replaces=replaces, observer=observer)
-    with LeaseLine(state) as line:
+    with progress.work(operation, state.store.root), LeaseLine(state) as line:
+        commit = HeadCommit(state, operation, parameters, make, options, judged=removes_rows, replaces=replaces, observer=observer)
         moved = line.join(commit, (), reads_table=reads_rows or removes_rows)
         line.account(commit)
         try:
@@ -221,7 +221,7 @@ class HeadCommit(Single):
         )
 
     def phase(self, name: str) -> None:
-        self._observer.phase(name, self)
+        reached(name, self, self._observer)
 
     def failed(self, error: RowlockError) -> None:
         """Records a failure that other writers had a part in; a change that cannot be carried out at all is not recorded."""

@@ -9,7 +9,7 @@ from rowlock.exceptions import RowlockError, TableExists
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.transaction.state.options import Options
-from rowlock.transaction.state.phases import current_observer
+from rowlock.transaction.state.phases import current_observer, reached
 from rowlock.transaction.state.proposal import Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
@@ -41,7 +41,7 @@ class NewTable(Single):
         return Receipt(version, -1, self.txn_id, self._info["operation"], attempts=self.attempts, metrics=self._metrics, seconds=dict(self.watch.seconds))
 
     def phase(self, name: str) -> None:
-        current_observer().phase(name, self)
+        reached(name, self, current_observer())
 
     def failed(self, error: RowlockError) -> None:
         """Nothing: failed attempts are recorded beside a table, and there is none."""

@@ -21,7 +21,7 @@ from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.state.options import Options
-from rowlock.transaction.state.phases import Observer, current_observer
+from rowlock.transaction.state.phases import Observer, current_observer, reached
 from rowlock.transaction.state.receipt import Reruns, Stopwatch
 from rowlock.transaction.state.shared import SharedState, state_of
 from rowlock.transaction.state.staging import Staged, Staging
@@ -133,7 +133,7 @@ class Pending:
 
     def phase(self, name: str) -> None:
         """Tells the observer of a phase (see `phases`)."""
-        self.table.observer.phase(name, self)
+        reached(name, self, self.table.observer)
 
     def view(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot under the metadata that the transaction brings, if it brings any."""

@@ -13,6 +13,8 @@ import contextvars
 from collections.abc import Iterator
 from typing import Any
 
+from rowlock import progress
+
 PHASES = ("begin", "staged", "before_rebase", "rebased", "written", "before_put", "after_put", "committed")
 
 
@@ -21,6 +23,23 @@ class Observer:
 
     def phase(self, name: str, txn: Any) -> None:
         """Called on the transaction's own thread when it reaches a phase of `PHASES`."""
+
+
+_STEPS = {
+    "begin": "staging",
+    "staged": "committing",
+    "before_rebase": "rebasing over what others committed",
+    "rebased": "committing",
+    "committed": "tidying up the log",
+}
+"""What a transaction does after a phase, for the people who wait for it; the other phases are over at once."""
+
+
+def reached(name: str, txn: Any, observer: Observer) -> None:
+    """Tells the observer, and the people who wait, that a transaction has reached a phase.  Called on the transaction's own thread."""
+    if name in _STEPS:
+        progress.step(_STEPS[name])
+    observer.phase(name, txn)
 
 
 _SILENT = Observer()

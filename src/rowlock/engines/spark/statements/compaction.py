@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from rowlock import progress
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.provenance import Provenance
 from rowlock.conflict.delta import Slice
@@ -84,9 +85,14 @@ def run(
     pieces = {s.path: s for s in slices}
     living = {p: positions_except(evaluator.num_rows(pieces[p].file), pieces[p].without) for group in groups for p in group if p in pieces}
 
+    progress.step("rewriting files")
+    shown = progress.current()
+
     def rewritten(number: int) -> RowBlock:
         inputs = [pieces[p] for p in groups[number] if p in pieces]
         moved = _moved(evaluator, inputs, living, snapshot) if order is None else _ordered(evaluator, inputs, living, order, snapshot)
+        if shown is not None:
+            shown.one_more(len(groups), "bins")
         return replace(moved, statement=index, group=number, moved=True)
 
     # each bin in a copy of its own of the caller's job group, tags and scheduler pool: a thread changes what it is given
