@@ -18,10 +18,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from rowlock.advice.clustering import advised_keys
 from rowlock.advice.costs import Costs, Pair, costs, hot_files, hot_partitions, pairs
 from rowlock.advice.history import History, Run
 from rowlock.advice.keys import hot_keys
 from rowlock.protocol.properties import KNOBS
+from rowlock.protocol.schema import column_name
 
 Lock = Literal["none", "writes", "table", "partition"]
 
@@ -59,6 +61,7 @@ class Advice:
     options      other settings that would help but need a decision (support by other readers, a new layout)
     reasons      the reasons with their figures, the most important first
     thin         what cannot be said for lack of evidence; empty if there is enough
+    statements   SQL that would help, but rewrites files: clustering by the columns that conditions name
     """
 
     lock: Lock
@@ -69,6 +72,7 @@ class Advice:
     reasons: tuple[Reason, ...]
     thin: str
     costs: Costs
+    statements: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The advice as plain values, for `--json`."""
@@ -126,6 +130,7 @@ def advise(history: History) -> Advice:
     if granularity is not None:
         settings["rowlock.granularity"] = "row"
     options = list(_options(history, found))
+    clustering, statements = _clustering_reason(history)
     reasons = [
         _lock_reason(found, lock, current, ranked),
         *(r for r in (policy, granularity) if r is not None),
@@ -133,6 +138,7 @@ def advise(history: History) -> Advice:
         *_overwritten_reasons(history),
         *_other_engine_reasons(history),
         *(r for _, _, r in options),
+        *([clustering] if clustering else []),
     ]
     return Advice(
         lock=lock,
@@ -143,6 +149,7 @@ def advise(history: History) -> Advice:
         reasons=tuple(reasons),
         thin=_missing_evidence(history, found),
         costs=found,
+        statements=statements,
     )
 
 
@@ -294,6 +301,31 @@ def _options(history: History, found: Costs) -> Iterator[tuple[str, str, Reason]
     if len(by_file) >= ENOUGH and keys and len(keys[0].values) > 1 and not history.partition_columns:
         text = f"Statements that met over files name values of {keys[0].column}: clustered by it, writers of different values would touch different files."
         yield "", "", Reason("layout", text, {"column": keys[0].column, "tries": len(by_file)})
+
+
+def _clustering_reason(history: History) -> tuple[Reason | None, tuple[str, ...]]:
+    """The reason to cluster the table by other columns than now, and the statements that do so; a reason alone where they would not help."""
+    found, layout = advised_keys(history), history.layout
+    if not found.keys:
+        return None, ()
+    parts = [f"{column_name(c)} in {found.named[c]:,}" + (f" ({found.joined[c]:,} joins)" if found.joined.get(c) else "") for c in found.keys]
+    text = (
+        f"Of {_counted(found.statements, 'condition')} that writers gave, {'; '.join(parts)} name it: clustered by what they name, a statement reads few files."
+    )
+    figures: dict[str, float | int | str] = {
+        "statements": found.statements,
+        "keys": ", ".join(column_name(c) for c in found.keys),
+        "size_bytes": layout.size_bytes,
+    }
+    keys, table = ", ".join(column_name(c) for c in found.keys), f"delta.`{history.table.replace('`', '``')}`"
+    if set(found.keys) == set(layout.clustered_by):
+        return Reason("clustering", f"{text} It is.", figures), ()
+    if layout.size_bytes < 2 * layout.target_bytes:
+        return Reason("clustering", f"{text} Not yet: all rows fit into a file or two of delta.targetFileSize.", figures), ()
+    if history.partition_columns:
+        text += " A partitioned table cannot be clustered: Z-order it instead."
+        return Reason("clustering", text, figures), (f"OPTIMIZE {table} ZORDER BY ({keys})",)
+    return Reason("clustering", text, figures), (f"ALTER TABLE {table} CLUSTER BY ({keys})", f"OPTIMIZE {table} FULL")
 
 
 def _missing_evidence(history: History, found: Costs) -> str:

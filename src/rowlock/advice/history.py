@@ -18,6 +18,8 @@ Outcome = Literal["committed", "conflict", "refused", "unknown", "abandoned"]
 MERGE; unknown: it could not be determined whether the put landed; abandoned: the user's code in the block raised."""
 FAILED: tuple[Outcome, ...] = ("conflict", "refused", "unknown", "abandoned")
 
+FILE_BYTES = 1 << 30
+"""The size that OPTIMIZE gives a file, unless delta.targetFileSize says another."""
 MAX_OVERLAPPING = 200
 """The most overlapping commits that are looked at for each run; the newest ones are representative."""
 _APPENDS = ("WRITE", "STREAMING UPDATE", "COPY INTO", "ADD", "RESTORE")
@@ -173,6 +175,21 @@ class Run:
         return self.seconds.get("rebase", 0.0) + files + self.seconds.get("put", 0.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a table's newest version lies in files.
+
+    keys          the columns by which it could be clustered, by the table's names
+    clustered_by  those by which it is clustered
+    size_bytes    of all its files; `target_bytes`: the size that OPTIMIZE gives a file
+    """
+
+    keys: tuple[tuple[str, ...], ...] = ()
+    clustered_by: tuple[tuple[str, ...], ...] = ()
+    size_bytes: int = 0
+    target_bytes: int = FILE_BYTES
+
+
 @dataclass(frozen=True)
 class History:
     """The runs of one table, oldest first: commits and failed attempts in one sequence.
@@ -191,6 +208,7 @@ class History:
     whole: bool = False
     unrecorded: int = 0
     newest_attempt: str = ""
+    layout: Layout = Layout()
 
     @cached_property
     def commits(self) -> tuple[Run, ...]:

@@ -73,6 +73,12 @@ def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
     The literal is None for an equality between columns of the same name on two sides of a join.  Yields nothing if
     the predicate cannot be parsed.
     """
+    for column, literal, equal in compared_paths(predicate):
+        yield column[-1], literal, equal
+
+
+def compared_paths(predicate: str) -> Iterator[tuple[tuple[str, ...], str | None, bool]]:
+    """Yields what `comparisons` does, with the column as it is written: its name after those of structs or of a table, if there are any."""
     text = predicate.strip()[:_MAX_TEXT]
     if text.startswith("["):  # a JSON list, as Delta writes it
         text = _conjunction(text)
@@ -85,7 +91,8 @@ def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
         return
     for node in tree.find_all(exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between):
         column = _unwrapped(node.this)
-        if not isinstance(column, exp.Column):
+        path = _path(column)
+        if path is None:
             continue
         others = (
             node.expressions
@@ -95,10 +102,19 @@ def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
             else [node.expression]
         )
         for other in map(_unwrapped, others):
-            if isinstance(node, exp.EQ) and isinstance(other, exp.Column) and other.name == column.name and other.table != column.table:
-                yield column.name, None, True
+            if isinstance(node, exp.EQ) and (joined := _path(other)) is not None and joined[-1] == path[-1] and joined != path:
+                yield path, None, True
             elif (literal := _literal(other)) is not None:
-                yield column.name, literal, isinstance(node, (exp.EQ, exp.In))
+                yield path, literal, isinstance(node, (exp.EQ, exp.In))
+
+
+def _path(node: object) -> tuple[str, ...] | None:
+    """The names of a column reference, outermost first; None for another expression."""
+    if isinstance(node, exp.Column):
+        return tuple(part.name for part in node.parts)
+    if isinstance(node, exp.Dot):
+        return tuple(part.name for part in node.parts)
+    return None
 
 
 def _conjunction(text: str) -> str:

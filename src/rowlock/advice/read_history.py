@@ -12,12 +12,13 @@ from typing import Any
 import orjson
 
 from rowlock.advice import attempts
-from rowlock.advice.history import FileChanges, History, Run, in_order, run_of_attempt, run_of_commit
+from rowlock.advice.history import FILE_BYTES, FileChanges, History, Layout, Run, in_order, run_of_attempt, run_of_commit
 from rowlock.exceptions import TableNotFound
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import paths
+from rowlock.protocol.clustering import logical_columns, possible_keys
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.threads import side_by_side
 
@@ -62,6 +63,16 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
         whole=bool(wanted) and wanted[0].version == 0,
         unrecorded=before.unrecorded + sum(n for raw in kept if isinstance(n := raw.get("unrecorded"), int)),
         newest_attempt=newest,
+        layout=_layout(snapshot),
+    )
+
+
+def _layout(snapshot: Snapshot) -> Layout:
+    return Layout(
+        keys=tuple(possible_keys(snapshot.schema, snapshot.properties, snapshot.partition_columns)),
+        clustered_by=logical_columns(snapshot.domains, snapshot.schema, snapshot.table),
+        size_bytes=snapshot.files.total_size_bytes,
+        target_bytes=snapshot.properties.target_file_bytes or FILE_BYTES,
     )
 
 

@@ -51,6 +51,9 @@ def say(history: History, found: Advice, console: Console) -> None:
     if found.options:
         console.print("\nAlso possible, but decide yourself: these change which features readers and writers must support:")
         console.print(Padding(Text(set_properties(found.options)), (0, 2)), soft_wrap=True)
+    if found.statements:
+        console.print("\nAlso possible: these rewrite files, and conflict with nobody (rowlock.sql runs them):")
+        console.print(Padding(Text("\n".join(found.statements)), (0, 2)), soft_wrap=True)
     if any(scope != "none" for scope in found.costs.expected()) and found.costs.changes:
         console.print()
         console.print(_costs(found))

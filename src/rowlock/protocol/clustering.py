@@ -21,7 +21,9 @@ import orjson
 
 from rowlock.exceptions import CorruptLog
 from rowlock.protocol.actions import AddFile, DomainMetadata
-from rowlock.protocol.schema import ColumnPath, StructType, column_name, column_path
+from rowlock.protocol.properties import TableProperties
+from rowlock.protocol.schema import ColumnPath, DataType, DecimalType, PrimitiveType, StructType, column_name, column_path
+from rowlock.protocol.statistics import indexed_leaves
 
 DOMAIN = "delta.clustering"
 PROVIDER = "liquid"
@@ -31,6 +33,7 @@ MOST_CURVE_COLUMNS = 4
 """With more columns than these the order is the Z-order: a Hilbert curve's table grows with the square of 2^columns."""
 _CUBE_TAG, _CUBE_COLUMNS_TAG, _CURVE_TAG = "ZCUBE_ID", "ZCUBE_ZORDER_BY", "ZCUBE_ZORDER_CURVE"
 _COLUMNS = "clusteringColumns"
+_KEY_TYPES = frozenset({"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"})
 Curve = Literal["hilbert", "zorder"]
 State = Literal["unclustered", "clustered", "otherwise"]
 """How a file lies: in no order, in that of the table's clustering columns, or in another, by columns or by an engine that are no longer the table's."""
@@ -76,6 +79,18 @@ def logical_columns(domains: Mapping[str, DomainMetadata], schema: StructType, t
     names = {physical: path for path, _ in schema.leaves() if (physical := schema.physical_path(path)) is not None}
     plain = {path: path for path, _ in schema.leaves()}
     return tuple(path for c in stored_columns(domains, table) if (path := names.get(c) or plain.get(c)) is not None)
+
+
+def is_key_type(type_: DataType | None) -> bool:
+    """Whether a table can be clustered by columns of this type: those by whose bounds delta-spark, too, skips files."""
+    return isinstance(type_, DecimalType) or (isinstance(type_, PrimitiveType) and type_.name in _KEY_TYPES)
+
+
+def possible_keys(schema: StructType, properties: TableProperties, partition_columns: Sequence[str] = ()) -> list[ColumnPath]:
+    """The columns by which a table could be clustered, by logical name: those with statistics that have an order, without partition columns."""
+    leaves = indexed_leaves(schema, num_indexed=properties.num_indexed_columns, stats_columns=properties.stats_columns, partition_columns=partition_columns)
+    with_stats = {path for path, _ in leaves}
+    return [path for path, leaf in schema.leaves() if schema.physical_path(path) in with_stats and is_key_type(leaf.type)]
 
 
 def with_clustering(add: AddFile, clustering: Clustering) -> AddFile:

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
+from rowlock.protocol.clustering import is_key_type, possible_keys
 from rowlock.protocol.properties import TableProperties
-from rowlock.protocol.schema import ColumnPath, DecimalType, PrimitiveType, StructType, column_path
-from rowlock.protocol.statistics import indexed_leaves
+from rowlock.protocol.schema import ColumnPath, StructType, column_path
 
 _MOST_COLUMNS = 4
-_KEY_TYPES = frozenset({"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"})
-"""The types, beside decimals, by whose bounds delta-spark skips files; it refuses others."""
 
 
 def named_columns(schema: StructType, names: Sequence[str], table: str) -> list[ColumnPath]:
@@ -31,7 +29,7 @@ def checked_columns(metadata: Metadata, columns: Sequence[ColumnPath], table: st
             f"A table is clustered by {_MOST_COLUMNS} columns at most, not by {len(columns)} [DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS]", table=table
         )
     schema, properties = schemas.parse_schema(metadata.schema_string), TableProperties(metadata.configuration)
-    with_stats = {path for path, _ in indexed_leaves(schema, num_indexed=properties.num_indexed_columns, stats_columns=properties.stats_columns)}
+    with_stats = set(possible_keys(schema, properties))
     out: list[ColumnPath] = []
     for column in columns:
         spelled = _spelled(schema, (column,), table)
@@ -39,10 +37,10 @@ def checked_columns(metadata: Metadata, columns: Sequence[ColumnPath], table: st
         if path in out:
             raise InvalidInput(f"The clustering column {name!r} is named twice; name it once [DELTA_DUPLICATE_COLUMNS_FOUND]", table=table)
         type_ = None if (found := schema.resolve(spelled)) is None else found.type
-        if not isinstance(type_, DecimalType) and not (isinstance(type_, PrimitiveType) and type_.name in _KEY_TYPES):
+        if not is_key_type(type_):
             text = f"A table cannot be clustered by {name}: values of its type have no order in statistics [DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED]"
             raise StatementRefused(text, what=name, table=table)
-        if path is None or path not in with_stats:
+        if path is None or spelled not in with_stats:
             text = (
                 f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns [DELTA_CLUSTERING_COLUMN_MISSING_STATS]"
             )
