@@ -278,6 +278,34 @@ def simulate(
 
 
 @app.command()
+def serve(
+    host: Annotated[str, typer.Option("--host", "--bind", help="The address to listen on. Default: this machine alone.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on; 0: any that is free.", min=0, max=65535)] = 15002,
+    token: Annotated[str | None, typer.Option(envvar="SPARK_CONNECT_AUTHENTICATE_TOKEN", help="What clients must say to be let in.")] = None,
+    without_token: Annotated[bool, typer.Option("--without-token", help="Listen beyond this machine without a token.")] = False,
+    warehouse: Annotated[Path, typer.Option(help="The folder of tables without a location.")] = Path("spark-warehouse"),
+    metastore: Annotated[
+        Path | None, typer.Option(help="A folder for the names of tables. Default: the names are gone when the server ends, the tables are not.")
+    ] = None,
+    conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark, such as spark.master=spark://host:7077; repeatable.")] = None,
+    cores: Annotated[int | None, typer.Option(help="How many tasks run at once. Default: as many as the machine has cores.", min=1)] = None,
+    memory_mb: Annotated[int, typer.Option(help="The memory of Spark's JVM in MB.", min=512)] = 2048,
+    thrift_port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Start a Thrift server for JDBC and ODBC on this port, too.", min=1, max=65535)
+    ] = None,
+) -> None:
+    """Start a Spark Connect server with Rowlock in it, for clients that have PySpark alone; in any language that Spark Connect has."""
+    with plain_errors():
+        from rowlock.cli.serve import Choices
+        from rowlock.cli.serve import serve as run
+
+        choices = Choices(
+            host, port, token or None, without_token, warehouse, metastore, tuple(conf or ()), cores or os.cpu_count() or 1, memory_mb, thrift_port
+        )
+        run(choices, _console())
+
+
+@app.command()
 def prepare() -> None:
     """Make later sessions on this machine start faster: Spark's classes are kept in an archive (200 MB) in the user's cache. Takes about a minute, once."""
     with plain_errors():

@@ -18,6 +18,7 @@ from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import Column, DataFrame
 from rowlock.engines.spark.frames.counts import affected_frame
 from rowlock.engines.spark.sql.default_values import is_default, with_defaults
+from rowlock.engines.spark.sql.insert_into import refuse_options_of_client
 from rowlock.engines.spark.sql.nodes import dotted
 from rowlock.engines.spark.sql.partitions import partition_literal
 from rowlock.engines.spark.sql.scalar_subqueries import ScalarSubqueries
@@ -82,6 +83,7 @@ def merge(target: Target, plan: Any) -> DataFrame:
 def insert(target: Target, plan: Any) -> None:
     """INSERT INTO and INSERT OVERWRITE: by position, by a list of columns or BY NAME, with static partitions."""
     nodes = target.nodes
+    refuse_options_of_client(target.spark, target.path)
     if hasattr(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
         target.refuse("REPLACE USING / ON", "Use MERGE, or INSERT INTO ... REPLACE WHERE")
     evolves = bool(plan.withSchemaEvolution())

@@ -96,6 +96,13 @@ def as_sparks(error: BaseException) -> BaseException:
     return error
 
 
+def condition_of(error: BaseException) -> str | None:
+    """The error condition of Spark's or delta-spark's that an error has, or that its text names."""
+    own = error.getCondition() if isinstance(error, PySparkException) else None
+    found = None if own else _CONDITION.search(str(error))
+    return found[1] if found else own
+
+
 class BadName(_Both, InvalidInput, AnalysisException):
     """The name is not one for a table in the session's catalog, or the other arguments contradict what the catalog holds."""
 

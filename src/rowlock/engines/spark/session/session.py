@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
 
+_OF_CLIENTS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "MASTER")
+"""What makes PySpark begin a client of a Connect server, or take another master than it is told."""
 _starting = threading.Lock()
 
 
@@ -100,6 +102,26 @@ def start_recorded(recording: Recording) -> SparkSession:
 
     builder = SparkSession.builder
     for name, value in local_settings(cores=1, memory_mb=1024, java_options=recording.java_options).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def start_server_session(*, cores: int, memory_mb: int, settings: Mapping[str, str]) -> SparkSession:
+    """Starts the session of a server: local, unless `settings` name another master.  Only in a process that has no session yet; where SPARK_REMOTE is, it is not heard.
+
+    Raises RowlockError where no Java that serves is found.
+    """
+    for name in _OF_CLIENTS:
+        os.environ.pop(name, None)
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in (local_settings(cores=cores, memory_mb=memory_mb) | dict(settings)).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -10,15 +10,21 @@ import threading
 from collections import OrderedDict
 from typing import Any, ClassVar, Protocol
 
+from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.errors.exceptions import captured
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
-from rowlock.engines.spark.catalyst.errors import as_sparks
+from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.engines.spark.catalyst.errors import PublicAnalysisException, as_sparks, condition_of
 from rowlock.engines.spark.sql.compiled import Classes
 from rowlock.engines.spark.sql.streams import still
+from rowlock.exceptions import UnsupportedFeature
 
 _FAILED = "\x01rowlock failed "
+_KINDS = ((AnalysisException, "analysis"), ((UnsupportedFeature, UnsupportedOperationException), "unsupported"))
+"""Which of Spark's exceptions an error of Python becomes in the JVM (see Bridge.raised in streams.java); any other becomes Rowlock's own."""
 _KEPT_ERRORS = 64
 _DEEPEST_CAUSE = 20
 
@@ -72,7 +78,7 @@ class Callback:
         implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 
     def __init__(self, spark: SparkSession, answers: Answers) -> None:
-        self._answers, self._context = answers, spark.sparkContext
+        self._answers, self._context, self._spark = answers, spark.sparkContext, spark
         self._sessions: dict[str, SparkSession] = {str(spark._jsparkSession.sessionUUID()): spark}
 
     def know(self, spark: SparkSession) -> None:
@@ -84,7 +90,20 @@ class Callback:
         try:
             return self._answer(str(what), [arguments[n] for n in range(len(arguments))])
         except Exception as e:  # noqa: BLE001 - all that Python raises is raised to the user, by way of the JVM
-            return f"{_FAILED}{_keep(as_sparks(e))} {type(e).__name__}: {e}"
+            return self._failed(as_sparks(e))
+
+    def _failed(self, error: BaseException) -> Any:
+        """The answer that stands for an error: a text, or a list of it and the exception of Spark's own that the error is."""
+        kind = next((kind for of, kind in _KINDS if isinstance(error, of)), "other")
+        origin = None if isinstance(error, PublicAnalysisException) else getattr(error, "_origin", None)
+        text = str(error) if isinstance(error, CapturedException) else f"{type(error).__name__}: {error}"
+        told = f"{_FAILED}{_keep(error)} {kind} {condition_of(error) or '-'} {text}"
+        if origin is None:
+            return told
+        out = catalyst(self._spark).array_list()
+        out.add(told)
+        out.add(origin)
+        return out
 
     def _answer(self, what: str, given: list[Any]) -> Any:
         answers = self._answers
@@ -153,9 +172,10 @@ def _kept(error: Any) -> BaseException | None:
     for _ in range(_DEEPEST_CAUSE):
         if error is None:
             return None
-        if str(error.getClass().getName()) == "rowlock.Refused":
-            with _lock:
-                return _errors.get(str(error.id()))
+        for each in (error, *error.getSuppressed()):
+            if str(each.getClass().getName()) == "rowlock.Refused":
+                with _lock:
+                    return _errors.get(str(each.id()))
         error = error.getCause()
     return None
 
@@ -169,6 +189,8 @@ def connect(spark: SparkSession, classes: Classes, answers: Answers, harmless: f
     for name in harmless:
         names.add(name)
     classes.field("harmless", names)
+    gateway: Any = spark.sparkContext._gateway
+    classes.field("client", gateway.java_gateway_server.getCallbackClient())
     classes.field("python", callback)
     before = captured.convert_exception
     if not hasattr(before, "rowlock"):

@@ -10,6 +10,7 @@ import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.Analyzer;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
@@ -249,13 +250,39 @@ public class MakeParser implements scala.Function2 {
 /** Spark's parser, with the statements before it that only Delta has.  Everything else, parameters too, goes to Spark's own. */
 public class Parser implements ParserInterface {
     public final SparkSession session;
-    public final ParserInterface next;
+    private final ParserInterface inner;
+    private boolean complete;
     static final java.util.regex.Pattern OWN = java.util.regex.Pattern.compile(
         "(?is)(\\s|/\\*.*?\\*/|--[^\\n]*\\n)*(OPTIMIZE|VACUUM|RESTORE|DESC(RIBE)?\\s+(HISTORY|DETAIL)|CONVERT|GENERATE|REORG|CREATE|REPLACE|ALTER)\\b.*");
 
     public Parser(SparkSession session, ParserInterface next) {
         this.session = session;
-        this.next = next;
+        this.inner = next;
+    }
+
+    /**
+     * Spark's own parser.  Before it first parses for its session, the session's analyzer gets the rule for statements, where it has none: Spark passes over
+     * the injected hint rules where Hive's catalog is configured.
+     */
+    private ParserInterface next() {
+        if (!complete) {
+            complete = true;
+            complete(session.sessionState().analyzer());
+        }
+        return inner;
+    }
+
+    private void complete(Analyzer analyzer) {
+        java.util.List rules = new java.util.ArrayList(CollectionConverters.asJava(analyzer.hintResolutionRules()));
+        for (int n = 0; n < rules.size(); n++) if (rules.get(n) instanceof Statements) return;
+        rules.add(0, new MakeStatements().apply(session));
+        try {
+            java.lang.reflect.Field field = Analyzer.class.getDeclaredField("hintResolutionRules");
+            field.setAccessible(true);
+            field.set(analyzer, CollectionConverters.asScala(rules).toSeq());
+        } catch (Exception e) {
+            throw new IllegalStateException("Spark's analyzer is built otherwise than Rowlock knows it: " + e, e);
+        }
     }
 
     private LogicalPlan own(String text) {
@@ -266,20 +293,20 @@ public class Parser implements ParserInterface {
 
     public LogicalPlan parsePlan(String text) throws ParseException {
         LogicalPlan ours = own(text);
-        return ours != null ? ours : next.parsePlan(text);
+        return ours != null ? ours : next().parsePlan(text);
     }
     public LogicalPlan parsePlanWithParameters(String text, ParameterContext values) throws ParseException {
         LogicalPlan ours = own(text);
-        return ours != null ? ours : next.parsePlanWithParameters(text, values);
+        return ours != null ? ours : next().parsePlanWithParameters(text, values);
     }
-    public Expression parseExpression(String text) throws ParseException { return next.parseExpression(text); }
-    public TableIdentifier parseTableIdentifier(String text) throws ParseException { return next.parseTableIdentifier(text); }
-    public FunctionIdentifier parseFunctionIdentifier(String text) throws ParseException { return next.parseFunctionIdentifier(text); }
-    public Seq parseMultipartIdentifier(String text) throws ParseException { return next.parseMultipartIdentifier(text); }
-    public LogicalPlan parseQuery(String text) throws ParseException { return next.parseQuery(text); }
-    public StructType parseRoutineParam(String text) throws ParseException { return next.parseRoutineParam(text); }
-    public StructType parseTableSchema(String text) throws ParseException { return next.parseTableSchema(text); }
-    public DataType parseDataType(String text) throws ParseException { return next.parseDataType(text); }
+    public Expression parseExpression(String text) throws ParseException { return next().parseExpression(text); }
+    public TableIdentifier parseTableIdentifier(String text) throws ParseException { return next().parseTableIdentifier(text); }
+    public FunctionIdentifier parseFunctionIdentifier(String text) throws ParseException { return next().parseFunctionIdentifier(text); }
+    public Seq parseMultipartIdentifier(String text) throws ParseException { return next().parseMultipartIdentifier(text); }
+    public LogicalPlan parseQuery(String text) throws ParseException { return next().parseQuery(text); }
+    public StructType parseRoutineParam(String text) throws ParseException { return next().parseRoutineParam(text); }
+    public StructType parseTableSchema(String text) throws ParseException { return next().parseTableSchema(text); }
+    public DataType parseDataType(String text) throws ParseException { return next().parseDataType(text); }
 }
 
 /** A statement that Python runs, once, when Spark runs the command; EXPLAIN shows it and runs nothing. */

@@ -3,8 +3,13 @@
 package rowlock;
 
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
+import org.apache.spark.QueryContext;
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
@@ -20,6 +25,10 @@ import org.apache.spark.sql.execution.streaming.Offset;
 import org.apache.spark.sql.execution.streaming.Source;
 import org.apache.spark.sql.sources.StreamSourceProvider;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.Platform;
+import py4j.CallbackClient;
+import py4j.ClientServerConnection;
+import py4j.PythonClient;
 import scala.Option;
 import scala.Tuple2;
 import scala.collection.immutable.Map;
@@ -28,17 +37,35 @@ import scala.jdk.javaapi.CollectionConverters;
 /** The way to Python: one callable, called with the name of what is asked and its arguments. */
 public class Bridge {
     public static BiFunction python;
+    /** What py4j calls Python with. */
+    public static PythonClient client;
     /** Full names of the commands that change no table and no file; Python is not asked about them a second time. */
     public static Set harmless;
-    /** Begins the answer that stands for an error of Python: then its id, a space and its text. */
+    /** Begins the answer that stands for an error of Python: then its id, its kind, its condition (- for none) and its text, with spaces between them. */
     public static final String FAILED = "\u0001rowlock failed ";
 
     public static Object call(String what, Object[] args) {
         Object answer = python.apply(what, Arrays.asList(args));
+        Lines.keep(client);
+        Throwable origin = null;
+        if (answer instanceof java.util.ArrayList) {
+            origin = (Throwable) ((java.util.List) answer).get(1);
+            answer = ((java.util.List) answer).get(0);
+        }
         if (!(answer instanceof String) || !((String) answer).startsWith(FAILED)) return answer;
-        String rest = ((String) answer).substring(FAILED.length());
-        int at = rest.indexOf(' ');
-        throw new Refused(rest.substring(0, at), rest.substring(at + 1));
+        String[] told = ((String) answer).substring(FAILED.length()).split(" ", 4);
+        Platform.throwException(raised(new Refused(told[0], told[2].equals("-") ? null : told[2], told[3]), told[1], origin));
+        return null;
+    }
+
+    /** What is thrown for an error of Python: Spark's own exception where it is one, else one of the class that Spark would raise, as clients of a server know it. */
+    private static Throwable raised(Refused refused, String kind, Throwable origin) {
+        if (origin != null) {
+            origin.addSuppressed(refused);
+            return origin;
+        }
+        if (kind.equals("analysis")) return new RefusedAnalysis(refused);
+        return kind.equals("unsupported") ? new RefusedUnsupported(refused) : refused;
     }
 
     /** Whether a session is one that Rowlock made for itself: what runs there is Rowlock's own work. */
@@ -52,11 +79,66 @@ public class Bridge {
     }
 }
 
+/**
+ * The connections to Python of threads that the JVM began.  py4j opens one for each such thread and keeps it for ever, and with it a thread of Python: a
+ * server begins a thread for each statement.  Those of threads that have ended are closed when the next thread comes.
+ */
+public class Lines {
+    private static final ConcurrentHashMap open = new ConcurrentHashMap();
+
+    public static void keep(PythonClient client) {
+        if (client == null) return;
+        ClientServerConnection mine = client.getPerThreadConnection();
+        if (mine == null || !mine.isInitiatedFromClient() || open.put(Thread.currentThread(), mine) != null) return;
+        java.util.Iterator threads = open.keySet().iterator();
+        while (threads.hasNext()) {
+            Thread thread = (Thread) threads.next();
+            if (!thread.isAlive()) close(client, (ClientServerConnection) open.remove(thread));
+        }
+    }
+
+    private static void close(PythonClient client, ClientServerConnection line) {
+        if (line == null) return;
+        line.shutdown();
+        try {
+            java.lang.reflect.Field field = CallbackClient.class.getDeclaredField("connections");
+            field.setAccessible(true);
+            ((Collection) field.get(client)).remove(line);
+        } catch (Exception unknown) {
+            // another py4j: a closed connection stays in its list, which costs a few kilobytes
+        }
+    }
+}
+
 /** An error of Python on its way through the JVM; Python raises the original again by its id. */
-public class Refused extends RuntimeException {
+public class Refused extends RuntimeException implements SparkThrowable {
     public final String id;
-    public Refused(String id, String text) { super(text); this.id = id; }
+    private final String condition;
+    public Refused(String id, String condition, String text) {
+        super(text);
+        this.id = id;
+        this.condition = condition;
+    }
     public String id() { return id; }
+    public String getCondition() { return condition; }
+}
+
+/** One that Spark calls an AnalysisException. */
+public class RefusedAnalysis extends AnalysisException {
+    public RefusedAnalysis(Refused why) {
+        super(why.getMessage(), Option.empty(), Option.empty(), Option.apply(why), Option.apply(why.getCondition()),
+            (Map) scala.collection.immutable.Map$.MODULE$.empty(), new QueryContext[0], Option.empty(), Option.empty());
+    }
+}
+
+/** One that Spark calls an UnsupportedOperationException. */
+public class RefusedUnsupported extends UnsupportedOperationException implements SparkThrowable {
+    private final Refused why;
+    public RefusedUnsupported(Refused why) {
+        super(why.getMessage(), why);
+        this.why = why;
+    }
+    public String getCondition() { return why.getCondition(); }
 }
 
 /** A table as the source of a stream. */

@@ -1,0 +1,112 @@
+"""`rowlock serve`: a Spark Connect server whose sessions have Rowlock, for clients that have PySpark alone."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+import rowlock
+from rowlock.engines.spark.session.connect_server import ConnectServer, ThriftServer, connect_settings, jvm_is_alive, keep_derby_log, metastore_settings
+from rowlock.engines.spark.session.session import start_server_session
+from rowlock.exceptions import InvalidInput, RowlockError
+
+_LOOKS_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the command line says."""
+
+    host: str
+    port: int
+    token: str | None
+    without_token: bool
+    warehouse: Path
+    metastore: Path | None
+    conf: Sequence[str]
+    cores: int
+    memory_mb: int
+    thrift_port: int | None = None
+
+
+def serve(choices: Choices, console: Console) -> None:
+    """Starts the servers, prints how to connect, and returns when the process is told to end.  Raises InvalidInput, RowlockError."""
+    settings = _settings(choices)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark's: errors are for the client that made them
+    end = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _ender(end))
+    spark = start_server_session(cores=choices.cores, memory_mb=choices.memory_mb, settings=settings)
+    servers: list[ConnectServer | ThriftServer] = []
+    try:
+        if choices.metastore is not None:
+            keep_derby_log(spark, choices.metastore.absolute())
+        rowlock.enable(spark)  # before anybody can connect
+        connect = ConnectServer(spark)
+        servers.append(connect)
+        if choices.thrift_port is not None:
+            servers.append(ThriftServer(spark, choices.host, choices.thrift_port))
+        _print_how_to_connect(choices, connect.port, console)
+        while not end.wait(_LOOKS_EVERY_S):
+            if not jvm_is_alive(spark):
+                raise RowlockError("Spark's JVM ended by itself; what it said is above")
+        console.print("Stopping.", highlight=False)
+    finally:
+        if jvm_is_alive(spark):
+            for server in reversed(servers):
+                server.stop()
+            spark.stop()
+
+
+def _ender(end: threading.Event) -> Callable[[int, FrameType | None], None]:
+    def told(number: int, frame: FrameType | None) -> None:
+        end.set()
+
+    return told
+
+
+def _settings(choices: Choices) -> dict[str, str]:
+    """The settings of the server's session.  Raises InvalidInput."""
+    if bad := [given for given in choices.conf if not given.partition("=")[1] or not given.partition("=")[0].strip()]:
+        raise InvalidInput(f"--conf takes KEY=VALUE, not {bad[0].partition('=')[0]!r}")
+    if choices.thrift_port is not None and not (choices.without_token or _is_loopback(choices.host)):
+        raise InvalidInput(f"The Thrift server asks nobody for a token, so one that listens on {choices.host} needs --without-token")
+    if not (choices.token or choices.without_token or _is_loopback(choices.host)):
+        raise InvalidInput(
+            f"Whoever reaches a Connect server runs code as its user, so one that listens on {choices.host} needs --token, "
+            "or --without-token where the network lets only friends in"
+        )
+    own = connect_settings(choices.host, choices.port, choices.token) | {"spark.sql.warehouse.dir": str(choices.warehouse.absolute())}
+    if choices.metastore is not None:
+        if ";" in str(choices.metastore.absolute()):
+            raise InvalidInput(f"--metastore cannot be {choices.metastore}: Derby takes what follows ';' for its options")
+        own |= metastore_settings(choices.metastore.absolute())
+    return own | {key.strip(): value for key, _, value in (given.partition("=") for given in choices.conf)}
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _print_how_to_connect(choices: Choices, port: int, console: Console) -> None:
+    host = "localhost" if _is_loopback(choices.host) else choices.host  # clients send a token without TLS to localhost alone, by this name
+    url = f"sc://{host}:{port}" + ("" if choices.token is None else "/;token=...")
+    lines = [f"Rowlock serves Spark Connect at {url}", f'  spark = SparkSession.builder.remote("{url}").getOrCreate()    # pip install "pyspark[connect]"']
+    if choices.thrift_port is not None:
+        lines.append(f"Thrift: jdbc:hive2://{host}:{choices.thrift_port}")
+    names = "are gone when the server ends" if choices.metastore is None else f"are kept in {choices.metastore.absolute()}"
+    lines.append(f"Tables without a location lie in {choices.warehouse.absolute()}; their names {names}. Ctrl-C ends the server.")
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,244 @@
+"""`rowlock serve`: clients that have PySpark alone run Rowlock's statements, each in a session of its own; errors are Spark's to them; the server ends cleanly."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import rowlock
+from rowlock.cli.serve import Choices, serve
+from rowlock.exceptions import InvalidInput
+from support.connect_server import Served, serving
+
+pytestmark = pytest.mark.spark
+
+CLIENT = """
+import json, sys
+sys.modules["rowlock"] = None  # as if it were not installed
+from pyspark.sql import SparkSession, functions as F
+
+url, folder = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+
+def rows(frame):
+    return sorted([list(r) for r in frame.collect()], key=str)
+
+def sql(text, args=None):
+    return [list(r) for r in spark.sql(text, args=args).collect()]
+
+def stream(reader, writer, to):
+    query = writer(reader.load(f"{folder}/path").writeStream.format("delta").option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)).start(to)
+    query.awaitTermination(120)
+    return rows(spark.read.format("delta").load(to))
+
+frame = lambda *values: spark.createDataFrame(list(values), "id bigint, region string")
+out = {}
+sql("CREATE TABLE t (id BIGINT, region STRING) USING delta PARTITIONED BY (region)")
+sql("INSERT INTO t VALUES (1, 'eu'), (2, 'us'), (3, 'us')")
+out["update"] = sql("UPDATE t SET id = id + 10 WHERE region = :r", {"r": "eu"})
+out["delete"] = sql("DELETE FROM t WHERE id = 3")
+out["merge"] = sql("MERGE INTO t USING (SELECT 2 AS id, 'uk' AS region UNION ALL SELECT 4, 'uk') s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+sql("INSERT INTO t VALUES (9, 'uk')")
+sql("ALTER TABLE t SET TBLPROPERTIES ('a.b' = 'c')")
+out["optimize"] = sql("OPTIMIZE t")[0][1]["numFilesRemoved"]
+out["history"] = [r[4] for r in sql("DESCRIBE HISTORY t")]
+out["property"] = sql("SHOW TBLPROPERTIES t ('a.b')")
+out["then"] = rows(spark.sql("SELECT * FROM t VERSION AS OF 1"))
+out["now"] = rows(spark.table("t"))
+frame((5, "de")).write.format("delta").mode("append").saveAsTable("t")
+frame((6, "de")).write.insertInto("t")
+frame((7, "de")).writeTo("t").append()
+frame((7, "fr")).mergeInto("t", F.expr("t.id = 7")).whenMatched().updateAll().merge()
+frame((8, "de")).write.format("delta").mode("overwrite").option("replaceWhere", "region = 'de'").saveAsTable("t")
+out["frames"] = rows(spark.table("t"))
+frame((1, "a"), (2, "b")).write.format("delta").partitionBy("region").save(f"{folder}/path")
+frame((3, "c")).write.format("delta").mode("append").save(f"{folder}/path")
+out["path"] = rows(spark.read.format("delta").option("versionAsOf", 0).load(f"{folder}/path"))
+out["stream"] = stream(spark.readStream.format("delta"), lambda w: w, f"{folder}/copy")
+frame((4, "d")).write.format("delta").mode("append").save(f"{folder}/path")
+out["stream goes on"] = stream(spark.readStream.format("delta"), lambda w: w, f"{folder}/copy")
+sql("TRUNCATE TABLE t")
+sql("RESTORE TABLE t TO VERSION AS OF 1")
+out["restored"] = rows(spark.table("t"))
+out["vacuum"] = sql("VACUUM t DRY RUN")
+out["ran nothing"] = "Rowlock DeleteFromTable" in sql("EXPLAIN DELETE FROM t")[0][0] and spark.table("t").count()
+sql("DROP TABLE t")
+print(json.dumps(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory):
+    with serving(tmp_path_factory.mktemp("served")) as server:
+        yield server
+
+
+def test_a_client_without_rowlock(served: Served, tmp_path: Path) -> None:
+    """SQL, DataFrames, time travel and streams by names, from a process that cannot import Rowlock."""
+    done = subprocess.run([sys.executable, "-c", CLIENT, served.url, str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.strip().splitlines()[-1]) == {
+        "update": [[1]],
+        "delete": [[1]],
+        "merge": [[2, 1, 0, 1]],
+        "optimize": 2,
+        "history": ["OPTIMIZE", "SET TBLPROPERTIES", "WRITE", "MERGE", "DELETE", "UPDATE", "WRITE", "CREATE TABLE"],
+        "property": [["a.b", "c"]],
+        "then": [[1, "eu"], [2, "us"], [3, "us"]],
+        "now": [[11, "eu"], [2, "uk"], [4, "uk"], [9, "uk"]],
+        "frames": [[11, "eu"], [2, "uk"], [4, "uk"], [7, "fr"], [8, "de"], [9, "uk"]],
+        "path": [[1, "a"], [2, "b"]],
+        "stream": [[1, "a"], [2, "b"], [3, "c"]],
+        "stream goes on": [[1, "a"], [2, "b"], [3, "c"], [4, "d"]],
+        "restored": [[1, "eu"], [2, "us"], [3, "us"]],
+        "vacuum": [],
+        "ran nothing": 3,
+    }
+
+
+def test_errors_are_sparks_to_a_client(served: Served, tmp_path: Path) -> None:
+    """Spark's own keep their class and condition; Rowlock's are of the class that delta-spark's are of, and say what to do."""
+    spark = served.session()
+    table = f"delta.`{tmp_path}/t`"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, v STRING) USING delta").collect()
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'a')").collect()
+    for text, kind, condition, says in (
+        (f"UPDATE {table} SET id = 1/0", "ArithmeticException", "DIVIDE_BY_ZERO", "try_divide"),
+        (f"UPDATE {table} SET id = w + 1", "AnalysisException", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "`w`"),
+        (f"UPDATE {table} SET w = 1", "AnalysisException", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "SchemaMismatch: There is no column '`w`'"),
+        (f"SELECT * FROM {table} VERSION AS OF 7", "AnalysisException", None, "VersionNotFound: there is no version 7"),
+        (f"ANALYZE TABLE {table} COMPUTE STATISTICS", "UnsupportedOperationException", None, "UnsupportedFeature: ANALYZE TABLE is refused"),
+        (f"INSERT INTO {table} VALUES (NULL, 'b')", "UnknownException", None, "ConstraintViolated"),
+        ("DELETE FROM nowhere", "AnalysisException", "TABLE_OR_VIEW_NOT_FOUND", "nowhere"),
+    ):
+        with pytest.raises(Exception) as raised:
+            spark.sql(text).collect()
+        assert type(raised.value).__name__ == kind and raised.value.getCondition() == condition and says in str(raised.value), text
+    assert [list(r) for r in spark.sql(f"SELECT * FROM {table}").collect()] == [[1, "a"]]
+
+
+def test_options_that_insert_into_would_drop_are_refused(served: Served, tmp_path: Path) -> None:
+    """Else `replaceWhere` would replace all rows: a client's `insertInto` does not pass Rowlock's own check of PySpark's writer."""
+    spark = served.session()
+    spark.sql(f"CREATE TABLE dropped (id BIGINT, v STRING) USING delta LOCATION '{tmp_path}/t'").collect()
+    spark.sql("INSERT INTO dropped VALUES (1, 'a'), (2, 'b')").collect()
+    rows = spark.createDataFrame([(3, "b")], "id bigint, v string")
+    with pytest.raises(Exception, match="The option replaceWhere before insertInto is refused"):
+        rows.write.option("replaceWhere", "v = 'b'").insertInto("dropped", overwrite=True)
+    assert spark.table("dropped").count() == 2
+    rows.write.insertInto("dropped", overwrite=True)
+    assert spark.table("dropped").count() == 1
+
+
+def test_each_client_has_its_own_settings(served: Served, tmp_path: Path) -> None:
+    """Time zone and ANSI mode are those of the client that runs the statement, also where another's says otherwise."""
+    here, there = served.session(spark__sql__session__timeZone="Australia/Lord_Howe"), served.session(spark__sql__ansi__enabled="false")
+    table = f"delta.`{tmp_path}/t`"
+    here.sql(f"CREATE TABLE {table} (id BIGINT, t TIMESTAMP) USING delta").collect()
+    for spark in (here, there):
+        spark.sql(f"INSERT INTO {table} VALUES (1, TIMESTAMP'2024-07-01 00:00:00')").collect()
+    assert [r.n for r in here.sql(f"SELECT count(*) AS n FROM {table} WHERE t = TIMESTAMP'2024-07-01 00:00:00'").collect()] == [1]
+    there.sql(f"UPDATE {table} SET id = 1/0 WHERE t = TIMESTAMP'2024-07-01 00:00:00'").collect()
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        here.sql(f"UPDATE {table} SET id = 1/0").collect()
+    written = sorted(rowlock.to_arrow(str(tmp_path / "t")).to_pylist(), key=lambda r: str(r["id"]))
+    assert [r["id"] for r in written] == [1, None]
+    assert written[0]["t"] == datetime.datetime(2024, 6, 30, 13, 30, tzinfo=datetime.UTC)
+
+
+def test_clients_at_once_lose_no_work(served: Served, tmp_path: Path) -> None:
+    """Two clients change the same table, row by row, and each change counts."""
+    table, times, failed = f"delta.`{tmp_path}/t`", 6, []
+    served.session().sql(f"CREATE TABLE {table} USING delta AS SELECT id, 0L AS n FROM range(2)").collect()
+
+    def work(client: int) -> None:
+        try:
+            spark = served.session()
+            for turn in range(times):
+                spark.sql(f"UPDATE {table} SET n = n + 1 WHERE id = :i", args={"i": turn % 2}).collect()
+                spark.sql(
+                    f"MERGE INTO {table} t USING (SELECT {client * 100 + turn}L AS id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, 0)"
+                ).collect()
+        except Exception as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    rows = {r["id"]: r["n"] for r in rowlock.to_arrow(str(tmp_path / "t")).to_pylist()}
+    assert rows == {0: times, 1: times} | {c * 100 + t: 0 for c in (1, 2) for t in range(times)}
+
+
+def test_statements_leave_no_threads(served: Served) -> None:
+    """A thread of the JVM that runs a statement, and py4j with it one of Python, is there no longer when the statement has ended."""
+    spark = served.session()
+    status = Path(f"/proc/{served.process.pid}/status")
+    if not status.exists():
+        pytest.skip("no /proc")
+
+    def threads() -> int:
+        return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("Threads:")))
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            spark.sql("DROP TABLE IF EXISTS nothing").collect()
+
+    run(5)
+    before = threads()
+    run(15)
+    end = time.monotonic() + 20
+    while threads() > before + 3 and time.monotonic() < end:
+        time.sleep(0.2)
+    assert threads() <= before + 3
+
+
+def test_what_would_let_strangers_in_is_refused(tmp_path: Path) -> None:
+    """Whoever reaches a Connect server runs code as its user."""
+    plain = {"port": 0, "without_token": False, "warehouse": tmp_path, "metastore": None, "conf": (), "cores": 1, "memory_mb": 512}
+    with pytest.raises(InvalidInput, match="needs --token"):
+        serve(Choices(host="0.0.0.0", token=None, **plain), None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="asks nobody for a token"):
+        serve(Choices(host="0.0.0.0", token="t", thrift_port=1, **plain), None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="--conf takes KEY=VALUE, not 'secret'"):
+        serve(Choices(host="::1", token=None, **plain | {"conf": ("secret",)}), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.soak("a server of its own for half a minute")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_cleanly_and_knows_its_tables_again(tmp_path: Path, number: int) -> None:
+    """With --metastore the names are there again; with --token nobody comes in without; a statement that runs when the signal comes is whole or was never there."""
+    arguments = ["--metastore", "names", "--token", "sesame"]
+    with serving(tmp_path, arguments) as server:
+        with pytest.raises(Exception, match=r"[Tt]oken"):
+            server.session().sql("SELECT 1").collect()
+        server.url += "/;token=sesame"
+        spark = server.session()
+        spark.sql("CREATE TABLE kept (id BIGINT) USING delta").collect()
+        spark.sql("INSERT INTO kept VALUES (1)").collect()
+        thread = threading.Thread(target=lambda: _try(lambda: spark.sql("INSERT INTO kept SELECT id FROM range(0, 300000, 1, 8)").collect()))
+        thread.start()
+        time.sleep(0.3)
+        assert server.end(number) == 0
+        thread.join()
+        assert "Stopping." in "".join(server.lines) and "Traceback" not in "".join(server.lines)
+    with serving(tmp_path, arguments) as server:
+        server.url += "/;token=sesame"
+        assert server.session().table("kept").count() in (1, 300_001)
+    assert sorted(p.name for p in tmp_path.iterdir()) in (["names", "spark-warehouse"], ["names", "names.log", "spark-warehouse"])
+
+
+def _try(call) -> None:
+    with contextlib.suppress(Exception):
+        call()

@@ -1,0 +1,68 @@
+"""A `rowlock serve` of a test's own, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SRC = str(Path(__file__).parents[2] / "src")
+_ENDS_WITHIN_S = 60
+
+
+@dataclass
+class Served:
+    """A server that listens at `url`, with its process and what it has printed so far."""
+
+    url: str
+    process: subprocess.Popen[str]
+    lines: list[str]
+
+    def session(self, **settings: str) -> Any:
+        """A new Connect session in this process, beside its classic one."""
+        from pyspark.sql.connect.session import SparkSession
+
+        session = SparkSession.builder.remote(self.url).create()
+        for name, value in settings.items():
+            session.conf.set(name.replace("__", "."), value)
+        return session
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Tells the server to end; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(_ENDS_WITHIN_S)
+
+
+@contextmanager
+def serving(folder: Path, arguments: Sequence[str] = ()) -> Iterator[Served]:
+    """`rowlock serve` in `folder`, on a free port, until the block ends."""
+    given = ["serve", "--port", "0", "--memory-mb", "768", "--cores", "2", *arguments]
+    environment = os.environ | {"PYTHONPATH": SRC, "PYSPARK_PYTHON": sys.executable, "COLUMNS": "1000"}
+    command = [sys.executable, "-m", "rowlock.cli.main", *given]
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    lines: list[str] = []
+    try:
+        for line in process.stdout:
+            lines.append(line)
+            if "Ctrl-C" in line:
+                break
+        found = re.search(r"sc://localhost:\d+", "".join(lines))
+        assert found, "".join(lines)
+        threading.Thread(target=lambda: lines.extend(process.stdout or ()), daemon=True).start()
+        yield Served(found[0], process, lines)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
