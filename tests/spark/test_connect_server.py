@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,11 +13,15 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import DoubleType
 
 import rowlock
+from rowlock import DeltaTable
+from rowlock.api.connect import INSTEAD
 from rowlock.cli.serve import Choices, serve
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, TableNotFound, UnsupportedFeature
 from support.connect_server import Served, serving
 
 pytestmark = pytest.mark.spark
@@ -242,3 +247,146 @@ def test_it_ends_cleanly_and_knows_its_tables_again(tmp_path: Path, number: int)
 def _try(call) -> None:
     with contextlib.suppress(Exception):
         call()
+
+
+# ---- Rowlock on the client --------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "connect.md").read_text(encoding="utf-8")
+ROWS = dict(re.findall(r"^\| `((?:DeltaTable|rowlock)\.[\w.]+)` \| (works|refused) \|", PAGE, re.MULTILINE))
+
+
+class Client:
+    """A Connect session with a table of its own: two rows, then one, and what each call of the page is asked with."""
+
+    def __init__(self, served: Served, folder: Path, *, maps_columns: bool = False) -> None:
+        self.spark, self.path = served.session(), str(folder / "t")
+        rowlock.append(
+            self.path, pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"]}), properties={"delta.columnMapping.mode": "name"} if maps_columns else {}
+        )
+        self.t = DeltaTable.forPath(self.spark, self.path)
+
+    def rows(self) -> list[int]:
+        return sorted(rowlock.to_arrow(self.path)["id"].to_pylist())
+
+    def name(self) -> str:
+        self.spark.sql(f"CREATE TABLE IF NOT EXISTS of_client USING delta LOCATION '{self.path}'").collect()
+        return "default.of_client"
+
+    def first_time(self) -> str:
+        return str(self.t.history().selectExpr("string(min(timestamp))").first()[0])
+
+    def constrained(self) -> bool:
+        self.spark.sql(f"ALTER TABLE delta.`{self.path}` ADD CONSTRAINT p CHECK (id > 0)").collect()
+        return "delta.constraints.p" in self.properties()
+
+    def properties(self) -> dict[str, str]:
+        return dict(self.t.detail().first()["properties"])
+
+    def columns(self) -> list[str]:
+        return list(rowlock.to_arrow(self.path).column_names)
+
+
+def _answer(client: Client, call: str) -> bool:
+    """Whether a call that works did what it says."""
+    t, spark, path = client.t, client.spark, client.path
+    before = t.history(1).first()["version"]
+    asked = {
+        "DeltaTable.forPath": lambda: repr(t) == f"DeltaTable({path!r}, version=0, columns=[id, v])",
+        "DeltaTable.forName": lambda: DeltaTable.forName(spark, client.name()).detail().first()["id"] == t.detail().first()["id"],
+        "DeltaTable.isDeltaTable": lambda: DeltaTable.isDeltaTable(spark, path),
+        "DeltaTable.alias": lambda: "alias" in repr(t.alias("x")),
+        "DeltaTable.history": lambda: [r.operation for r in t.history().collect()] == ["WRITE"],
+        "DeltaTable.detail": lambda: t.detail().first()["numFiles"] == 1,
+        "DeltaTable.lastReceipt": lambda: t.setProperties({"a.b": "c"}) or t.lastReceipt.version == 1,
+        "DeltaTable.setProperties": lambda: t.setProperties({"delta.enableRowTracking": "true"}) or client.properties()["delta.enableRowTracking"] == "true",
+        "DeltaTable.unsetProperties": lambda: t.setProperties({"a.b": "c"}) or t.unsetProperties(["a.b"]) or "a.b" not in client.properties(),
+        "DeltaTable.dropConstraint": lambda: client.constrained() and t.dropConstraint("p") is None and "delta.constraints.p" not in client.properties(),
+        "DeltaTable.addColumn": lambda: t.addColumn("w", DoubleType()) or client.columns() == ["id", "v", "w"],
+        "DeltaTable.renameColumn": lambda: t.renameColumn("v", "w") or client.columns() == ["id", "w"],
+        "DeltaTable.dropColumns": lambda: t.dropColumns("v") or client.columns() == ["id"],
+        "DeltaTable.alterColumn": lambda: t.alterColumn("v", comment="c") or spark.sql(f"DESCRIBE TABLE delta.`{path}` v").count() > 0,
+        "DeltaTable.dropDefault": lambda: t.dropDefault("v") or True,
+        "DeltaTable.upgradeTableProtocol": lambda: t.upgradeTableProtocol(3, 7) or t.detail().first()["minWriterVersion"] == 7,
+        "DeltaTable.addFeatureSupport": lambda: t.addFeatureSupport("domainMetadata") or "domainMetadata" in t.detail().first()["tableFeatures"],
+        "DeltaTable.dropFeatureSupport": lambda: (
+            t.addConstraint("p", "id > 0")
+            or t.dropConstraint("p")
+            or t.dropFeatureSupport("checkConstraints")
+            or "checkConstraints" not in t.detail().first()["tableFeatures"]
+        ),
+        "DeltaTable.generate": lambda: t.generate("symlink_format_manifest") or (Path(path) / "_symlink_format_manifest").is_dir(),
+        "DeltaTable.vacuum": lambda: t.vacuum().collect() == [],
+        "DeltaTable.restoreToVersion": lambda: _two_more(client) and t.restoreToVersion(0).first()["num_removed_files"] == 1 and client.rows() == [1, 2],
+        "DeltaTable.restoreToTimestamp": lambda: _two_more(client) and t.restoreToTimestamp(client.first_time()).count() == 1 and client.rows() == [1, 2],
+        "DeltaTable.clone": lambda: _cloned(client, lambda to: t.clone(to, isShallow=True)),
+        "DeltaTable.cloneAtVersion": lambda: _two_more(client) and _cloned(client, lambda to: t.cloneAtVersion(0, to, isShallow=True)),
+        "DeltaTable.cloneAtTimestamp": lambda: _cloned(client, lambda to: t.cloneAtTimestamp(client.first_time(), to, isShallow=True)),
+        "rowlock.append": lambda: _two_more(client) and client.rows() == [1, 2, 3, 4],
+        "rowlock.to_arrow": lambda: client.rows() == [1, 2],
+    }
+    return bool(asked[call]()) and t.history(1).first()["version"] >= before
+
+
+def _two_more(client: Client) -> bool:
+    return rowlock.append(client.path, pa.table({"id": pa.array([3, 4], pa.int64()), "v": ["c", "d"]})).version == 1
+
+
+def _cloned(client: Client, clone) -> bool:
+    to = f"{client.path} cloned"
+    clone(to)
+    return sorted(rowlock.to_arrow(to)["id"].to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize("call", sorted(name for name, said in ROWS.items() if said == "works"))
+def test_what_needs_no_engine_works_on_a_client(served: Served, tmp_path: Path, call: str) -> None:
+    assert _answer(Client(served, tmp_path, maps_columns=call in ("DeltaTable.renameColumn", "DeltaTable.dropColumns")), call)
+
+
+def test_what_needs_an_engine_is_refused_by_name(served: Served, tmp_path: Path) -> None:
+    """The page and the code name the same calls; each says what to use instead, and changes nothing."""
+    client = Client(served, tmp_path)
+    t, spark, path, rows = client.t, client.spark, client.path, client.spark.range(1)
+    asked = {
+        "DeltaTable.toDF": t.toDF,
+        "DeltaTable.delete": t.delete,
+        "DeltaTable.update": lambda: t.update(set={"id": "1"}),
+        "DeltaTable.merge": lambda: t.merge(rows, "true"),
+        "DeltaTable.optimize": t.optimize,
+        "DeltaTable.transaction": t.transaction,
+        "DeltaTable.addConstraint": lambda: t.addConstraint("p", "id > 0"),
+        "DeltaTable.setDefault": lambda: t.setDefault("v", "'x'"),
+        "DeltaTable.syncIdentity": lambda: t.syncIdentity("id"),
+        "DeltaTable.convertToDelta": lambda: DeltaTable.convertToDelta(spark, f"parquet.`{path}`"),
+        "DeltaTable.create": lambda: DeltaTable.create(spark),
+        "DeltaTable.createIfNotExists": lambda: DeltaTable.createIfNotExists(spark),
+        "DeltaTable.replace": lambda: DeltaTable.replace(spark),
+        "DeltaTable.createOrReplace": lambda: DeltaTable.createOrReplace(spark),
+        "rowlock.read": lambda: rowlock.read(spark, path),
+        "rowlock.write": lambda: rowlock.write(rows, path),
+        "rowlock.changes": lambda: rowlock.changes(spark, path, 0),
+        "rowlock.run": lambda: rowlock.run(t, lambda txn: None),
+        "rowlock.sql": lambda: rowlock.sql(spark, "SELECT 1"),
+        "rowlock.enable": lambda: rowlock.enable(spark),
+        "rowlock.streaming.read": lambda: rowlock.streaming.read(spark, path),
+        "rowlock.streaming.sink": lambda: rowlock.streaming.sink(path)(rows, 0),
+    }
+    assert set(asked) == set(INSTEAD) == {name for name, said in ROWS.items() if said == "refused"}
+    for call, does in asked.items():
+        with pytest.raises(UnsupportedFeature) as raised:
+            does()
+        assert raised.value.feature == call and INSTEAD[call] in str(raised.value)
+    assert [r.version for r in t.history().collect()] == [0]
+
+
+def test_the_page_names_every_public_call() -> None:
+    public = {f"DeltaTable.{name}" for name in dir(DeltaTable) if not name.startswith("_")}
+    without_a_session = {"set_limits", "create_lock_table", "spark"}
+    functions = {f"rowlock.{name}" for name in rowlock.__all__ if name.islower() and not name.startswith("_")} - {f"rowlock.{n}" for n in without_a_session}
+    assert public | functions <= set(ROWS)
+
+
+def test_a_name_that_the_server_does_not_know(served: Served) -> None:
+    spark = served.session()
+    for name, kind in (("nowhere.at_all", TableNotFound), ("x; DROP TABLE y", InvalidInput)):
+        with pytest.raises(kind):
+            DeltaTable.forName(spark, name)

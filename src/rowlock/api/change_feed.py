@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rowlock import arguments
 from rowlock.api.columns_then import unreadable
+from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.frames.change_feed import changed_rows, changes_frame, refuse_its_columns
@@ -58,6 +59,7 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
         +---+------+----------------+---------------+
         <BLANKLINE>
     """
+    check_classic(spark, "rowlock.changes")
     handle = Handle(spark, path, storage_options=storage_options)
     newest = handle.state.refresh()
     times = dict(handle.state.log.commit_times())

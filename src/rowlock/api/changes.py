@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock.api import expressions
+from rowlock.api.connect import classic
 from rowlock.api.handle import Plan, Receipts, Runner
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.engines.spark.catalyst.analysis import Expression
@@ -21,6 +22,7 @@ class Changes:
     _alias: str | None
     _receipts: Receipts
 
+    @classic
     def delete(self, condition: Expression | None = None) -> None:
         """Deletes the rows for which a condition is true, or all rows.
 
@@ -45,6 +47,7 @@ class Changes:
         expressions.expression(condition, "condition")
         self._run("DELETE", lambda evaluator, snapshot: _one(delete_statement(evaluator, snapshot, condition, self._alias)))
 
+    @classic
     def update(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> None:
         """Sets columns of the rows for which a condition is true, or of all rows.
 
@@ -76,6 +79,7 @@ class Changes:
         """`update`, with the queries that values were computed from."""
         self._run("UPDATE", lambda evaluator, snapshot: _one(update_statement(evaluator, snapshot, condition, assigned, self._alias, values_from)))
 
+    @classic
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Starts a MERGE of a DataFrame into this table; add clauses, then `execute()`.  Runs no Spark job before that.
 

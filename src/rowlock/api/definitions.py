@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowlock import arguments
+from rowlock.api.connect import classic
 from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.engines.spark.catalyst.char_varchar import stored_field
 from rowlock.engines.spark.catalyst.default_rules import check_default
@@ -22,6 +23,7 @@ class Definitions:
     _handle: Handle
     _receipts: Receipts
 
+    @classic
     @commits
     def addConstraint(self, name: str, expression: str) -> None:
         """Adds a CHECK constraint: from now on only rows for which the expression is true can be written.
@@ -165,6 +167,7 @@ class Definitions:
         field = None if dataType is None else field_of(name, dataType, None, self._handle.path)
         self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, name, nullable=may_be_null, like=field, comment=said)
 
+    @classic
     @commits
     def setDefault(self, colName: str, expression: str) -> None:
         """Sets the default of a column: from now on new rows whose statement does not name the column get it.  Rows that are there stay as they are.
@@ -210,6 +213,7 @@ class Definitions:
         """
         self._receipts.last = alteration.set_default(self._handle.state, self._handle.table.engine, arguments.text(colName, "colName"), None)
 
+    @classic
     @commits
     def syncIdentity(self, colName: str) -> None:
         """Moves the numbers of an identity column beyond all that are in its rows, which statements may have set; never back.

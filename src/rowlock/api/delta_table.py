@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock import arguments, display
-from rowlock.api import expressions
+from rowlock.api import connect, expressions
 from rowlock.api.changes import Changes
 from rowlock.api.clones import Clones
+from rowlock.api.connect import classic
 from rowlock.api.convert import convert
 from rowlock.api.definitions import Definitions
 from rowlock.api.handle import Handle, Receipts, commits
@@ -170,6 +171,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             >>> DeltaTable.convertToDelta(spark, f"parquet.`{folder}/files`")
             DeltaTable('...', version=0, columns=[id])
         """
+        connect.check_classic(sparkSession, "DeltaTable.convertToDelta")
         handle = convert(sparkSession, identifier, partitionSchema, storage_options)
         handle.state.refresh()
         return cls(handle)
@@ -243,6 +245,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
 
     # ---- reading ---------------------------------------------------------------------------
 
+    @classic
     def toDF(self) -> DataFrame:
         """The table's newest version as a DataFrame, under the handle's alias.
 
@@ -387,6 +390,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
 
     # ---- several statements ----------------------------------------------------------------
 
+    @classic
     def transaction(
         self,
         isolation: Isolation | None = None,

@@ -8,6 +8,7 @@ from typing import Any
 
 from rowlock import arguments
 from rowlock.api import expressions
+from rowlock.api.connect import check_classic
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.sql import answers
 from rowlock.api.sql.by_call import run_text
@@ -32,13 +33,13 @@ def enable(spark: SparkSession) -> SparkSession:
 
     Raises:
         UnsupportedFeature: The session has delta-spark's JAR, or its Spark is another version, or built in another way: `rowlock.sql` works there.
-        InvalidInput: The session is one of Spark Connect.
+            Or it is one of Spark Connect: start `rowlock serve` and connect to that.
 
     Examples:
         >>> rowlock.enable(spark)  # doctest: +SKIP
         >>> spark.sql("UPDATE sales SET amount = 0 WHERE region = 'us'").show()  # doctest: +SKIP
     """
-    expressions.session(spark, "spark")
+    check_classic(expressions.session(spark, "spark"), "rowlock.enable")
     with _enabling:
         session.enable(spark, answers.SparkAnswers())
         insert_into.refuse_options(_is_delta)
@@ -89,4 +90,5 @@ def sql(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] 
         +---+
         <BLANKLINE>
     """
+    check_classic(spark, "rowlock.sql")
     return run_text(expressions.session(spark, "spark"), arguments.text(text, "text"), arguments.sql_values(args, "args"))

@@ -9,6 +9,7 @@ from typing import get_args
 
 from rowlock import arguments
 from rowlock.api import expressions
+from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.api.matching_overwrite import overwrite_matching
 from rowlock.api.overwrites import Overwrite, PartitionOverwriteMode, matching_of, overwrite_of, overwrite_statements
@@ -79,6 +80,7 @@ def read(
     """
     wanted = None if version is None else arguments.number(version, "version")
     arguments.flag(with_row_ids, "with_row_ids")
+    check_classic(spark, "rowlock.read")
     handle = Handle(spark, path, storage_options=storage_options)
     snapshot = snapshot_of(handle.state, wanted, None if timestamp is None else milliseconds(spark, timestamp, handle.path))
     return read_with_row_ids(handle.evaluator, snapshot) if with_row_ids else read_frame(handle.evaluator, snapshot)
@@ -155,6 +157,7 @@ def write(
         4
     """
     frame = expressions.frame(df, "df")
+    check_classic(frame, "rowlock.write")
     arguments.one_of(mode, "mode", MODES, path)
     arguments.flag(merge_schema, "merge_schema")
     matching = matching_of(replace_on, replace_using, target_alias, path)

@@ -10,9 +10,12 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from rowlock import display
 from rowlock.api import expressions
+from rowlock.boundary.engine import AppendEngine
+from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.statements.merge_source import Source
 from rowlock.log.snapshot import Snapshot
@@ -88,9 +91,13 @@ class Handle:
 
     @property
     def table(self) -> Table:
-        """The table with its Spark engine, which all handles on one session share."""
+        """The table with its Spark engine, which all handles on one session share; on a session of Spark Connect with one that needs no Spark."""
         if self._made is None:
-            engine = self.state.shared(f"engine {id(self.spark)}", lambda: SparkEngine(self.spark, self.state))
+            engine: AppendEngine
+            if is_connect(self.spark):
+                engine = self.state.shared("arrow engine", lambda: ArrowEngine(self.state.store))
+            else:
+                engine = self.state.shared(f"engine {id(self.spark)}", lambda: SparkEngine(self.spark, self.state))
             self._made = Table(self.state.log, engine, state=self.state)
         return self._made
 

@@ -6,6 +6,7 @@ import datetime
 from typing import Literal
 
 from rowlock import arguments
+from rowlock.api.connect import classic
 from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.engines.spark.catalyst.types import DataFrame
@@ -42,6 +43,7 @@ class Maintenance:
         """
         manifest.generate(self._handle.state.store, self._handle.state.refresh(), arguments.text(mode, "mode"))
 
+    @classic
     def optimize(self) -> DeltaOptimizeBuilder:
         """Starts an OPTIMIZE, which rewrites small files into fewer.  Runs no Spark job before the builder's `executeCompaction()` or `executeZOrderBy()`.
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rowlock.api.handle import Handle
-from rowlock.engines.spark.catalog.names import Name, path_in_name
+from rowlock.engines.spark.catalog.names import Name, folder_at_server, path_in_name
 from rowlock.engines.spark.catalyst.errors import BadName, NameNotFound, NameTaken
 from rowlock.engines.spark.catalyst.types import SparkSession
+from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.exceptions import InvalidInput, TableExists, TableNotFound
 from rowlock.storage.open import check_is_folder, open_store
 
@@ -102,6 +103,8 @@ def open_by_name(spark: SparkSession, name: str) -> Handle:
     """The table of a name in the catalog, or of delta.`/path`.  Raises TableNotFound, which Spark's AnalysisException catches for names in the catalog."""
     if (path := path_in_name(name)) is not None:
         return Handle(spark, path)
+    if is_connect(spark):
+        return Handle(spark, folder_at_server(spark, name), name=name)
     found = Name(spark, name)
     return Handle(spark, found.folder(), name=str(found))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlock import arguments
+from rowlock.api.connect import check_classic
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.exceptions import WrongType
@@ -66,6 +67,7 @@ def run(
     if not isinstance(table, DeltaTable):
         raise WrongType(f"table must be a DeltaTable, not {type(table).__name__}")
     arguments.function(fn, "fn")
+    check_classic(table._handle.spark, "rowlock.run")
     most = max(0, arguments.number(retries, "retries"))
 
     def begin(reruns: Reruns) -> DeltaTransaction:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from rowlock import arguments
 from rowlock.api import expressions, frames
+from rowlock.api.connect import check_classic
 from rowlock.api.sql.answers import SparkAnswers
 from rowlock.api.stream_source.options import STORAGE
 from rowlock.api.stream_source.source import columns
@@ -66,7 +67,7 @@ def read(
         True
         >>> sums = rows.groupBy("region").sum("amount")
     """
-    expressions.session(spark, "spark")
+    check_classic(expressions.session(spark, "spark"), "rowlock.streaming.read")
     arguments.path(path, "path")
     flags = (
         ("readChangeFeed", "read_change_feed", read_change_feed),
@@ -139,6 +140,7 @@ def sink(
     static: Literal["static"] | None = "static" if mode == "overwrite" else None  # whatever the session's setting is
 
     def write_batch(rows: DataFrame, number: int) -> None:
+        check_classic(rows, "rowlock.streaming.sink")
         query, run = query_and_run(rows.sparkSession, str(path))
         if run is not None and (query, run, number) in written:
             raise InvalidInput(

@@ -10,6 +10,7 @@ import orjson
 
 from rowlock import arguments, display
 from rowlock.api import expressions
+from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.api.placement import CreateMode, Place, place_of
 from rowlock.engines.spark.catalyst.char_varchar import stored_field
@@ -68,6 +69,7 @@ class DeltaTableBuilder:
     def __init__(self, face: Any, spark: SparkSession | None, mode: CreateMode) -> None:
         self._face, self._mode = face, mode
         self._spark = None if spark is None else expressions.session(spark, "sparkSession")
+        check_classic(spark, f"DeltaTable.{mode}")
         self._name: str | None = None
         self._location: str | None = None
         self._storage_options: Mapping[str, str] = {}
@@ -380,7 +382,9 @@ class DeltaTableBuilder:
             return self._spark
         from rowlock.engines.spark.session.session import spark
 
-        return spark()
+        found = spark()
+        check_classic(found, f"DeltaTable.{self._mode}")
+        return found
 
 
 def _check_generators(always: Any, by_default: Any) -> None:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from rowlock.engines.spark.catalyst.bridge import catalyst
@@ -19,6 +20,7 @@ from rowlock.protocol.paths import decode
 
 SESSION_CATALOG = "spark_catalog"
 _PATH_NAME = re.compile(r"\s*delta\s*\.\s*`([^`]+)`\s*\Z", re.IGNORECASE)
+_NAME = re.compile(r"\s*(`([^`]|``)+`|\w+)(\s*\.\s*(`([^`]|``)+`|\w+)){0,2}\s*\Z")
 _PLAIN = re.compile(r"\w+\Z", re.ASCII)
 
 
@@ -26,6 +28,18 @@ def path_in_name(name: str) -> str | None:
     """The path in a name such as delta.`/tables/sales`; None for a name in the catalog."""
     found = _PATH_NAME.match(name)
     return found[1] if found else None
+
+
+def folder_at_server(spark: SparkSession, name: str) -> str:
+    """The folder of the Delta table with this name in the catalog of a Spark Connect session's server.  Raises NameNotFound, BadName."""
+    if not _NAME.match(name):
+        raise BadName(f"{name!r} is not the name of a table")
+    try:
+        row = spark.sql(f"DESCRIBE DETAIL {name}").first()
+    except AnalysisException as error:
+        raise NameNotFound(f"The server knows no Delta table {name}; DeltaTable.forPath opens a table by its path [TABLE_OR_VIEW_NOT_FOUND]") from error
+    assert row is not None
+    return _path_of_uri(str(row["location"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowlock.engines.spark.read.scan import local_frame
+from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.exceptions import InvalidInput
 from rowlock.transaction.state.versions import WRITE_IT_LIKE, local_milliseconds
 
@@ -21,8 +22,12 @@ def milliseconds(spark: SparkSession, timestamp: str | datetime.datetime, table:
     """
     if not isinstance(timestamp, str):
         return local_milliseconds(timestamp, table)
-    held = local_frame(spark, pa.table({"text": [timestamp]}), StructType([StructField("text", StringType())]))
-    row = held.select(F.unix_millis(F.col("text").try_cast("timestamp_ltz"))).first()
+    if is_connect(spark):
+        told = spark.sql("SELECT unix_millis(try_cast(:text AS timestamp_ltz))", args={"text": timestamp})
+    else:
+        held = local_frame(spark, pa.table({"text": [timestamp]}), StructType([StructField("text", StringType())]))
+        told = held.select(F.unix_millis(F.col("text").try_cast("timestamp_ltz")))
+    row = told.first()
     if row is None or row[0] is None:
         quoted = timestamp.replace("\\", "\\\\").replace("'", "\\'")
         wording = f"The provided timestamp ('{quoted}') cannot be converted to a valid timestamp"

@@ -23,6 +23,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, 
 from rowlock.caches import PATHS, Cache
 from rowlock.engines.spark.catalyst.bridge import arrow_schema, bare, catalyst, nullable
 from rowlock.engines.spark.catalyst.char_varchar import padded
+from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -236,6 +237,8 @@ def read_parquet(
 
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
     """Rows on the driver as a DataFrame, without pyspark's conversions and without making `spark` the thread's active session."""
+    if is_connect(spark):
+        return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], schema)
     return DataFrame(catalyst(spark).frame_of(table, schema.json(), spark._jsparkSession), spark)
 
 

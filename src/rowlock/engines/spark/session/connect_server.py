@@ -1,4 +1,4 @@
-"""The servers that Spark carries, started in the JVM of a session: Spark Connect, and Thrift for JDBC.
+"""The servers that Spark carries, started in the JVM of a session: Spark Connect, and Thrift for JDBC; and which sessions are those of their clients.
 
 Each client gets a session of its own, made from the one that is given: what `rowlock.enable` put into that is in all of them.
 """
@@ -75,6 +75,11 @@ class ThriftServer:
     def stop(self) -> None:
         """Ends it and the sessions of its clients."""
         self._server.stop()
+
+
+def is_connect(session: object) -> bool:
+    """Whether a session, or a DataFrame, is a client's of Spark Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
 def jvm_is_alive(spark: SparkSession) -> bool:

@@ -1,0 +1,65 @@
+"""What Rowlock does not do on a Spark Connect session, and what to use there instead.
+
+Statements on rows run in the process that has Spark's JVM, which on a Connect session is the server: Rowlock on the client does not imitate Spark there (I9).
+What needs only the table's log and its files works on every session.  docs/connect.md lists both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rowlock.engines.spark.session.connect_server import is_connect
+from rowlock.exceptions import UnsupportedFeature
+
+_SERVED = "on a server that `rowlock serve` started"
+INSTEAD: Mapping[str, str] = {
+    "rowlock.enable": "Start `rowlock serve` and connect to it: there every session has Rowlock",
+    "rowlock.sql": f"Use spark.sql {_SERVED}",
+    "rowlock.run": f"Use statements of spark.sql {_SERVED}, each of which is a transaction",
+    "rowlock.read": f'Use spark.read.format("delta").load(path) {_SERVED}, or rowlock.to_arrow',
+    "rowlock.write": f'Use df.write.format("delta").save(path) {_SERVED}, or rowlock.append',
+    "rowlock.changes": f"Use table_changes(...) in spark.sql {_SERVED}",
+    "rowlock.streaming.read": f'Use spark.readStream.format("delta").load(path) {_SERVED}',
+    "rowlock.streaming.sink": f'Use df.writeStream.format("delta").start(path) {_SERVED}',
+    "DeltaTable.toDF": f'Use spark.read.format("delta").load(path) {_SERVED}, or rowlock.to_arrow',
+    "DeltaTable.delete": f"Use DELETE in spark.sql {_SERVED}",
+    "DeltaTable.update": f"Use UPDATE in spark.sql {_SERVED}",
+    "DeltaTable.merge": f"Use MERGE in spark.sql, or df.mergeInto, {_SERVED}",
+    "DeltaTable.optimize": f"Use OPTIMIZE in spark.sql {_SERVED}",
+    "DeltaTable.transaction": f"Use statements of spark.sql {_SERVED}, each of which is a transaction; several in one need a classic session",
+    "DeltaTable.addConstraint": f"Use ALTER TABLE ... ADD CONSTRAINT in spark.sql {_SERVED}",
+    "DeltaTable.setDefault": f"Use ALTER TABLE ... ALTER COLUMN ... SET DEFAULT in spark.sql {_SERVED}",
+    "DeltaTable.syncIdentity": f"Use ALTER TABLE ... ALTER COLUMN ... SYNC IDENTITY in spark.sql {_SERVED}",
+    "DeltaTable.convertToDelta": f"Use CONVERT TO DELTA in spark.sql {_SERVED}",
+    **dict.fromkeys(
+        (f"DeltaTable.{name}" for name in ("create", "createIfNotExists", "replace", "createOrReplace")),
+        f"Use CREATE [OR REPLACE] TABLE in spark.sql {_SERVED}, or rowlock.append",
+    ),
+}
+"""The calls that are refused on a Spark Connect session, each with what to use instead."""
+
+
+def check_classic(session: object, call: str) -> None:
+    """Raises UnsupportedFeature where a session, or that of a DataFrame, is one of Spark Connect; `call` is one of INSTEAD."""
+    if is_connect(session):
+        raise UnsupportedFeature(f"{call} cannot work on a Spark Connect session, whose JVM is the server's. {INSTEAD[call]}", feature=call, access="write")
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def classic(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """A method of a table that is refused on a Spark Connect session."""
+    call = f"DeltaTable.{method.__name__}"
+
+    @functools.wraps(method)
+    def checked(self: T, /, *args: P.args, **named: P.kwargs) -> R:
+        table: Any = self
+        check_classic(table._runner.spark, call)
+        return method(self, *args, **named)
+
+    return checked
