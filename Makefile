@@ -12,7 +12,7 @@ WORKERS ?= 2
 FILE    ?= tests/data/conflict_cases.json
 
 # The long forms that run before a change is taken: random histories, processes, other engines in turns, every way of a statement.
-SOAK_CI := tests/model tests/processes tests/interop tests/unit/cli tests/spark/test_routes.py tests/spark/test_moved_rows.py tests/spark/test_names_without_delta_spark.py tests/spark/test_on_s3.py
+SOAK_CI := tests/model tests/processes tests/interop tests/unit/cli tests/spark/test_routes.py tests/spark/test_moved_rows.py tests/spark/test_names_without_delta_spark.py tests/spark/test_on_s3.py tests/spark/test_connect_server.py tests/spark/test_beside_delta_spark.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties docs release versions structure mutants servers swarm clean

@@ -120,9 +120,14 @@ def test_errors_are_sparks_to_a_client(served: Served, tmp_path: Path) -> None:
         (f"UPDATE {table} SET id = 1/0", "ArithmeticException", "DIVIDE_BY_ZERO", "try_divide"),
         (f"UPDATE {table} SET id = w + 1", "AnalysisException", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "`w`"),
         (f"UPDATE {table} SET w = 1", "AnalysisException", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "SchemaMismatch: There is no column '`w`'"),
-        (f"SELECT * FROM {table} VERSION AS OF 7", "AnalysisException", None, "VersionNotFound: there is no version 7"),
-        (f"ANALYZE TABLE {table} COMPUTE STATISTICS", "UnsupportedOperationException", None, "UnsupportedFeature: ANALYZE TABLE is refused"),
-        (f"INSERT INTO {table} VALUES (NULL, 'b')", "UnknownException", None, "ConstraintViolated"),
+        (f"SELECT * FROM {table} VERSION AS OF 7", "AnalysisException", "ROWLOCK_VERSION_NOT_FOUND", "VersionNotFound: there is no version 7"),
+        (
+            f"ANALYZE TABLE {table} COMPUTE STATISTICS",
+            "UnsupportedOperationException",
+            "ROWLOCK_UNSUPPORTED_FEATURE",
+            "UnsupportedFeature: ANALYZE TABLE is refused",
+        ),
+        (f"INSERT INTO {table} VALUES (NULL, 'b')", "UnknownException", "ROWLOCK_CONSTRAINT_VIOLATED", "ConstraintViolated"),
         ("DELETE FROM nowhere", "AnalysisException", "TABLE_OR_VIEW_NOT_FOUND", "nowhere"),
     ):
         with pytest.raises(Exception) as raised:
@@ -279,6 +284,12 @@ class Client:
         self.spark.sql(f"ALTER TABLE delta.`{self.path}` ADD CONSTRAINT p CHECK (id > 0)").collect()
         return "delta.constraints.p" in self.properties()
 
+    def defaults(self, *, set_it: bool = True) -> bool:
+        if set_it:
+            self.t.addFeatureSupport("allowColumnDefaults")
+            self.spark.sql(f"ALTER TABLE delta.`{self.path}` ALTER COLUMN v SET DEFAULT 'x'").collect()
+        return "DEFAULT 'x'" in self.spark.sql(f"SHOW CREATE TABLE delta.`{self.path}`").first()[0]
+
     def properties(self) -> dict[str, str]:
         return dict(self.t.detail().first()["properties"])
 
@@ -304,15 +315,16 @@ def _answer(client: Client, call: str) -> bool:
         "DeltaTable.addColumn": lambda: t.addColumn("w", DoubleType()) or client.columns() == ["id", "v", "w"],
         "DeltaTable.renameColumn": lambda: t.renameColumn("v", "w") or client.columns() == ["id", "w"],
         "DeltaTable.dropColumns": lambda: t.dropColumns("v") or client.columns() == ["id"],
-        "DeltaTable.alterColumn": lambda: t.alterColumn("v", comment="c") or spark.sql(f"DESCRIBE TABLE delta.`{path}` v").count() > 0,
-        "DeltaTable.dropDefault": lambda: t.dropDefault("v") or True,
+        "DeltaTable.alterColumn": lambda: (
+            t.alterColumn("v", comment="c") or [r.comment for r in spark.sql(f"DESCRIBE TABLE delta.`{path}`").collect()] == [None, "c"]
+        ),
+        "DeltaTable.dropDefault": lambda: client.defaults() and t.dropDefault("v") is None and not client.defaults(set_it=False),
         "DeltaTable.upgradeTableProtocol": lambda: t.upgradeTableProtocol(3, 7) or t.detail().first()["minWriterVersion"] == 7,
         "DeltaTable.addFeatureSupport": lambda: t.addFeatureSupport("domainMetadata") or "domainMetadata" in t.detail().first()["tableFeatures"],
         "DeltaTable.dropFeatureSupport": lambda: (
-            t.addConstraint("p", "id > 0")
-            or t.dropConstraint("p")
-            or t.dropFeatureSupport("checkConstraints")
-            or "checkConstraints" not in t.detail().first()["tableFeatures"]
+            client.constrained()
+            and (t.dropConstraint("p"), t.dropFeatureSupport("checkConstraints")) == (None, None)
+            and "checkConstraints" not in t.detail().first()["tableFeatures"]
         ),
         "DeltaTable.generate": lambda: t.generate("symlink_format_manifest") or (Path(path) / "_symlink_format_manifest").is_dir(),
         "DeltaTable.vacuum": lambda: t.vacuum().collect() == [],

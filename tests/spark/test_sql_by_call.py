@@ -74,8 +74,3 @@ def test_what_show_create_says_makes_the_same_table(spark, tmp_path, clause):
     rowlock.sql(spark, said.replace(first, second))
     assert rowlock.sql(spark, f"SHOW CREATE TABLE delta.`{second}`").first()[0] == said.replace(first, second)
     assert rowlock.read(spark, second).schema == rowlock.read(spark, first).schema
-
-
-def test_enable_is_refused_beside_delta_spark(spark):
-    with pytest.raises(UnsupportedFeature, match="delta-spark's JAR"):
-        rowlock.enable(spark)

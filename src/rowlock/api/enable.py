@@ -26,14 +26,16 @@ def enable(spark: SparkSession) -> SparkSession:
     and takes two to three seconds, less from the second time on.  Runs on the driver, without a Spark job.
 
     Args:
-        spark: A classic SparkSession (not Spark Connect) of Spark 4.2 without delta-spark's JAR.  One that is enabled already is left as it is.
+        spark: A classic SparkSession (not Spark Connect) of Spark 4.2.  One that is enabled already is left as it is.  Where it has delta-spark's JAR,
+            too, its setting `spark.rowlock.delta` says whose Delta tables are: `delta-spark` (the default; Rowlock's is what names rowlock) or `rowlock`.
 
     Returns:
         The session.
 
     Raises:
-        UnsupportedFeature: The session has delta-spark's JAR, or its Spark is another version, or built in another way: `rowlock.sql` works there.
+        UnsupportedFeature: The session's Spark is another version, or built in another way: `rowlock.sql` works there.
             Or it is one of Spark Connect: start `rowlock serve` and connect to that.
+        InvalidInput: `spark.rowlock.delta` is another word.
 
     Examples:
         >>> rowlock.enable(spark)  # doctest: +SKIP
@@ -47,7 +49,9 @@ def enable(spark: SparkSession) -> SparkSession:
 
 
 def _is_delta(spark: SparkSession, name: str) -> bool:
-    """Whether a name is a Delta table's in the session's catalog."""
+    """Whether a name is a Delta table's in the session's catalog, and Rowlock's to write."""
+    if not session.serves_delta(spark):
+        return False
     try:
         DeltaTable.forName(spark, name)
     except Exception:  # noqa: BLE001  whatever it is, Spark's own statement says it better

@@ -97,7 +97,7 @@ class Handle:
             if is_connect(self.spark):
                 engine = self.state.shared("arrow engine", lambda: ArrowEngine(self.state.store))
             else:
-                engine = self.state.shared(f"engine {id(self.spark)}", lambda: SparkEngine(self.spark, self.state))
+                engine = self.state.shared_of_many(f"engine {id(self.spark)}", lambda: SparkEngine(self.spark, self.state))
             self._made = Table(self.state.log, engine, state=self.state)
         return self._made
 

@@ -42,9 +42,9 @@ def serve(choices: Choices, console: Console) -> None:
     settings = _settings(choices)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark's: errors are for the client that made them
     end = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _ender(end))
     spark = start_server_session(cores=choices.cores, memory_mb=choices.memory_mb, settings=settings)
+    for number in (signal.SIGTERM, signal.SIGINT):  # after PySpark, which takes SIGINT for itself
+        signal.signal(number, _ender(end))
     servers: list[ConnectServer | ThriftServer] = []
     try:
         if choices.metastore is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.api import frames
-from rowlock.api.sql import statements, streams
+from rowlock.api.sql import beside, statements, streams
 from rowlock.api.sql.reading import frame_of, frame_of_named
 from rowlock.api.sql.target import write_arguments
 from rowlock.api.stream_source import source
@@ -14,6 +14,7 @@ from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.relations import analyzed, check_given_schema, local_path, named, partition_columns, plan_of
+from rowlock.engines.spark.sql.session import serves_delta
 from rowlock.exceptions import InvalidInput
 
 _MODES = {"Append": "append", "Overwrite": "overwrite", "ErrorIfExists": "error", "Ignore": "ignore"}
@@ -25,19 +26,26 @@ class SparkAnswers:
     def claim(self, spark: SparkSession, plan: Any, top: bool) -> Any:
         """See `Answers`."""
         nodes = Nodes(spark)
+        if not beside.is_asked(nodes, plan):
+            return None
+        if top and beside.is_write(plan):
+            return nodes.jvm_type(statements.NOTHING)
         answer = statements.answer_of(nodes, plan, top)
         return None if answer is None else nodes.jvm_type(answer)
 
     def claim_text(self, spark: SparkSession, text: str) -> Any:
         """See `Answers`."""
         nodes = Nodes(spark)
-        statement = statements.own_statement(nodes, text)
+        statement = statements.own_statement(nodes, text) if beside.is_asked_text(spark, text) else None
         return None if statement is None else nodes.jvm_type(statements.own_answer(statement))
 
     def run(self, spark: SparkSession, what: Any) -> DataFrame | None:
         """See `Answers`."""
         nodes = Nodes(spark)
         if not isinstance(what, str):
+            if beside.is_write(what):
+                self.save(spark, *beside.write_of(nodes, what))
+                return None
             return statements.carry_out(nodes, what)
         statement = statements.own_statement(nodes, what)
         if statement is None:
@@ -46,7 +54,8 @@ class SparkAnswers:
 
     def check(self, spark: SparkSession, command: Any) -> None:
         """See `Answers`."""
-        Guard(spark).check(command)
+        if serves_delta(spark):
+            Guard(spark).check(command)
 
     def read(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
         """See `Answers`."""
@@ -60,7 +69,7 @@ class SparkAnswers:
     def relation(self, spark: SparkSession, node: Any) -> Any:
         """See `Answers`."""
         nodes = Nodes(spark)
-        found = named(nodes, node)
+        found = named(nodes, node) if beside.is_asked_name(nodes, node) else None
         if found is not None and class_name(node) == "UnresolvedRelation" and node.isStreaming():
             return plan_of(spark.readStream.format("rowlock").options(**found.options).load(found.path), found.name)
         return None if found is None else plan_of(frame_of_named(spark, found), found.name)

@@ -28,32 +28,33 @@ Run = Callable[[Target, Any], DataFrame | None]
 Columns = StructType | Callable[[Target, Any], StructType]
 """The columns of an answer, or what tells them where the table has a say in it."""
 
-_NOTHING = StructType([])
+NOTHING = StructType([])
+"""The columns of a statement that answers nothing."""
 
 _BY_TABLE: dict[str, tuple[Run, Columns]] = {
     "UpdateTable": (row_statements.update, AFFECTED),
     "DeleteFromTable": (row_statements.delete, AFFECTED),
-    "InsertIntoStatement": (row_statements.insert, _NOTHING),
-    "AppendData": (row_statements.append, _NOTHING),
-    "OverwriteByExpression": (row_statements.overwrite, _NOTHING),
-    "OverwritePartitionsDynamic": (row_statements.overwrite_partitions, _NOTHING),
-    "TruncateTable": (row_statements.truncate, _NOTHING),
-    "DropTable": (table_statements.drop, _NOTHING),
-    "RefreshTable": (table_statements.refresh, _NOTHING),
-    "SetTableProperties": (alterations.set_properties, _NOTHING),
-    "UnsetTableProperties": (alterations.unset_properties, _NOTHING),
-    "AddColumns": (alterations.add_columns, _NOTHING),
-    "RenameColumn": (alterations.rename_column, _NOTHING),
-    "DropColumns": (alterations.drop_columns, _NOTHING),
-    "AlterColumns": (alterations.alter_columns, _NOTHING),
-    "AlterTableClusterBy": (alterations.cluster_by, _NOTHING),
-    "AddCheckConstraint": (alterations.add_constraint, _NOTHING),
-    "AddConstraint": (alterations.add_constraint, _NOTHING),
-    "DropConstraint": (alterations.drop_constraint, _NOTHING),
+    "InsertIntoStatement": (row_statements.insert, NOTHING),
+    "AppendData": (row_statements.append, NOTHING),
+    "OverwriteByExpression": (row_statements.overwrite, NOTHING),
+    "OverwritePartitionsDynamic": (row_statements.overwrite_partitions, NOTHING),
+    "TruncateTable": (row_statements.truncate, NOTHING),
+    "DropTable": (table_statements.drop, NOTHING),
+    "RefreshTable": (table_statements.refresh, NOTHING),
+    "SetTableProperties": (alterations.set_properties, NOTHING),
+    "UnsetTableProperties": (alterations.unset_properties, NOTHING),
+    "AddColumns": (alterations.add_columns, NOTHING),
+    "RenameColumn": (alterations.rename_column, NOTHING),
+    "DropColumns": (alterations.drop_columns, NOTHING),
+    "AlterColumns": (alterations.alter_columns, NOTHING),
+    "AlterTableClusterBy": (alterations.cluster_by, NOTHING),
+    "AddCheckConstraint": (alterations.add_constraint, NOTHING),
+    "AddConstraint": (alterations.add_constraint, NOTHING),
+    "DropConstraint": (alterations.drop_constraint, NOTHING),
     "MergeIntoTable": (row_statements.merge, MERGE),
-    "CommentOnTable": (alterations.comment, _NOTHING),
-    "RenameTable": (alterations.rename_table, _NOTHING),
-    "SetTableLocation": (alterations.set_location, _NOTHING),
+    "CommentOnTable": (alterations.comment, NOTHING),
+    "RenameTable": (alterations.rename_table, NOTHING),
+    "SetTableLocation": (alterations.set_location, NOTHING),
     "DescribeRelation": (descriptions.describe, DESCRIPTION),
     "DescribeColumn": (descriptions.describe_column, INFO),
     "ShowTableProperties": (descriptions.show_properties, PAIRS),
@@ -62,13 +63,15 @@ _BY_TABLE: dict[str, tuple[Run, Columns]] = {
     "ShowCreateTable": (descriptions.show_create, STATEMENT),
 }
 _BY_NAME: dict[str, tuple[Run, Columns]] = {
-    "CreateTable": (table_statements.create, _NOTHING),
-    "CreateTableLike": (create_like.create_like, _NOTHING),
-    "CreateTableAsSelect": (table_statements.create_as_select, _NOTHING),
-    "ReplaceTable": (table_statements.replace, _NOTHING),
-    "ReplaceTableAsSelect": (table_statements.replace_as_select, _NOTHING),
-    "SaveAsV1TableCommand": (table_statements.save_as_table, _NOTHING),
+    "CreateTable": (table_statements.create, NOTHING),
+    "CreateTableLike": (create_like.create_like, NOTHING),
+    "CreateTableAsSelect": (table_statements.create_as_select, NOTHING),
+    "ReplaceTable": (table_statements.replace, NOTHING),
+    "ReplaceTableAsSelect": (table_statements.replace_as_select, NOTHING),
+    "SaveAsV1TableCommand": (table_statements.save_as_table, NOTHING),
 }
+MAKES = frozenset(_BY_NAME)
+"""The statements that make a table, by the classes of their plans."""
 _OF_ROWS = ("UpdateTable", "DeleteFromTable", "MergeIntoTable")
 HANDLED = _BY_TABLE | _BY_NAME
 """How each statement on a Delta table is carried out, by the class of its plan, and the columns of its answer."""
@@ -81,7 +84,7 @@ def target_of(nodes: Nodes, plan: Any) -> Target | None:
     kind, name = class_name(plan), str(plan.getClass().getName())
     if name in HARMLESS and name not in NOT_ANSWERED and kind not in HANDLED:
         return None
-    for node in _targets(nodes, plan, kind):
+    for node in targets(nodes, plan, kind):
         parts = nodes.parts(node) if not isinstance(node, list) else node
         if parts is None:
             continue
@@ -94,7 +97,7 @@ def target_of(nodes: Nodes, plan: Any) -> Target | None:
     return None
 
 
-def _targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
+def targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
     """The nodes that name what a command changes: never its query."""
     if kind == "MergeIntoTable":
         return [plan.targetTable()]
@@ -115,9 +118,16 @@ def _targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
 def _makes_delta(nodes: Nodes, plan: Any, kind: str) -> bool:
     """Whether a statement that makes a table makes a Delta table, or one like a Delta table."""
     if kind == "CreateTableLike":
-        return nodes.folder(nodes.parts(plan.source())) is not None or str(nodes.option(plan.provider()) or "").lower() in FORMATS
-    said = nodes.option(plan.tableDesc().provider()) if kind == "SaveAsV1TableCommand" else provider_of(nodes, plan)
-    return str(said or "").lower() in FORMATS
+        return nodes.folder(nodes.parts(plan.source())) is not None or format_of(nodes, plan).lower() in FORMATS
+    return format_of(nodes, plan).lower() in FORMATS
+
+
+def format_of(nodes: Nodes, plan: Any) -> str:
+    """The format of the table that a statement in MAKES makes, as far as it or the session says one."""
+    kind = class_name(plan)
+    if kind == "CreateTableLike":
+        return str(nodes.option(plan.provider()) or "")
+    return str((nodes.option(plan.tableDesc().provider()) if kind == "SaveAsV1TableCommand" else provider_of(nodes, plan)) or "")
 
 
 def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:
@@ -158,7 +168,7 @@ def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
 
 def own_answer(statement: OwnStatement) -> StructType:
     """The columns of what one of Delta's own statements returns."""
-    return upkeep_statements.ANSWERS.get(statement.kind, _NOTHING)
+    return upkeep_statements.ANSWERS.get(statement.kind, NOTHING)
 
 
 def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
@@ -175,4 +185,4 @@ def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
 
 def nothing(spark: SparkSession) -> DataFrame:
     """The answer of a statement that returns nothing."""
-    return spark.createDataFrame([], _NOTHING)
+    return spark.createDataFrame([], NOTHING)

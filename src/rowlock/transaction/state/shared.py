@@ -15,7 +15,7 @@ import threading
 import warnings
 import weakref
 import zlib
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,6 +30,7 @@ from rowlock.transaction.state.vectors import Vectors
 
 logger = logging.getLogger("rowlock")
 _WATCHED_COMMITS = 3
+_HELD_OF_MANY = 8
 _A_MOMENT_S = 2.0
 
 
@@ -76,6 +77,7 @@ class SharedState:
         self._lock = threads.reentrant_lock()
         self._flights = SingleFlight()
         self._sharing, self._shared = threads.reentrant_lock(), dict[str, Any]()
+        self._held, self._alive = OrderedDict[str, Any](), weakref.WeakValueDictionary[str, Any]()
         self._latest: Snapshot | None = None
         self._asked_s = 0.0
         self._watched: deque[tuple[int, int]] = deque(maxlen=_WATCHED_COMMITS)
@@ -89,6 +91,18 @@ class SharedState:
             if name not in self._shared:
                 self._shared[name] = make()
             return self._shared[name]
+
+    def shared_of_many(self, name: str, make: Callable[[], Any]) -> Any:
+        """`shared`, for one of many objects of a kind, such as an engine for each session of a server: beside those that somebody uses only the last few are kept."""
+        with self._sharing:
+            found = self._alive.get(name)
+            if found is None:
+                found = self._alive[name] = make()
+            self._held[name] = found
+            self._held.move_to_end(name)
+            if len(self._held) > _HELD_OF_MANY:
+                self._held.popitem(last=False)
+            return found
 
     def refresh(self) -> Snapshot:
         """The newest snapshot.  Raises TableNotFound, UnsupportedFeature, CorruptLog.
@@ -167,7 +181,7 @@ class SharedState:
         self._watched.clear()
         self.vectors.forget()
         with self._sharing:
-            held = list(self._shared.values())
+            held = [*self._shared.values(), *self._alive.values()]
         for one in held:
             if isinstance(one, Forgets):
                 one.forget()

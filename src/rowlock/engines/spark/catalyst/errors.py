@@ -96,11 +96,16 @@ def as_sparks(error: BaseException) -> BaseException:
     return error
 
 
-def condition_of(error: BaseException) -> str | None:
-    """The error condition of Spark's or delta-spark's that an error has, or that its text names."""
+def condition_of(error: BaseException) -> str:
+    """The error condition of Spark's or delta-spark's that an error has, or that its text names; else one that its class names, such as ROWLOCK_VERSION_NOT_FOUND.
+
+    Spark demands one of every error that it calls its own.
+    """
     own = error.getCondition() if isinstance(error, PySparkException) else None
     found = None if own else _CONDITION.search(str(error))
-    return found[1] if found else own
+    if own or found:
+        return own or found[1]  # type: ignore[index]
+    return "ROWLOCK_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()
 
 
 class BadName(_Both, InvalidInput, AnalysisException):

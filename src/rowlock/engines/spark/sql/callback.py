@@ -26,6 +26,7 @@ _FAILED = "\x01rowlock failed "
 _KINDS = ((AnalysisException, "analysis"), ((UnsupportedFeature, UnsupportedOperationException), "unsupported"))
 """Which of Spark's exceptions an error of Python becomes in the JVM (see Bridge.raised in streams.java); any other becomes Rowlock's own."""
 _KEPT_ERRORS = 64
+_KEPT_SESSIONS = 64
 _DEEPEST_CAUSE = 20
 
 
@@ -79,11 +80,14 @@ class Callback:
 
     def __init__(self, spark: SparkSession, answers: Answers) -> None:
         self._answers, self._context, self._spark = answers, spark.sparkContext, spark
-        self._sessions: dict[str, SparkSession] = {str(spark._jsparkSession.sessionUUID()): spark}
+        self._known: dict[str, SparkSession] = {}
+        self._met: OrderedDict[str, SparkSession] = OrderedDict()
+        self._meeting = threading.Lock()
+        self.know(spark)
 
     def know(self, spark: SparkSession) -> None:
         """Answers about this session with this Python object."""
-        self._sessions[str(spark._jsparkSession.sessionUUID())] = spark
+        self._known[str(spark._jsparkSession.sessionUUID())] = spark
 
     def apply(self, what: str, arguments: Any) -> Any:
         """One call of Java's.  Never raises: an error is kept, and its id returned."""
@@ -97,7 +101,7 @@ class Callback:
         kind = next((kind for of, kind in _KINDS if isinstance(error, of)), "other")
         origin = None if isinstance(error, PublicAnalysisException) else getattr(error, "_origin", None)
         text = str(error) if isinstance(error, CapturedException) else f"{type(error).__name__}: {error}"
-        told = f"{_FAILED}{_keep(error)} {kind} {condition_of(error) or '-'} {text}"
+        told = f"{_FAILED}{_keep(error)} {kind} {condition_of(error)} {text}"
         if origin is None:
             return told
         out = catalyst(self._spark).array_list()
@@ -137,11 +141,18 @@ class Callback:
         raise AssertionError(what)
 
     def _session(self, session: Any) -> SparkSession:
-        """The Python session of a JVM session; always the same one, for engines are kept by it."""
+        """The Python session of a JVM session; the same one as long as it is used, for engines are kept by it."""
         key = str(session.sessionUUID())
-        if key not in self._sessions:
-            self._sessions[key] = SparkSession(self._context, jsparkSession=session)
-        return self._sessions[key]
+        if key in self._known:
+            return self._known[key]
+        with self._meeting:
+            found = self._met.get(key)
+            if found is None:
+                found = self._met[key] = SparkSession(self._context, jsparkSession=session)
+            self._met.move_to_end(key)
+            if len(self._met) > _KEPT_SESSIONS:  # those of a server's clients come and go
+                self._met.popitem(last=False)
+            return found
 
 
 def _texts(options: Any) -> dict[str, str]:

@@ -21,8 +21,10 @@ from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.session.java import cache_folder
 from rowlock.exceptions import RowlockError, UnsupportedFeature
 
-SOURCES = {"streams": ("rowlock.Bridge", ()), "rowlock": ("rowlock.Statement", ("rowlock.DefaultSource", "rowlock.Delta"))}
-"""The files of Java source, in their order: a class of each, and the data sources that it brings by their names."""
+SOURCES = {"streams": "rowlock.Bridge", "rowlock": "rowlock.Statement"}
+"""The files of Java source, in their order, and a class of each."""
+SERVICES = {"streams": (), "rowlock": ("rowlock.DefaultSource", "rowlock.Delta"), "rowlock-beside": ("rowlock.DefaultSource",)}
+"""The data sources that the classes of a source bring by their names: `rowlock-beside` is `rowlock` beside delta-spark, which has the name `delta`."""
 _SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 
 
@@ -35,9 +37,12 @@ class Classes:
         self._loader: Any = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
 
     def load(self, *sources: str) -> None:
-        """Loads the classes of these SOURCES, where this JVM has not got them.  Raises UnsupportedFeature where Spark cannot compile or load them."""
+        """Loads the classes of these sources, by their names in SERVICES, where this JVM has not got them.
+
+        Raises UnsupportedFeature where Spark cannot compile or load them.
+        """
         for source in sources:
-            if self._known(SOURCES[source][0]):
+            if self._known(SOURCES[_of(source)]):
                 continue
             if not hasattr(self._loader, "addURL"):
                 raise UnsupportedFeature(
@@ -80,7 +85,7 @@ class Classes:
         with zipfile.ZipFile(out, "w") as jar:
             for name, code in classes.items():
                 jar.writestr(f"{name.replace('.', '/')}.class", code)
-            if services := SOURCES[source][1]:
+            if services := SERVICES[source]:
                 jar.writestr(_SERVICES, "".join(f"{name}\n" for name in services))
         return out.getvalue()
 
@@ -96,7 +101,12 @@ class Classes:
 
 
 def _file(source: str) -> Path:
-    return Path(__file__).with_name(f"{source}.java")
+    return Path(__file__).with_name(f"{_of(source)}.java")
+
+
+def _of(source: str) -> str:
+    """The file whose classes a source's are."""
+    return source.removesuffix("-beside")
 
 
 def compiled_jar(source: str, spark_version: str, compile_: Callable[[str], bytes]) -> Path:

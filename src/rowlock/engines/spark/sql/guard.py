@@ -20,6 +20,7 @@ from rowlock.engines.spark.sql.overlap import SINK_LOG, delete_empty, table_at
 from rowlock.exceptions import UnsupportedFeature
 
 _OURS = ("rowlock.DefaultSource", "rowlock.Delta", "rowlock.Relation")
+_SINK_OF_DELTA_SPARK = "org.apache.spark.sql.delta.sources.DeltaSink"
 _PATH_FIELDS = frozenset(("path", "location", "outputPath", "newLocation"))
 _DEEPEST = 6
 _STREAMS = ("WriteToStream", "WriteToStreamStatement")
@@ -59,6 +60,8 @@ class Guard:
             return  # Rowlock itself writes this one
         if short in _STREAMS and str(command.sink().getClass().getName()) == "rowlock.StreamSink":
             return  # and the batches of this one
+        if short in _STREAMS and str(command.sink().getClass().getName()) == _SINK_OF_DELTA_SPARK:
+            refuse("a stream into a Delta table by delta-spark", None, "its commits would not be Rowlock's", 'Use format("rowlock"), or rowlock.streaming.sink')
         if short in ("DropDatabaseCommand", "DropNamespace"):
             self._check_database(command, statement)
             return

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from rowlock.engines.spark.catalog.names import Name
+from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
 from rowlock.engines.spark.catalyst.errors import BadName, NameNotFound
 
@@ -60,9 +60,18 @@ class Nodes:
         """The parts of the name that a node stands for, below aliases; None where it is no name."""
         node, _ = self.without_alias(node)
         kind = class_name(node)
+        if kind == "DataSourceV2Relation":
+            return self._listed(node)
         if kind not in _NAMED:
             return None
         return [str(p) for p in self.items(node.nameParts() if kind == "UnresolvedIdentifier" else node.multipartIdentifier())]
+
+    def _listed(self, relation: JavaObject) -> list[str] | None:
+        """The name of a table that was looked up in the session's catalog already, as `saveAsTable` does beside delta-spark's catalog; None in another catalog."""
+        catalog, identifier = self.option(relation.catalog()), self.option(relation.identifier())
+        if catalog is None or identifier is None or str(catalog.name()) != SESSION_CATALOG:
+            return None
+        return [*(str(n) for n in identifier.namespace()), str(identifier.name())]
 
     def without_alias(self, node: JavaObject) -> tuple[JavaObject, str | None]:
         """The node below aliases, and the outermost alias."""

@@ -11,11 +11,16 @@ from rowlock.engines.spark.sql import hooks
 from rowlock.engines.spark.sql.callback import Answers, Callback, connect
 from rowlock.engines.spark.sql.commands import HARMLESS
 from rowlock.engines.spark.sql.compiled import Classes
-from rowlock.exceptions import UnsupportedFeature
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
 TRIED_ON = "4.2."
 """The version of Spark whose commands were looked at one by one."""
 _INSTEAD = "Use rowlock.sql(spark, text), rowlock.DeltaTable and rowlock.write there"
+SERVES = "spark.rowlock.delta"
+"""The setting of a session that says which of the two serves Delta tables where delta-spark's JAR is on the class path: `delta-spark`, or `rowlock`."""
+_DELTA_SPARK = "io.delta.sql.DeltaSparkSessionExtension"
+_beside: set[int] = set()
+"""The JVMs in which delta-spark is."""
 _connected: dict[int, Callback] = {}
 
 
@@ -25,13 +30,25 @@ def enable(spark: SparkSession, answers: Answers) -> None:
     if str(spark.conf.get("spark.sql.analyzer.singlePassResolver.enabled", "false")).lower() == "true":
         _refused("rowlock.enable", _INSTEAD, "Spark's single-pass analyzer (spark.sql.analyzer.singlePassResolver.enabled) passes the rules by")
     classes = Classes(spark)
-    if classes.has("io.delta.sql.DeltaSparkSessionExtension"):
-        _refused("rowlock.enable", _INSTEAD, "delta-spark's JAR is on its class path, whose commands and format name would meet Rowlock's")
+    beside = classes.has(_DELTA_SPARK)
+    if beside:
+        _beside.add(id(catalyst(spark).jvm))
+        serves_delta(spark)
     if hooks.is_enabled(spark):
         return
-    classes.load("streams", "rowlock")
+    classes.load("streams", "rowlock-beside" if beside else "rowlock")
     _connect(spark, classes, answers)
     hooks.install(spark, classes)
+
+
+def serves_delta(spark: SparkSession) -> bool:
+    """Whether Delta tables are Rowlock's on an enabled session: beside delta-spark's JAR where the setting SERVES says so, else always.  Raises InvalidInput."""
+    if id(catalyst(spark).jvm) not in _beside:
+        return True
+    said = str(spark.conf.get(SERVES, "delta-spark")).lower()
+    if said not in ("delta-spark", "rowlock"):
+        raise InvalidInput(f"{SERVES} is delta-spark or rowlock, not {said!r}")
+    return said == "rowlock"
 
 
 def stream_source(spark: SparkSession, answers: Answers) -> str:

@@ -41,7 +41,7 @@ public class Bridge {
     public static PythonClient client;
     /** Full names of the commands that change no table and no file; Python is not asked about them a second time. */
     public static Set harmless;
-    /** Begins the answer that stands for an error of Python: then its id, its kind, its condition (- for none) and its text, with spaces between them. */
+    /** Begins the answer that stands for an error of Python: then its id, its kind, its condition and its text, with spaces between them. */
     public static final String FAILED = "\u0001rowlock failed ";
 
     public static Object call(String what, Object[] args) {
@@ -54,7 +54,7 @@ public class Bridge {
         }
         if (!(answer instanceof String) || !((String) answer).startsWith(FAILED)) return answer;
         String[] told = ((String) answer).substring(FAILED.length()).split(" ", 4);
-        Platform.throwException(raised(new Refused(told[0], told[2].equals("-") ? null : told[2], told[3]), told[1], origin));
+        Platform.throwException(raised(new Refused(told[0], told[2], told[3]), told[1], origin));
         return null;
     }
 
