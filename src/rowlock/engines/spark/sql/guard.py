@@ -20,6 +20,7 @@ from rowlock.engines.spark.sql.overlap import SINK_LOG, delete_empty, table_at
 from rowlock.exceptions import UnsupportedFeature
 
 _OURS = ("rowlock.DefaultSource", "rowlock.Delta", "rowlock.Relation")
+_OF_DELTA_SPARK = ("org.apache.spark.sql.delta.", "io.delta.")
 _SINK_OF_DELTA_SPARK = "org.apache.spark.sql.delta.sources.DeltaSink"
 _PATH_FIELDS = frozenset(("path", "location", "outputPath", "newLocation"))
 _DEEPEST = 6
@@ -53,6 +54,13 @@ class Guard:
         if name in HARMLESS:
             return
         statement = statement_name(name)
+        if name.startswith(_OF_DELTA_SPARK):
+            refuse(
+                statement,
+                None,
+                "it is delta-spark's own, and spark.rowlock.delta gives Delta tables to Rowlock",
+                "Use rowlock.DeltaTable, or the statement in SQL",
+            )
         if name not in CHECKED:
             refuse(statement, None, f"Rowlock does not know what the command {name} does to tables", "Run it on a session without Rowlock")
         short = class_name(command)

@@ -9,6 +9,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
 import org.apache.spark.QueryContext;
 import org.apache.spark.SparkThrowable;
+import org.apache.spark.SparkThrowableHelper;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
@@ -121,14 +122,22 @@ public class Refused extends RuntimeException implements SparkThrowable {
     }
     public String id() { return id; }
     public String getCondition() { return condition; }
+    /** That of a condition that Spark knows, else that of any error: scripts (BEGIN ... END) demand one. */
+    public String getSqlState() {
+        String known = SparkThrowableHelper.getSqlState(condition);
+        return known == null ? "HY000" : known;
+    }
 }
 
 /** One that Spark calls an AnalysisException. */
 public class RefusedAnalysis extends AnalysisException {
+    private final Refused why;
     public RefusedAnalysis(Refused why) {
         super(why.getMessage(), Option.empty(), Option.empty(), Option.apply(why), Option.apply(why.getCondition()),
             (Map) scala.collection.immutable.Map$.MODULE$.empty(), new QueryContext[0], Option.empty(), Option.empty());
+        this.why = why;
     }
+    public String getSqlState() { return why.getSqlState(); }
 }
 
 /** One that Spark calls an UnsupportedOperationException. */
@@ -139,6 +148,7 @@ public class RefusedUnsupported extends UnsupportedOperationException implements
         this.why = why;
     }
     public String getCondition() { return why.getCondition(); }
+    public String getSqlState() { return why.getSqlState(); }
 }
 
 /** A table as the source of a stream. */
