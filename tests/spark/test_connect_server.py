@@ -225,6 +225,32 @@ def test_what_would_let_strangers_in_is_refused(tmp_path: Path) -> None:
         serve(Choices(host="::1", token=None, **plain | {"conf": ("secret",)}), None)  # type: ignore[arg-type]
 
 
+MERGES = """
+import sys
+sys.modules["rowlock"] = None
+from pyspark.sql import SparkSession
+
+url, folder = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+spark.range(5).selectExpr("id", "'new' AS v").write.format("delta").save(f"{folder}/from")
+spark.range(2).selectExpr("id", "'old' AS v").write.format("delta").save(f"{folder}/into")
+
+def merge(rows, number):
+    rows.createOrReplaceTempView("batch")
+    rows.sparkSession.sql(f"MERGE INTO delta.`{folder}/into` t USING batch s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *").collect()
+
+begun = spark.readStream.format("delta").load(f"{folder}/from").writeStream.foreachBatch(merge).option("checkpointLocation", f"{folder}/c")
+begun.trigger(availableNow=True).start().awaitTermination(300)
+"""
+
+
+@pytest.mark.soak("the server starts a process of Python for the client's function")
+def test_a_client_merges_each_batch_of_a_stream(served: Served, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", MERGES, served.url, str(tmp_path)], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(rowlock.to_arrow(str(tmp_path / "into")).to_pylist(), key=str) == [{"id": n, "v": "new"} for n in range(5)]
+
+
 @pytest.mark.soak("a server of its own for half a minute")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_cleanly_and_knows_its_tables_again(tmp_path: Path, number: int) -> None:
@@ -237,6 +263,7 @@ def test_it_ends_cleanly_and_knows_its_tables_again(tmp_path: Path, number: int)
         spark = server.session()
         spark.sql("CREATE TABLE kept (id BIGINT) USING delta").collect()
         spark.sql("INSERT INTO kept VALUES (1)").collect()
+        spark._client.set_retry_policies([])  # else it waits some minutes for the server to come back
         thread = threading.Thread(target=lambda: _try(lambda: spark.sql("INSERT INTO kept SELECT id FROM range(0, 300000, 1, 8)").collect()))
         thread.start()
         time.sleep(0.3)
