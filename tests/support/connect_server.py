@@ -44,7 +44,8 @@ class Served:
 @contextmanager
 def serving(folder: Path, arguments: Sequence[str] = ()) -> Iterator[Served]:
     """`rowlock serve` in `folder`, on a free port, until the block ends."""
-    given = ["serve", "--port", "0", "--memory-mb", "768", "--cores", "2", *arguments]
+    patient = "spark.python.authenticate.socketTimeout=300s"  # a process of Python comes late on a machine with other work
+    given = ["serve", "--port", "0", "--memory-mb", "768", "--cores", "2", "--conf", patient, *arguments]
     environment = os.environ | {"PYTHONPATH": SRC, "PYSPARK_PYTHON": sys.executable, "COLUMNS": "1000"}
     command = [sys.executable, "-m", "rowlock.cli.main", *given]
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
