@@ -83,7 +83,7 @@ class Axis:
         day = ""
         for at in wanted:
             x = self.x(at)
-            if out and x - out[-1].x < _LABEL:
+            if (out and x - out[-1].x < _LABEL) or x > 100 - _LABEL:
                 continue
             text, on = _clock(at, step), _day(at)
             out.append(Tick(x, f"{on} {text}" if on != day and day else text))

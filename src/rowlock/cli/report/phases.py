@@ -39,7 +39,7 @@ class Phase:
 def begin_of(run: Run) -> float:
     """When a run began, in milliseconds since the epoch; its end where that is unknown, 0 where no time is known at all."""
     end = run.at_ms or 0
-    return min(end, end if run.began_ms is None else run.began_ms)
+    return float(min(end, end if run.began_ms is None else run.began_ms))  # never an integer that no float is equal to
 
 
 def phases_of(run: Run) -> list[Phase]:

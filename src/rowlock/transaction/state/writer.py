@@ -36,7 +36,12 @@ def in_session(name: Callable[[], str]) -> Iterator[None]:
 
 def writer() -> dict[str, Any]:
     """Plain values for commitInfo: `host`, `process` (its id) and `application`."""
-    return {"host": _host(), "process": os.getpid(), "application": _application()[:_LONGEST]}
+    return {"host": _text(_host()), "process": os.getpid(), "application": _text(_application())}
+
+
+def _text(name: str) -> str:
+    """A name as a commit can hold it: names of files and variables may be no UTF-8."""
+    return name[:_LONGEST].encode("utf-8", "replace").decode()
 
 
 def _application() -> str:

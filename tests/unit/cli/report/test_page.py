@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -79,6 +79,16 @@ def test_commits_say_who_wrote_and_when_they_began(tmp_path: Path, monkeypatch: 
         assert run.writer.host and run.writer.process and run.began_ms is not None and run.at_ms is not None and 0 <= run.at_ms - run.began_ms < 60_000
     page = html(read_history(LocalStore(path)), START_MS)
     assert "nightly &lt;load&gt;" in page and "batch 1" in page and "nightly <load>" not in page
+
+
+def test_a_name_that_is_no_text_stops_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("caf\udce9", "x" * 5000):
+        monkeypatch.setenv("ROWLOCK_APPLICATION", name)
+        rowlock.append(str(tmp_path), pa.table({"id": [1]}))
+    monkeypatch.delenv("ROWLOCK_APPLICATION")
+    monkeypatch.setattr("sys.argv", ["/jobs/nightly/__main__.py"])
+    rowlock.append(str(tmp_path), pa.table({"id": [1]}))
+    assert [r.writer.application for r in read_history(LocalStore(tmp_path)).commits] == ["caf?", "x" * 200, "nightly"]
 
 
 def test_failed_tries_say_who_made_them(contended: History, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +169,7 @@ _infos = st.builds(lambda info, ours: {**info, "rowlock": ours}, _records, _reco
 
 
 @settings(max_examples=60, deadline=None)
+@example([({}, 2**53 + 1)])
 @given(st.lists(st.tuples(_infos, st.integers(-10, 10**16)), max_size=6))
 def test_no_history_breaks_the_page(infos: list[tuple[dict[str, object], int]]) -> None:
     """Whatever JSON stands in commitInfo and in the records of failed tries."""
