@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +16,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql.types import DoubleType
 
@@ -21,6 +24,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.api.connect import INSTEAD
 from rowlock.cli.serve import Choices, serve
+from rowlock.engines.spark.session.java import ensure_java
 from rowlock.exceptions import InvalidInput, TableNotFound, UnsupportedFeature
 from support.connect_server import Served, serving
 
@@ -274,6 +278,29 @@ def test_it_ends_cleanly_and_knows_its_tables_again(tmp_path: Path, number: int)
         server.url += "/;token=sesame"
         assert server.session().table("kept").count() in (1, 300_001)
     assert sorted(p.name for p in tmp_path.iterdir()) in (["names", "spark-warehouse"], ["names", "names.log", "spark-warehouse"])
+
+
+@pytest.mark.soak("a server of its own, and a JVM for its client")
+def test_a_client_of_jdbc(tmp_path: Path) -> None:
+    """Hive's own client, beeline, which Spark brings along."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (tmp_path / "statements.sql").write_text(
+        "CREATE TABLE t (id BIGINT, v STRING) USING delta;\nINSERT INTO t VALUES (1, 'a'), (2, 'b');\nUPDATE t SET v = 'z' WHERE id = 1;\n"
+        "MERGE INTO t USING (SELECT 3 AS id, 'c' AS v) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *;\nOPTIMIZE t;\n"
+        "SELECT * FROM t ORDER BY id;\nANALYZE TABLE t COMPUTE STATISTICS;\n"
+    )
+    ensure_java()
+    jars = Path(pyspark.__file__).parent / "jars" / "*"
+    beeline = [f"{os.environ['JAVA_HOME']}/bin/java", "-cp", str(jars), "org.apache.hive.beeline.BeeLine", "--silent=true", "--outputformat=csv2"]
+    with serving(tmp_path, ["--thrift-port", str(port)]) as server:
+        done = subprocess.run(
+            [*beeline, "-u", f"jdbc:hive2://127.0.0.1:{port}", "-f", str(tmp_path / "statements.sql")], capture_output=True, text=True, timeout=600
+        )
+        assert "id,v\n1,z\n2,b\n3,c" in done.stdout, done.stdout + done.stderr[-2000:]
+        assert "UnsupportedFeature: ANALYZE TABLE is refused" in done.stderr
+        assert server.end() == 0
 
 
 def _try(call) -> None:
