@@ -9,9 +9,9 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rowlock.exceptions import InvalidInput, WrongType
+from rowlock.time_zones import zone_of
 
 
 def text(value: Any, name: str) -> str:
@@ -26,12 +26,13 @@ def text(value: Any, name: str) -> str:
 
 
 def time_zone(value: Any, name: str) -> str:
-    """The value, if it is the name of a time zone that is known here.  Raises WrongType, InvalidInput."""
+    """The value, if it is a time zone as Spark's sessions take it: the name of one, or an offset.  Raises WrongType, InvalidInput."""
     known = text(value, name)
     try:
-        return ZoneInfo(known).key
-    except (ZoneInfoNotFoundError, ValueError, OSError) as e:
-        raise InvalidInput(f"{name} is {value!r}, which is no time zone that is known here: write it like Europe/Vienna or UTC") from e
+        zone_of(known)
+    except ValueError as e:
+        raise InvalidInput(f"{name} is {value!r}, which is no time zone that is known here: write it like Europe/Vienna, UTC or +02:00") from e
+    return known
 
 
 def path(value: Any, name: str) -> Any:

@@ -94,8 +94,9 @@ class Limits:
     """Objects up to this size are read whole in one request; reading the footer alone takes one or two."""
     copied_piece_bytes: int = 16 * _MB
     """A data file that RESTORE copies is read in pieces of this size."""
-    inline_vector_bytes: int = 1 * _KB
-    """Serialized deletion vectors up to this size are stored in the log; larger ones in a file.  All readers accept up to 65,535 characters."""
+    inline_vector_bytes: int = 0
+    """Serialized deletion vectors up to this size are stored in the log, larger ones in a file: by default all in files, one for all vectors of a
+    commit, since delta-spark's VACUUM fails on tables with a vector in the log.  All readers accept up to 65,535 characters."""
     open_tables: int = 64
     """Tables that `rowlock.append` and `rowlock.to_arrow` keep open in this process."""
 

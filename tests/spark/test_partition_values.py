@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,3 +209,21 @@ def test_a_session_that_writes_the_old_calendar(spark: SparkSession, table_path:
         assert file.parsed_stats()["minValues"]["d"] == "1500-01-01"
         table.delete("d = date'1500-01-01' and t = timestamp'1500-01-01 00:00:00'")
         assert rowlock.read(spark, table_path).isEmpty()
+
+
+def test_what_is_recorded_of_texts_as_times_is_what_spark_says(spark: SparkSession) -> None:
+    """tests/unit/protocol/test_partition_values.py compares Rowlock's reader of partition values with this record."""
+    said = json.loads((Path(__file__).parents[1] / "data" / "texts_as_times.json").read_text())
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        asked = spark.createDataFrame([(t,) for t in said["texts"]], "t string").coalesce(1)
+        for zone in ("UTC", "Europe/Vienna", "-03:30"):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            found = {r[0]: r[1] for r in asked.selectExpr("t", "unix_micros(try_cast(t as timestamp))").collect()}
+            assert found == {t: micros[zone] for t, micros in said["texts"].items()}
+        for zone, times in said["zones"].items():
+            if times is None:
+                with pytest.raises(Exception, match="INVALID_CONF_VALUE"):
+                    spark.conf.set("spark.sql.session.timeZone", zone)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))

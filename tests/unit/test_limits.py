@@ -75,7 +75,7 @@ def test_the_environment_sets_limits_of_a_new_process() -> None:
 def test_each_limit_has_a_unit_and_caches_have_room() -> None:
     for field in fields(Limits):
         assert field.name.rsplit("_", 1)[-1] in UNITS, field.name
-    assert all(getattr(Limits(), f.name) > 0 for f in fields(Limits))
+    assert all(getattr(Limits(), f.name) > 0 for f in fields(Limits) if f.name != "inline_vector_bytes"), "by default no vector is in the log"
 
 
 def test_caches_share_one_budget_and_the_oldest_leaves_whosever_it_is() -> None:

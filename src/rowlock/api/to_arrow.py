@@ -15,7 +15,7 @@ import pyarrow as pa
 from rowlock import arguments
 from rowlock.api.append import opened
 from rowlock.engines.appends.engine import ArrowEngine
-from rowlock.exceptions import CorruptLog, InvalidInput, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import read_file
@@ -23,7 +23,6 @@ from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow as arrow_schema
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.schema import StructField
-from rowlock.storage.store import NotFound
 from rowlock.threads import side_by_side
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.state.versions import local_milliseconds, snapshot_of
@@ -47,7 +46,7 @@ def to_arrow(
         timestamp: Read the version that was the newest then: a datetime or ISO text, in the time zone of the Python process where it has none.
         columns: Names of the columns wanted, in any case, in the order of the result; only they are read.  By default all.
         storage_options: How to reach a cloud, as in `rowlock.append`.
-        time_zone: The zone of timestamp partition values that state none, as `Europe/Vienna` or `UTC`: what the session's zone is to Spark.  Without it such a
+        time_zone: The zone of timestamp partition values that state none, as `Europe/Vienna`, `UTC` or `+02:00`: what the session's zone is to Spark.  Without it such a
             value is refused.
 
     Returns:
@@ -128,13 +127,6 @@ def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Sc
         rows = read_file(state.store, file, snapshot, wanted, time_zone=zone)
     except Doubtful as e:
         raise _refusal(str(e), e.feature, snapshot, file.path) from None
-    except NotFound as e:
-        raise CorruptLog(
-            "a data file that the log names is not there; a vacuum may have deleted it: read a newer version",
-            table=snapshot.table,
-            version=snapshot.version,
-            file=file.path,
-        ) from e
     dead = state.vectors.of(file)
     if not dead:
         return rows

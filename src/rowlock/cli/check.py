@@ -1,7 +1,8 @@
-"""`rowlock check` prints what is wrong with a table, as text or JSON; `rowlock arbiter` creates and cleans the DynamoDB table.  Needs no Spark."""
+"""`rowlock check` prints what is wrong with a table, as text or JSON; `rowlock repair` what it mended; `rowlock arbiter` creates and cleans the DynamoDB table.  Needs no Spark."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 
 import orjson
@@ -9,24 +10,59 @@ from rich.console import Console
 from rich.markup import escape
 
 from rowlock.exceptions import InvalidInput
+from rowlock.maintenance.check.deep.contents import Tell
 from rowlock.maintenance.check.finding import Report
 from rowlock.maintenance.check.run import check
+from rowlock.maintenance.repair import repair
 from rowlock.storage.dynamodb import ArbitratedStore, create_table
 from rowlock.storage.open import open_store
+from rowlock.transaction.state.shared import state_of
 
 _COLOURS = {"damage": "bold red", "danger": "bold red", "suspicion": "yellow", "note": "cyan"}
 _COUNTED = {"vector files": "deletion vector files", "vectors": "deletion vectors"}
 _VERDICTS = {"yes": "[green]yes[/]", "alone": "[yellow]only while nobody else does[/]", "no": "[red]no[/]"}
 
 
-def check_table(path: str, console: Console, storage_options: Mapping[str, str] | None = None, *, json: bool, commits: int, files: int, footers: int) -> bool:
-    """Prints the findings; returns False if something is certainly wrong (damage or danger)."""
-    report = check(open_store(path, storage_options), commits=commits, files=files, footers=footers)
+def check_table(
+    path: str, console: Console, storage_options: Mapping[str, str] | None = None, *, json: bool, commits: int, files: int, footers: int, deep: bool = False
+) -> bool:
+    """Prints the findings; returns False if something is certainly wrong (damage or danger).  A deep check shows its progress on a terminal."""
+    with progress(Console(stderr=True)) as tell:
+        report = check(open_store(path, storage_options), commits=commits, files=files, footers=footers, deep=deep, tell=tell)
     if json:
         console.file.write(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
         _print(report, console)
     return report.is_sound
+
+
+@contextlib.contextmanager
+def progress(console: Console) -> Iterator[Tell]:
+    """Hears of progress and shows it, where somebody looks on."""
+    if not console.is_terminal:
+        yield lambda what, done, total: None
+        return
+    with console.status("") as status:
+        yield lambda what, done, total: status.update(f"{what}: {done:,} of {total:,}")
+
+
+def repair_table(path: str, console: Console, storage_options: Mapping[str, str] | None = None, *, json: bool, yes: bool) -> bool:
+    """Prints what is damaged, and what was done about it (without `yes`: would be); returns False if something is left to mend."""
+    with progress(Console(stderr=True)) as tell:
+        done = repair(state_of(open_store(path, storage_options)), dry_run=not yes, tell=tell)
+    if json:
+        console.file.write(orjson.dumps(done.to_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
+        return done.is_whole
+    for damage in done.damages:
+        mark = "[red]not mended[/]" if not damage.can else "[green]mended[/]" if done.done else "[yellow]can be mended[/]"
+        console.print(f"{mark} {escape(damage.what)}", highlight=False, soft_wrap=True)
+        where = f" (version {damage.version})" if damage.version is not None else ""
+        console.print(f"  → {escape(damage.how)}{where}", highlight=False, soft_wrap=True)
+    if not done.damages:
+        console.print("[green]Nothing to mend.[/]")
+    elif not done.done:
+        console.print("Nothing was written: --yes does it.", highlight=False)
+    return done.is_whole
 
 
 def _print(report: Report, console: Console) -> None:

@@ -215,13 +215,31 @@ def check(
     commits: Annotated[int, typer.Option(help="How many of the newest commits to read.", min=1)] = 100,
     files: Annotated[int, typer.Option(help="How many live files to look for, evenly spaced over all.", min=0)] = 1_000,
     footers: Annotated[int, typer.Option(help="For how many files to compare the footer with the statistics.", min=0)] = 20,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Open every version and read every live file, to compare all that the log says with what is there.")
+    ] = False,
     storage_option: StorageOption = None,
 ) -> None:
     """Find damage in a table and risky writers, and list which engines may write it. Exit code 1 if something is certainly wrong."""
     with plain_errors():
         from rowlock.cli.check import check_table
 
-        if not check_table(path, _console(), _storage(storage_option), json=json, commits=commits, files=files, footers=footers):
+        if not check_table(path, _console(), _storage(storage_option), json=json, commits=commits, files=files, footers=footers, deep=deep):
+            raise typer.Exit(1)
+
+
+@app.command()
+def repair(
+    path: TablePath,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, what would be done is printed and nothing is written.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    storage_option: StorageOption = None,
+) -> None:
+    """Mend what can be mended of a damaged table without losing a row. Exit code 1 if something is left to mend."""
+    with plain_errors():
+        from rowlock.cli.check import repair_table
+
+        if not repair_table(path, _console(), _storage(storage_option), json=json, yes=yes):
             raise typer.Exit(1)
 
 

@@ -103,7 +103,7 @@ def _read_file(store: ObjectStore, key: str, state: CheckpointState, removes_onl
         else:
             _read_parquet(body, state, removes_only, store.root)
     except NotFound as e:
-        raise CorruptLog("a file of the newest checkpoint is missing from the log", table=store.root, file=key) from e
+        raise CorruptLog("a file of a checkpoint is missing from the log", table=store.root, file=key) from e
     except UNREADABLE as e:
         raise CorruptLog(f"the checkpoint cannot be read: {type(e).__name__}: {e}", table=store.root, file=key) from e
 

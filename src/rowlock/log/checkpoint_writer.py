@@ -104,11 +104,20 @@ def write_checkpoint(store: ObjectStore, snapshot: Snapshot, tombstones: Iterabl
     if writes_v2(snapshot):
         hint = _write_v2(store, snapshot, list(tombstones))
     else:
-        table = pa.concat_tables([_table(_small_rows(snapshot) + _removes(tombstones), SCHEMA), *_add_tables(snapshot, SCHEMA)])
+        table = _classic(snapshot, tombstones)
         body = _parquet_body(table)
         store.put(names.checkpoint_key(snapshot.version), body)
         hint = {"version": snapshot.version, "size": table.num_rows, "sizeInBytes": len(body), "numOfAddFiles": len(snapshot.files)}
     store.put(names.LAST_CHECKPOINT, orjson.dumps(hint))
+
+
+def checkpoint_bytes(snapshot: Snapshot, tombstones: Iterable[RemoveFile] = ()) -> bytes:
+    """The bytes of a classic checkpoint of a snapshot, which tables with V2 checkpoints may have as well."""
+    return _parquet_body(_classic(snapshot, tombstones))
+
+
+def _classic(snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> pa.Table:
+    return pa.concat_tables([_table(_small_rows(snapshot) + _removes(tombstones), SCHEMA), *_add_tables(snapshot, SCHEMA)])
 
 
 def writes_v2(snapshot: Snapshot) -> bool:

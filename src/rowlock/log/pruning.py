@@ -46,7 +46,7 @@ class FilePruner:
             if f.physical_name not in raw:
                 continue
             text = raw[f.physical_name]
-            if self._timezone is None and f.type == PrimitiveType("timestamp") and text and not text.endswith("Z"):
+            if self._timezone is None and f.type == PrimitiveType("timestamp") and text and not partition_values.states_zone(text):
                 continue
             key = f.physical_name, text
             try:

@@ -21,6 +21,7 @@ merely cleaned up: the table is the same, and the checkpoint that was read is no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rowlock import clock
@@ -34,6 +35,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import in_commit, names
 from rowlock.protocol.actions import Commit, FileKey, RemoveFile
 from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.names import LogFile
 from rowlock.storage.store import NotFound, ObjectStore, PutOutcome
 
 
@@ -210,24 +212,27 @@ class TableLog:
         """Writes a checkpoint of the snapshot, as its policy says, and points `_last_checkpoint` to it.  May raise, but no commit depends on it."""
         write_checkpoint(self.store, snapshot, self.tombstones(snapshot))
 
-    def tombstones(self, snapshot: Snapshot) -> list[RemoveFile]:
-        """The removes up to the snapshot's version that a checkpoint must keep for vacuum: within retention and not live again."""
+    def tombstones(self, snapshot: Snapshot, checkpoint: Sequence[LogFile] | None = None) -> list[RemoveFile]:
+        """The removes up to the snapshot's version that a checkpoint must keep for vacuum: within retention and not live again.
+
+        They are read from `checkpoint` and the commits after it; by default from the newest.
+        """
         try:
             horizon = clock.now_ms() - snapshot.properties.deleted_file_retention_ms
         except InvalidInput:  # the retention cannot be parsed: keep them all
             horizon = -1
-        _, kept, later = self.removes(snapshot)
+        _, kept, later = self.removes(snapshot, checkpoint)
         found: dict[FileKey, RemoveFile] = {r.key: r for r in (*kept, *(r for _, r in later))}
         live = snapshot.files.get({path for path, _ in found})
         alive = {add.key for add in live.values()}
         return [r for key, r in found.items() if key not in alive and (r.deletion_timestamp_ms or 0) > horizon]
 
-    def removes(self, snapshot: Snapshot) -> tuple[int, list[RemoveFile], list[tuple[int, RemoveFile]]]:
-        """(version of the newest checkpoint or -1, its removes, the removes of later commits with their versions).
+    def removes(self, snapshot: Snapshot, checkpoint: Sequence[LogFile] | None = None) -> tuple[int, list[RemoveFile], list[tuple[int, RemoveFile]]]:
+        """(version of the checkpoint, by default the newest, or -1; its removes; the removes of later commits with their versions).
 
         Includes removes of files that are live again.
         """
-        checkpoint = newest_checkpoint(self.store, snapshot.version)
+        checkpoint = newest_checkpoint(self.store, snapshot.version) if checkpoint is None else checkpoint
         base = checkpoint[0].version if checkpoint else -1
         kept = read_checkpoint(self.store, checkpoint, removes_only=True).removes if checkpoint else []
         return base, kept, [(c.version, r) for c in self.commits(base, snapshot.version) for r in c.removes]

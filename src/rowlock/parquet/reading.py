@@ -55,10 +55,10 @@ def read_file(
 
     Reads only the footer and the columns and row groups that are needed.  `case_sensitive` is spark.sql.caseSensitive:
     without it names that differ by case are the same column.  `time_zone` is that of timestamp partition values which state none.
-    Raises Doubtful, NotFound.
+    Raises Doubtful, CorruptLog.
     """
-    if time_zone is None and snapshot.metadata.partition_columns:
-        _check_zones(file, snapshot, wanted.names)
+    if snapshot.metadata.partition_columns:
+        _check_zones(file, snapshot, wanted.names, time_zone)
     partitions = snapshot.metadata.partition_columns
     with open_parquet(store, file.path, file.size_bytes) as source:
         there, by_id = source.schema_arrow, is_found_by_id(snapshot)
@@ -123,12 +123,16 @@ def _inner_chars(name: str, snapshot: Snapshot) -> Inner:
         raise Doubtful(f"column {name} holds char values, but which is not clear: {e}", "char inside of other types") from e
 
 
-def _check_zones(file: AddFile, snapshot: Snapshot, wanted: Sequence[str]) -> None:
-    """Raises Doubtful where a timestamp partition value of a wanted column has no time zone: readers take it in their session's zone."""
+def _check_zones(file: AddFile, snapshot: Snapshot, wanted: Sequence[str], time_zone: str | None) -> None:
+    """Raises Doubtful for a timestamp partition value of a wanted column that has no time zone, or one that Spark alone knows: it is read in the session's."""
     stored = names_in_files(snapshot)
     for f in snapshot.schema.fields:
         value = file.partition_values.get(stored[f.name]) if f.name in wanted and f.name in snapshot.metadata.partition_columns else None
-        if value and f.type == PrimitiveType("timestamp") and not value.endswith("Z"):
+        if not value or f.type != PrimitiveType("timestamp") or (stated := partition_values.states_zone(value)):
+            continue
+        if stated is None:
+            raise Doubtful(f"partition value {value!r} of column {f.name} is a time that only Spark knows", "partition timestamps as Spark alone reads them")
+        if time_zone is None:
             raise Doubtful(
                 f"partition value {value!r} of column {f.name} has no time zone: Spark takes it in that of its session; say which with time_zone=",
                 "partition timestamps without a zone",

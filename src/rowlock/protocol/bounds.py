@@ -147,13 +147,13 @@ def _as_float32(value: Any) -> Any:
 
 
 def _of_stats(path: ColumnPath, type_: DataType, stats: Mapping[str, Any]) -> Bounds:
-    total, nulls = stats.get("numRecords"), _lookup(stats.get("nullCount"), path)
+    total, nulls = stats.get("numRecords"), lookup(stats.get("nullCount"), path)
     may_be_null = may_be_non_null = True
     if _is_count(nulls):
         may_be_null = nulls != 0
         may_be_non_null = not (_is_count(total) and nulls == total)
-    low = _bound_from_json(_lookup(stats.get("minValues"), path), type_, is_high=False)
-    high = _bound_from_json(_lookup(stats.get("maxValues"), path), type_, is_high=True)
+    low = _bound_from_json(lookup(stats.get("minValues"), path), type_, is_high=False)
+    high = _bound_from_json(lookup(stats.get("maxValues"), path), type_, is_high=True)
     is_float = isinstance(type_, PrimitiveType) and type_.name in _FLOATS
     return Bounds(type_, low, high, may_be_null, may_be_non_null, may_be_nan=is_float)
 
@@ -162,7 +162,8 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _lookup(tree: Any, path: ColumnPath) -> Any:
+def lookup(tree: Any, path: ColumnPath) -> Any:
+    """What statistics say at the path of a leaf column; None where they say nothing."""
     for name in path:
         if not isinstance(tree, Mapping):
             return None

@@ -144,13 +144,14 @@ def inline(vector: BitMap64, *, limit_bytes: int) -> DeletionVectorDescriptor | 
     return None if len(data) > limit_bytes else DeletionVectorDescriptor("i", z85_encode(data), None, len(data), len(vector))
 
 
-def read_inline(descriptor: DeletionVectorDescriptor) -> BitMap64:
-    """The vector that an inline descriptor holds."""
-    return _check_cardinality(deserialize(z85_decode(descriptor.path_or_inline_dv, descriptor.size_bytes)), descriptor)
+def read_inline(descriptor: DeletionVectorDescriptor, *, any_cardinality: bool = False) -> BitMap64:
+    """The vector that an inline descriptor holds; with `any_cardinality` also where it marks another number of rows than the descriptor says."""
+    vector = deserialize(z85_decode(descriptor.path_or_inline_dv, descriptor.size_bytes))
+    return vector if any_cardinality else _check_cardinality(vector, descriptor)
 
 
-def read_from_file(descriptor: DeletionVectorDescriptor, body: bytes) -> BitMap64:
-    """The vector of `descriptor`, read from the bytes of its whole file; checks size, checksum and cardinality."""
+def read_from_file(descriptor: DeletionVectorDescriptor, body: bytes, *, any_cardinality: bool = False) -> BitMap64:
+    """The vector of `descriptor`, read from the bytes of its whole file; checks size, checksum and, unless `any_cardinality`, the number of rows."""
     if not body or body[0] != FILE_FORMAT_VERSION:
         raise CorruptLog("the deletion vector file has an unknown format version", file=descriptor.path)
     at, size = descriptor.offset or 0, descriptor.size_bytes
@@ -161,7 +162,7 @@ def read_from_file(descriptor: DeletionVectorDescriptor, body: bytes) -> BitMap6
     (crc,) = struct.unpack_from(">I", body, at + 4 + size)
     if stored_size != size or crc != zlib.crc32(data):
         raise CorruptLog("the deletion vector's size or checksum is wrong", file=descriptor.path)
-    return _check_cardinality(deserialize(data), descriptor)
+    return deserialize(data) if any_cardinality else _check_cardinality(deserialize(data), descriptor)
 
 
 def _check_cardinality(vector: BitMap64, descriptor: DeletionVectorDescriptor) -> BitMap64:

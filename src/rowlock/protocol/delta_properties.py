@@ -100,6 +100,7 @@ def _of_feature(name: str, feature: str) -> DeltaProperty:
 _ICEBERG = "Rowlock writes no Iceberg metadata and does not keep to what Iceberg needs of the files"
 _COORDINATED = "Rowlock commits to the log itself, by no coordinator"
 _PROTOCOL = "A table gets the protocol that its other properties need: leave this out, or call DeltaTable.upgradeTableProtocol"
+_MATERIALIZED = "It names the column of data files that holds ids of rewritten rows: the table gives it, once, where delta.enableRowTracking is set"
 _REDIRECT = "Rowlock follows no redirection to another table"
 
 _ALL = (
@@ -159,10 +160,8 @@ _ALL = (
     _refused("enableChangeDataCapture", "This is the former name of delta.enableChangeDataFeed: set that", "false"),
     _effect("enableRowTracking", "boolean", "Rows keep their ids"),
     _refused("rowTrackingSuspended", "Row ids are always given where the table has them", "false"),
-    _effect("rowTracking.materializedRowIdColumnName", "text", "The column of data files with the row ids of rewritten rows; Rowlock sets it"),
-    _effect(
-        "rowTracking.materializedRowCommitVersionColumnName", "text", "The column of data files with the commit versions of rewritten rows; Rowlock sets it"
-    ),
+    _refused("rowTracking.materializedRowIdColumnName", _MATERIALIZED),
+    _refused("rowTracking.materializedRowCommitVersionColumnName", _MATERIALIZED),
     # ---- columns and protocol ----
     _effect("columnMapping.mode", "choice", "Columns can be renamed and dropped without writing files again", choices=("none", "name", "id")),
     _effect("columnMapping.maxColumnId", "integer", "The highest id that a column was given; Rowlock sets it"),

@@ -1,7 +1,7 @@
 """Partition values: conversion between the log's text and typed values.
 
-The empty string is null.  Timestamps are read in both of the log's formats; one without a time zone is in the
-writer's session time zone, which the caller passes.  Timestamps are written as ISO-8601 in UTC.  Every write
+The empty string is null.  Timestamps are read as Spark casts texts; one without a time zone is in the
+session's time zone, which the caller passes.  Timestamps are written as ISO-8601 in UTC.  Every write
 path of Rowlock uses `serialize`, so that one value has one spelling and makes one partition.  Pure.
 """
 
@@ -12,16 +12,20 @@ import decimal
 import math
 import re
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.protocol.schema import INTEGER_BITS, DataType, DecimalType, PrimitiveType, type_name
+from rowlock.time_zones import zone_of
 
 _TIMESTAMP = re.compile(
-    r"^([+-]?\d{4,6})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|([+-])(\d{2}):?(\d{2})(?::?(\d{2}))?)?$"
+    r"([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(?: *([A-Za-z+-].*))?)?)?)?)?)?", re.ASCII
 )
+"""What Spark casts to a timestamp: the end may be left out from anywhere, a zone stands after seconds alone."""
+_TIME_OF_TODAY = re.compile(r"T?\d{1,2}:\d{1,2}.*", re.ASCII)
+_TRIMMED = "".join(map(chr, (*range(0x21), *range(0x7F, 0xA0))))
+"""Spaces and control characters, which Spark takes off at both ends."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _DAY_MICROS = 86_400_000_000
@@ -72,9 +76,8 @@ def _parse_primitive(value: str, name: str, timezone: str) -> Any:
         return (_EPOCH + dt.timedelta(days=_units_since_1970(value, name))).date()
     if name != "timestamp":
         return _EPOCH + _units_since_1970(value, name) * _MICROSECOND
-    local, offset = _local_time_and_offset(value)
-    naive = _EPOCH + local * _MICROSECOND
-    return naive.replace(tzinfo=ZoneInfo(timezone)).astimezone(dt.UTC) if offset is None else (naive - offset * _MICROSECOND).replace(tzinfo=dt.UTC)
+    local, zone = _local_time_and_zone(value)
+    return (_EPOCH + local * _MICROSECOND).replace(tzinfo=zone or zone_of(timezone)).astimezone(dt.UTC)
 
 
 def parse_stored(value: str | None, type_: DataType, timezone: str | None = None) -> Any:
@@ -95,14 +98,14 @@ TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 def _units_since_1970(value: str, name: str, timezone: str | None = None) -> int:
     """The days (of a date) or microseconds (of a timestamp) since 1970; raises ValueError."""
-    local, offset = _local_time_and_offset(value)
+    local, zone = _local_time_and_zone(value)
     if name == "date":
         return local // _DAY_MICROS
-    if name == "timestamp" and offset is None:
+    if name == "timestamp" and zone is None:
         if timezone is None:
             raise ValueError("no time zone")
-        offset = _offset_at(local, ZoneInfo(timezone))
-    count = local - (offset or 0) if name == "timestamp" else local
+        zone = zone_of(timezone)
+    count = local - _offset_at(local, zone) if name == "timestamp" and zone is not None else local
     if not -(1 << 63) <= count < 1 << 63:
         raise ValueError("out of range")
     return count
@@ -113,7 +116,7 @@ _CYCLE_MICROS = 146_097 * _DAY_MICROS
 _YEAR_2_MICROS, _YEAR_9000_MICROS = ((dt.datetime(year, 1, 1) - _EPOCH) // _MICROSECOND for year in (2, 9000))
 
 
-def _offset_at(local: int, zone: ZoneInfo) -> int:
+def _offset_at(local: int, zone: dt.tzinfo) -> int:
     """The offset of a zone from UTC, in microseconds, at a local time; where clocks were set that of before, as Java has it."""
     if local >= _YEAR_9000_MICROS:
         local = _YEAR_9000_MICROS - _CYCLE_MICROS + (local - _YEAR_9000_MICROS) % _CYCLE_MICROS
@@ -122,20 +125,64 @@ def _offset_at(local: int, zone: ZoneInfo) -> int:
     return offset // _MICROSECOND
 
 
-def _local_time_and_offset(value: str) -> tuple[int, int | None]:
-    """(local time in microseconds since 1970, offset from UTC in microseconds or None if the text has no time zone)."""
-    match = _TIMESTAMP.match(value.strip())
+def states_zone(value: str) -> bool | None:
+    """Whether the text of a timestamp says its time zone; None where Spark alone knows what instant it means (a time of today, or a zone of a short name)."""
+    match = _TIMESTAMP.fullmatch(value.strip(_TRIMMED))
+    if match is None:
+        return None if _TIME_OF_TODAY.fullmatch(value.strip(_TRIMMED)) else False
+    if match[8] is None:
+        return False
+    try:
+        zone_of(match[8])
+    except ValueError:
+        return None if match[8] in _SHORT_NAMES else False
+    return True
+
+
+_SHORT_NAMES = frozenset(
+    [
+        "ACT",
+        "AET",
+        "AGT",
+        "ART",
+        "AST",
+        "BET",
+        "BST",
+        "CAT",
+        "CNT",
+        "CST",
+        "CTT",
+        "EAT",
+        "ECT",
+        "IET",
+        "IST",
+        "JST",
+        "MIT",
+        "NET",
+        "NST",
+        "PLT",
+        "PNT",
+        "PRT",
+        "PST",
+        "SST",
+        "VST",
+    ]
+)
+"""Java's short names, which Spark reads as regions."""
+
+
+def _local_time_and_zone(value: str) -> tuple[int, dt.tzinfo | None]:
+    """(local time in microseconds since 1970, the zone or None if the text has none).  Raises ValueError for what Spark does not cast to a time."""
+    match = _TIMESTAMP.fullmatch(value.strip(_TRIMMED))
     if match is None:
         raise ValueError("not a timestamp")
-    year, month, day, hour, minute, second = (int(match[i] or 0) for i in range(1, 7))
+    year, month, day = int(match[1]), int(match[2] or 1), int(match[3] or 1)
+    hour, minute, second = (int(match[i] or 0) for i in range(4, 7))
     time = dt.timedelta(hours=hour, minutes=minute, seconds=second, microseconds=int((match[7] or "0").ljust(6, "0")[:6]))
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError("not a time of day")
     days = int(np.datetime64(f"{'-' if year < 0 else ''}{abs(year):04}-{month:02}-{day:02}", "D").astype(np.int64))
-    offset = None if match[8] is None else 0
-    if match[9]:
-        offset = (int(match[10]) * 3600 + int(match[11]) * 60 + int(match[12] or 0)) * (-1_000_000 if match[9] == "-" else 1_000_000)
-    return days * _DAY_MICROS + time // _MICROSECOND, offset
+    return days * _DAY_MICROS + time // _MICROSECOND, None if match[8] is None else zone_of(match[8])
 
 
 def serialize(value: Any, type_: DataType) -> str | None:

@@ -55,7 +55,7 @@ def from_arrow(table: pa.Table, leaves: Sequence[tuple[ColumnPath, DataType]], *
     lows: dict[ColumnPath, Any] = {}
     highs: dict[ColumnPath, Any] = {}
     for path, type_ in leaves:
-        column = _column(table, path)
+        column = leaf_values(table, path)
         if column is None:
             nulls[path] = table.num_rows
             continue
@@ -75,7 +75,7 @@ def _scalar_value(scalar: pa.Scalar) -> Any:
     return scalar.value if pa.types.is_timestamp(scalar.type) or pa.types.is_date32(scalar.type) else scalar.as_py()
 
 
-def _column(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
+def leaf_values(table: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
     """The values of a nested leaf, null where an enclosing struct is null; None if the rows lack the column."""
     if path[0] not in table.column_names:
         return None

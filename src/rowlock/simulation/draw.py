@@ -60,7 +60,7 @@ def draw(world: World, seed: int) -> Plan:
         faults=tuple(faults),
         weather=draw_weather(rng, world),
         night_s=night_s,
-        limits=rng.choice([{}, {"inline_vector_bytes": 1}, {"group_files": 2}, {"inline_vector_bytes": 1, "cleaned_files": 2}]),
+        limits=rng.choice([{}, {"inline_vector_bytes": 1024}, {"group_files": 2}, {"inline_vector_bytes": 1024, "cleaned_files": 2}]),
         engine=rng.choice([{}, {}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True}, {"reorders": True}]),
         skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
         drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},

@@ -5,6 +5,7 @@ obstore is imported when the first table on an object store is opened.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from rowlock import arguments
-from rowlock.exceptions import InvalidInput, TableExists, WrongType
-from rowlock.protocol.paths import is_absolute, relative_to, scheme_of
+from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, TableExists, WrongType
+from rowlock.protocol.paths import canonical, decode, encode, is_absolute, relative_to, scheme_of
 from rowlock.storage.address import SCHEMES, parse
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
@@ -98,6 +99,33 @@ def check_is_folder(store: ObjectStore) -> None:
     there = next((p for p in (Path(store.root), *Path(store.root).parents) if os.path.exists(p)), None)  # noqa: PTH110 - Path.exists raises where access is denied
     if there is not None and not there.is_dir():
         raise TableExists(f"{there} is a file, and a table is a folder of files: choose another path, or move the file away", table=store.root)
+
+
+def missing_file(table: str, path: str, what: str = "A data file", version: int | None = None) -> CorruptLog:
+    """The error for a file that a table's log names by a decoded path and that is not there; `what` it is begins the text."""
+    place = relative_to(table, path)
+    if is_absolute(place):
+        text = (
+            f"{what} is not there. It lies outside of this table's folder: this is a shallow clone, and the file's own table may have vacuumed it. "
+            "Bring it back from a backup or an older object version, RESTORE the clone to a version without it, or make the clone anew"
+        )
+    else:
+        text = f"{what} is not there; VACUUM may have deleted it: read a newer version, or bring the file back from a backup or an older object version"
+    return CorruptLog(text, table=table, version=version, file=place)
+
+
+def real_place(place: str) -> str:
+    """A path or URI without `..` and with the canonical scheme; a local one also without symbolic links.  It need not exist."""
+    found = decode(encode(canonical(place)))
+    return os.path.realpath(found) if found.startswith("/") else found.rstrip("/")
+
+
+def is_table(store: ObjectStore, folder: str) -> bool:
+    """Whether another folder, a whole path or URI, holds a Delta log; no for one that may not be read.  It is opened with the settings of `store`."""
+    settings = getattr(store, "settings", None)
+    with contextlib.suppress(StorageError, InvalidInput):
+        return open_store(folder, settings.given if isinstance(settings, Settings) else None).exists("_delta_log")
+    return False
 
 
 def locate(store: ObjectStore, path: str) -> tuple[ObjectStore, str]:

@@ -21,7 +21,6 @@ def without_an_axis(axes: Mapping[str, object]) -> set[str]:
 def turned_down(axes: Mapping[str, str]) -> Iterator[None]:
     """The limits of a case's draw, and those of before afterwards."""
     values = {axis.removeprefix(HEAD): int(value) for axis, value in axes.items() if axis.startswith(HEAD) and value != "default"}
-    if axes["vectors"] == "spilled":
-        values["inline_vector_bytes"] = 0
+    values["inline_vector_bytes"] = 1024 if axes["vectors"] == "inline" else 0
     with limited(**values):
         yield

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowlock import arguments
 from rowlock.exceptions import CorruptLog, InvalidInput
-from rowlock.protocol.partition_values import parse, parse_stored, serialize
+from rowlock.protocol.partition_values import parse, parse_stored, serialize, states_zone
 from rowlock.protocol.schema import DecimalType, PrimitiveType
 
 P = PrimitiveType
@@ -134,3 +137,38 @@ def test_binary_that_is_no_text() -> None:
     """I9: the log's text cannot hold it."""
     with pytest.raises(InvalidInput, match="UTF-8"):
         serialize(b"\xff", P("binary"))
+
+
+SAID = json.loads((Path(__file__).resolve().parents[2] / "data" / "texts_as_times.json").read_text())
+"""What Spark's try_cast makes of texts in three session zones (microseconds; null: nothing), and of two times in each zone, or null for no zone."""
+
+
+@pytest.mark.parametrize("text", SAID["texts"])
+def test_texts_are_the_times_that_spark_reads(text: str) -> None:
+    """Recorded from Spark, which tests/spark/test_partition_values.py asks again."""
+    for zone, micros in SAID["texts"][text].items():
+        if micros is None:
+            with pytest.raises(CorruptLog, match="not a value of type timestamp"):
+                parse_stored(text, P("timestamp"), zone)
+        else:
+            assert parse_stored(text, P("timestamp"), zone) == micros
+            assert states_zone(text) is (len(set(SAID["texts"][text].values())) == 1)
+
+
+@pytest.mark.parametrize("zone", SAID["zones"])
+def test_zones_are_those_of_sparks_sessions(zone: str) -> None:
+    said = SAID["zones"][zone]
+    if said is None:
+        with pytest.raises(InvalidInput, match=r"no time zone that is known here.*\+02:00"):
+            arguments.time_zone(zone, "time_zone")
+    else:
+        assert arguments.time_zone(zone, "time_zone") == zone
+        assert [parse_stored(text, P("timestamp"), zone) for text in ("2024-10-27 02:30:00", "1800-01-01 00:00:00")] == said
+
+
+@pytest.mark.parametrize("text", ["12:03", "T12:03:17", "2024-05-06 12:03:17 PST"])
+def test_what_spark_alone_knows(text: str) -> None:
+    """Times of today, and short names of regions: no instant is guessed, and `to_arrow` points to Spark."""
+    assert states_zone(text) is None
+    with pytest.raises(CorruptLog):
+        parse_stored(text, P("timestamp"), "UTC")

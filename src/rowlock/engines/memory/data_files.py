@@ -17,7 +17,7 @@ import pyarrow as pa
 from rowlock import clock
 from rowlock.boundary.row_identity import NONE, Identities, Materialized, Numbers, columns_of
 from rowlock.engines.memory.sql.expressions import Row, Value
-from rowlock.exceptions import CorruptLog, SchemaMismatch
+from rowlock.exceptions import SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddCdcFile, AddFile
@@ -25,6 +25,7 @@ from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.change_feed import CHANGE_TYPE, FOLDER, ChangeType, cdc_action
 from rowlock.protocol.row_tracking import MaterializedColumns
 from rowlock.protocol.schema import PrimitiveType, StructType
+from rowlock.storage.open import missing_file
 from rowlock.storage.store import NotFound, ObjectStore
 
 _KINDS: dict[str, tuple[type, int]] = {"long": (int, 63), "integer": (int, 31), "short": (int, 15), "byte": (int, 7), "string": (str, 0), "boolean": (bool, 0)}
@@ -79,7 +80,7 @@ class DataFiles:
         try:
             rows: list[dict[str, Value]] = orjson.loads(self._store.get(path))
         except NotFound as e:
-            raise CorruptLog("a data file that the log names is missing", table=self._store.root, file=path) from e
+            raise missing_file(self._store.root, path) from e
         with self._lock:
             if len(self._kept) >= _CACHED_FILES:
                 self._kept.clear()

@@ -1,6 +1,6 @@
 """Compares the data files of the newest version with the log: existence, size, deletion vectors, and statistics against footers.
 
-Reads the sizes of at most `files` files, and the footers and deletion vectors of at most `footers`, spread evenly.
+Reads the sizes of at most `files` files, also of those of other tables that a shallow clone names, and the footers and deletion vectors of at most `footers`, spread evenly.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from rowlock.exceptions import CorruptLog
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.check.finding import Finding
+from rowlock.maintenance.check.places import Places
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile
 from rowlock.storage.store import NotFound, ObjectStore
@@ -31,19 +32,21 @@ T = TypeVar("T")
 
 
 def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footers: int) -> tuple[list[Finding], dict[str, int]]:
-    """The findings, and how many files of each kind were examined.  Files outside of the table's folder are skipped."""
+    """The findings, and how many files of each kind were examined.  Files of other tables, which shallow clones name, are looked at where they lie."""
+    places = Places(store)
     adds = sorted(head.files.adds(), key=lambda a: a.path)
-    ours = [a for a in adds if not paths.is_absolute(paths.relative_to(head.table, a.path))]
-    sizes = _spread(ours, files)
-    found = side_by_side(lambda a: store.head(paths.relative_to(head.table, a.path)), sizes, _THREADS)
+    sizes = _spread(adds, files)
+    found = side_by_side(lambda a: places.size(a.path), sizes, _THREADS)
     there = [a for a, size in zip(sizes, found, strict=True) if size == a.size_bytes]
     vectors = sorted({v for a in sizes if (v := _vector_of(head, a)) is not None})
-    missing_vectors = [v for v, size in zip(vectors, side_by_side(store.head, vectors, _THREADS), strict=True) if size is None]
+    missing_vectors = [v for v, size in zip(vectors, side_by_side(places.size, vectors, _THREADS), strict=True) if size is None]
     sampled = _spread(there, footers)
-    contradicting = [problem for problem in side_by_side(lambda a: _footer_problem(store, head, a), sampled, _THREADS) if problem]
-    with_vector = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in missing_vectors]
+    contradicting = [problem for problem in side_by_side(lambda a: _footer_problem(places, a), sampled, _THREADS) if problem]
+    unread = {*missing_vectors, *places.closed}
+    with_vector = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in unread]
     damaged = [problem for problem in side_by_side(lambda a: _vector_problem(store, a), with_vector, _THREADS) if problem]
-    counts = {"live files": len(adds), "files": len(sizes), "vector files": len(vectors), "vectors": len(with_vector), "footers": len(sampled)}
+    seen = sum(size != -1 for size in found)
+    counts = {"live files": len(adds), "files": seen, "vector files": len(vectors), "vectors": len(with_vector), "footers": len(sampled)}
     findings = [
         *_size_findings(sizes, found),
         *_listed(
@@ -54,8 +57,33 @@ def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footer
         ),
         *_listed("vector-damaged", "deletion vectors of data files cannot be read", damaged, _BRING_BACK),
         *_listed("statistics-lie", "data files contradict what the log says of them, so that queries can miss rows", contradicting, _REWRITE),
+        *_not_examined(places),
+        *_inline(adds),
     ]
     return findings, counts
+
+
+def _not_examined(places: Places) -> Iterable[Finding]:
+    if places.closed:
+        first, why = next(iter(sorted(places.closed.items())))
+        yield Finding(
+            "suspicion",
+            "files-not-examined",
+            f"files outside of the table's folder could not be looked at ({len(places.closed):,}), so nothing is known of them; the first, {first}: {why}",
+            "Give access to the tables that this shallow clone names files of, and check again",
+            files=tuple(sorted(places.closed)),
+        )
+
+
+def _inline(adds: Sequence[AddFile]) -> Iterable[Finding]:
+    if found := [a.path for a in adds if a.deletion_vector is not None and a.deletion_vector.is_inline]:
+        yield Finding(
+            "note",
+            "vectors-in-log",
+            f"deletion vectors of {len(found):,} data files are stored in the log itself. Every engine reads them, but VACUUM of delta-spark fails on such a table",
+            "Where delta-spark's VACUUM is used, run OPTIMIZE or REORG TABLE ... APPLY (PURGE), or vacuum with Rowlock",
+            files=tuple(found),
+        )
 
 
 def _spread(items: Sequence[T], most: int) -> list[T]:
@@ -64,16 +92,15 @@ def _spread(items: Sequence[T], most: int) -> list[T]:
 
 
 def _vector_of(head: Snapshot, add: AddFile) -> str | None:
-    """The key of a file's deletion vector file; None if it has none, or one inline or outside of the table's folder."""
+    """The path of a file's deletion vector file, relative to the table's folder where it is below it; None if it has none, or an inline one."""
     path = add.deletion_vector.path if add.deletion_vector else None
-    place = paths.relative_to(head.table, path) if path is not None else None
-    return None if place is None or paths.is_absolute(place) else place
+    return None if path is None else paths.relative_to(head.table, path)
 
 
 def _size_findings(adds: Sequence[AddFile], sizes: Sequence[int | None]) -> Iterable[Finding]:
     seen = list(zip(adds, sizes, strict=True))
     yield from _listed("file-missing", "data files of the newest version are missing", [(a.path, "") for a, size in seen if size is None], _BRING_BACK)
-    other = [(a.path, f"{size:,} bytes, the log says {a.size_bytes:,}") for a, size in seen if size is not None and size != a.size_bytes]
+    other = [(a.path, f"{size:,} bytes, the log says {a.size_bytes:,}") for a, size in seen if size not in (None, -1) and size != a.size_bytes]
     yield from _listed("file-of-another-size", "data files do not have the size that the log says", other, _BRING_BACK)
 
 
@@ -83,10 +110,12 @@ def _listed(code: str, what: str, found: Sequence[_Problem], remedy: str) -> Ite
         yield Finding("damage", code, f"{what} ({len(found):,}): {named}", remedy, files=tuple(path for path, _ in found))
 
 
-def _footer_problem(store: ObjectStore, head: Snapshot, add: AddFile) -> _Problem | None:
+def _footer_problem(places: Places, add: AddFile) -> _Problem | None:
     """How the footer contradicts the log; None where they agree, or the log has no statistics."""
+    found = places.find(add.path)
+    assert found is not None, "its size was asked"
     try:
-        rows = _rows_in(store, paths.relative_to(head.table, add.path), add.size_bytes)
+        rows = _rows_in(*found, add.size_bytes)
     except (pa.ArrowInvalid, OSError, NotFound, struct.error) as e:
         return add.path, f"cannot be read: {(str(e).splitlines() or [''])[0]}"
     if add.num_records is not None and rows != add.num_records:

@@ -13,7 +13,9 @@ from rowlock.log import replay
 from rowlock.log.segment import list_log, read_hint
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.arbiters import Arbitration, SeenEntry, arbiter_findings
+from rowlock.maintenance.check.checkpoints import checkpoint_findings
 from rowlock.maintenance.check.data_files import data_file_findings
+from rowlock.maintenance.check.deep.all import Tell, deep_findings, silent
 from rowlock.maintenance.check.finding import Finding, Report, by_weight, spans
 from rowlock.maintenance.check.log_files import log_file_findings
 from rowlock.maintenance.check.logical_files import LogicalFiles
@@ -27,14 +29,17 @@ from rowlock.storage.dynamodb import ArbitratedStore, Entry
 from rowlock.storage.dynamodb.spelling import spellings
 from rowlock.storage.store import NotFound, ObjectStore
 
+_ALL = 1 << 62
 _TEMPORARY = re.compile(r"/\.tmp/(\d{20})\.json\.[^/]+$")
 
 
-def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers: int = 20) -> Report:
-    """Checks the log's file names, the newest `commits` commits, at most `files` live files and the footers of at most `footers`.
+def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers: int = 20, deep: bool = False, tell: Tell = silent) -> Report:
+    """Checks the log's file names, the newest `commits` commits and as many checkpoints, at most `files` live files and the footers of at most `footers`.
 
-    Raises TableNotFound where there is no table, StorageError where the store or the arbiter does not answer.
+    With `deep` everything is looked at (see `deep`), and `tell` hears of the progress.  Raises TableNotFound where there is no table, StorageError where the store or the arbiter does not answer.
     """
+    if deep:
+        commits = files = footers = _ALL
     arbiter = store if isinstance(store, ArbitratedStore) else None
     inner = arbiter.inner if arbiter else store
     listed = list_log(inner)
@@ -46,10 +51,15 @@ def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers
     findings += said
     findings += writer_findings(seen, store.root, arbitrated=arbiter is not None)
     findings += arbiter_findings(seen, _arbitration(inner, arbiter, commits), clock.now_ms() // 1000)
-    looked_at = {"commits": len(seen)}
+    found, opened = checkpoint_findings(inner, listed, commits)
+    findings += found
+    looked_at = {"commits": len(seen), "checkpoints": opened}
     try:
         head = TableLog(inner).latest()
     except CorruptLog as e:
+        if deep:
+            said, more = deep_findings(inner, listed, None, tell)
+            findings, looked_at = [*findings, *said], looked_at | more
         if not any(f.level == "damage" for f in findings):
             findings.append(
                 Finding("damage", "log-does-not-read", str(e), versions=() if e.version is None else (e.version,), files=(e.file,) if e.file else ())
@@ -63,6 +73,9 @@ def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers
         findings.append(Finding("note", "cannot-be-written-here", str(e)))
     findings += moved.findings(head.schema)
     broken, counts = data_file_findings(inner, head, files=files, footers=footers)
+    if deep:
+        said, more = deep_findings(inner, listed, head, tell)
+        broken, counts = [*broken, *said], counts | more
     beside = neighbours(head.protocol, store.root, arbitrated=arbiter is not None)
     return Report(store.root, head.version, by_weight([*findings, *broken]), beside, looked_at | counts)
 

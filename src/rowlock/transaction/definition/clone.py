@@ -12,7 +12,7 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.boundary import row_identity
-from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.exceptions import InvalidInput, StatementRefused, TableExists
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, paths, row_tracking
 from rowlock.protocol.actions import AddFile, Metadata, Protocol
@@ -21,6 +21,8 @@ from rowlock.protocol.features import check_writable
 from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, with_commit_timestamp
 from rowlock.protocol.properties import column_mapping_mode, validate_properties, validate_together
+from rowlock.storage.open import is_table, real_place
+from rowlock.storage.store import ObjectStore
 from rowlock.transaction.commit import commit
 from rowlock.transaction.definition.creation import upgraded, widest
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
@@ -40,7 +42,7 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
     `name` is what the source was called by, for the history.  `count` counts the rows of a file whose statistics do not say it.
     Raises InvalidInput, UnsupportedFeature, TableExists, and StatementRefused where the table that is there has rows.
     """
-    _check_places(source.table, target.store.root)
+    _check_places(source, target.store)
     metadata = _metadata(source, properties, target.store.root)
     protocol = upgraded(source.protocol, metadata.configuration)
     check_writable(protocol, metadata, target.store.root)
@@ -52,7 +54,12 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
         born, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=count)
         info = commit_info("CLONE", parameters, clock.new_id(), read_version=None, blind=False, metrics=metrics)
         info = with_commit_timestamp(info, metadata.configuration, None)
-        return commit(NewTable(target, info, {"protocol": protocol, "metadata": metadata, "domains": [*clustered, *marks], "adds": born, "txns": ()}, metrics))
+        actions = {"protocol": protocol, "metadata": metadata, "domains": [*clustered, *marks], "adds": born, "txns": ()}
+        try:
+            return commit(NewTable(target, info, actions, metrics))
+        except TableExists:
+            if not replaces:
+                raise
 
     def make(head: Snapshot) -> HeadActions:
         if len(head.files):
@@ -69,23 +76,41 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
     return commit_from_head(target, "CLONE", parameters, make, removes_rows=True, replaces=True)
 
 
-def _check_places(source: str, target: str) -> None:
-    """Raises InvalidInput where one of the tables would lie in the other's folder, where VACUUM takes its files for garbage."""
-    if paths.canonical(source) == paths.canonical(target):
-        raise InvalidInput("A table cannot be cloned onto itself: name another place", table=target)
-    for outer, inner in ((source, target), (target, source)):
-        if not paths.is_absolute(paths.relative_to(outer, inner)):
-            raise InvalidInput(
-                f"The clone and its source cannot lie in each other's folders, where VACUUM deletes what it does not know: {inner} is below {outer}",
-                table=target,
-            )
+def _check_places(source: Snapshot, target: ObjectStore) -> None:
+    """Raises InvalidInput where the clone would lie in the folder of a table whose files it names, or such a file in the clone's: VACUUM there deletes them.
+
+    Those are the source and, where that is a clone itself, the tables before it.  Symbolic links and `..` are followed.
+    """
+    place = real_place(target.root)
+    if real_place(source.table) == place:
+        raise InvalidInput("A table cannot be cloned onto itself: name another place", table=target.root)
+    folders = {real_place(paths.join(source.table, f.path)).rpartition("/")[0] for f in source.files.adds() if paths.is_absolute(f.path)} | {
+        real_place(source.table)
+    }
+    for folder in sorted(folders):
+        if _is_below(folder, place):
+            raise _nested(folder, place, target.root)
+    for outer in (place.rsplit("/", n)[0] for n in range(1, place.count("/"))):
+        if any(_is_below(folder, outer) for folder in folders) and is_table(target, outer):
+            raise _nested(place, outer, target.root)
+
+
+def _is_below(place: str, folder: str) -> bool:
+    return place == folder or place.startswith(folder + "/")
+
+
+def _nested(inner: str, outer: str, table: str) -> InvalidInput:
+    return InvalidInput(
+        f"The clone and the tables whose files it names cannot lie in each other's folders, where VACUUM deletes what it does not know: {inner} is below {outer}",
+        table=table,
+    )
 
 
 def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Metadata:
-    validate_properties(properties)
     if foreign := sorted(k for k, v in properties.items() if (k in OF_ONE_TABLE or is_constraint(k)) and source.metadata.configuration.get(k) != v):
         raise InvalidInput(f"{foreign[0]} cannot be given to a clone: leave it out; a constraint is added afterwards, by addConstraint", table=table)
     properties = {k: v for k, v in properties.items() if k not in OF_ONE_TABLE}
+    validate_properties(properties, table)
     configuration = {k: v for k, v in source.metadata.configuration.items() if k not in OF_ONE_TABLE} | dict(properties)
     validate_together(configuration, table)
     configuration = row_tracking.with_column_names(configuration, clock.new_id)

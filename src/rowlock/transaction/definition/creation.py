@@ -253,7 +253,9 @@ def uncounted(file: AddFile) -> int:
 
 
 def unset_properties(state: SharedState, keys: Sequence[str], *, if_exists: bool = True) -> Receipt:
-    """Removes table properties."""
+    """Removes table properties.  Raises InvalidInput for those by which rows keep their ids."""
+    if kept := [k for k in keys if k in (row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN)]:
+        raise InvalidInput(f"Property {kept[0]} cannot be unset: it names the column in which rewritten rows keep their ids", table=state.store.root)
 
     def change(head: Snapshot) -> Metadata:
         if not if_exists and (missing := [k for k in keys if k not in head.metadata.configuration]):

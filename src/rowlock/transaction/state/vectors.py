@@ -12,11 +12,10 @@ from pyroaring import BitMap64
 
 from rowlock import clock
 from rowlock.caches import VECTORS, Cache
-from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.protocol import deletion_vector as dv
 from rowlock.protocol.actions import AddFile
-from rowlock.storage.open import locate
+from rowlock.storage.open import locate, missing_file
 from rowlock.storage.store import NotFound, ObjectStore
 
 
@@ -42,17 +41,21 @@ class Vectors:
         self._kept.put(descriptor, (bitmap, descriptor.size_bytes))
         return bitmap
 
-    def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor) -> BitMap64:
+    def stored(self, file: AddFile) -> BitMap64:
+        """The dead positions of a file as they are stored, also where the log says another number of them.  Not cached."""
+        return BitMap64() if file.deletion_vector is None else self._read(file, file.deletion_vector, any_cardinality=True)
+
+    def _read(self, file: AddFile, descriptor: dv.DeletionVectorDescriptor, *, any_cardinality: bool = False) -> BitMap64:
         if descriptor.is_inline:
-            bitmap = dv.read_inline(descriptor)
+            bitmap = dv.read_inline(descriptor, any_cardinality=any_cardinality)
         else:
             key = descriptor.path or ""
             try:
                 store, name = locate(self._store, key)  # that of a shallow clone lies in another table's folder
                 body = store.get(name)
             except NotFound as e:
-                raise CorruptLog(f"The deletion vector of data file {file.path} is missing; was it vacuumed?", table=self._store.root, file=key) from e
-            bitmap = dv.read_from_file(descriptor, body)
+                raise missing_file(self._store.root, key, f"The deletion vector of data file {file.path}") from e
+            bitmap = dv.read_from_file(descriptor, body, any_cardinality=any_cardinality)
         return bitmap
 
     def remember(self, file: AddFile, bitmap: BitMap64) -> None:

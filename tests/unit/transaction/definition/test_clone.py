@@ -13,14 +13,17 @@ from pyroaring import BitMap64
 
 import rowlock
 from rowlock.api.append import opened
-from rowlock.exceptions import InvalidInput, StatementRefused, TableExists
+from rowlock.engines.appends.engine import ArrowEngine
+from rowlock.exceptions import CorruptLog, InvalidInput, StatementRefused, TableExists
 from rowlock.limits import limited
+from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.transaction.definition.clone import shallow_clone
 from rowlock.transaction.state.receipt import Receipt
-from support.appends import commit, rows
+from support.appends import commit, create, rows
 
 
 def uncounted(file: object) -> int:
@@ -162,3 +165,67 @@ def test_all_properties_of_the_source_may_be_given(source: str, tmp_path: Path) 
     clone(source, target, **held)
     column = "delta.rowTracking.materializedRowIdColumnName"
     assert opened(target).refresh().metadata.configuration[column] != held[column]
+
+
+def test_a_file_of_the_source_that_is_gone_is_named_with_its_remedy(source: str, tmp_path: Path) -> None:
+    """One error by each way of reading: table, file and what to do."""
+    target = str(tmp_path / "target")
+    clone(source, target)
+    state = opened(target)
+    marked = next(f for f in state.refresh().files.adds() if f.deletion_vector is not None)
+    vector = marked.deletion_vector.path if marked.deletion_vector else None
+    assert vector is not None
+    for gone, reads in ((vector, (rows, vectors_of)), (marked.path, (rows, counted))):
+        held = Path(gone).read_bytes()
+        Path(gone).unlink()
+        for read in reads:
+            state.vectors.forget()
+            with pytest.raises(CorruptLog, match=r"is not there.*shallow clone.*RESTORE") as e:
+                read(target)
+            assert e.value.table == target and e.value.file == gone
+        Path(gone).write_bytes(held)
+
+
+def vectors_of(table: str) -> None:
+    state = opened(table)
+    for file in state.refresh().files.adds():
+        state.vectors.of(file)
+
+
+def counted(table: str) -> None:
+    state = opened(table)
+    for file in state.refresh().files.adds():
+        ArrowEngine(state.store).count(file)
+
+
+def test_replacing_goes_on_where_another_made_the_table_first(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CREATE OR REPLACE promises a table either way; only CREATE says that there is one."""
+    target = str(tmp_path / "target")
+    state, real = opened(target), TableLog.exists
+    raced = []
+
+    def exists(log: TableLog) -> bool:
+        there = real(log)
+        if not there and not raced:
+            raced.append(1)
+            create(target, StructField("z", PrimitiveType("long"), True))
+        return there
+
+    monkeypatch.setattr(TableLog, "exists", exists)
+    assert shallow_clone(opened(source).refresh(), state, {}, name="it", replaces=True, count=uncounted).version == 1
+    assert raced and rows(target) == rows(source)
+
+
+def test_places_are_compared_as_they_are_and_not_as_they_are_spelled(source: str, tmp_path: Path) -> None:
+    """I10: symbolic links, `..`, and the tables before a source that is a clone itself: VACUUM of each would delete the other's files."""
+    (tmp_path / "link").symlink_to(Path(source).parent)
+    for place in (tmp_path / "link" / "source" / "in", tmp_path / "link" / "source", tmp_path / "x" / ".." / "link" / "source" / "deep" / "er"):
+        with pytest.raises(InvalidInput, match="onto itself" if place.name == "source" else "each other's folders"):
+            clone(source, str(place))
+    middle = str(tmp_path / "middle")
+    clone(source, middle)
+    for place in (Path(source) / "in", Path(source).parent):
+        with pytest.raises(InvalidInput, match="each other's folders"):
+            clone(middle, str(place))
+    assert not (Path(source) / "in").exists()
+    assert clone(middle, str(Path(source).parent / "beside")).version == 0 and rows(str(Path(source).parent / "beside")) == rows(source)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 from pyroaring import BitMap64
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, StringType, StructField, StructType
@@ -34,6 +35,7 @@ from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.parquet_columns import has_ambiguous_names
 from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import reserved_names
+from rowlock.storage.open import missing_file
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"
 ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, LongType())])
@@ -161,9 +163,14 @@ class Scanner:
         data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns and not isinstance(f.dataType, NullType)])
         names = [paths.join(self.root, f.path) for f in files]
         physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in carried)])
-        return read_parquet(
-            self.spark, physical, names, snapshot.version, {"parquet.filter.dictionary.enabled": "false"} if has_ambiguous_names(snapshot.schema) else None
-        )
+        options = {"parquet.filter.dictionary.enabled": "false"} if has_ambiguous_names(snapshot.schema) else None
+        try:
+            return read_parquet(self.spark, physical, names, snapshot.version, options)
+        except AnalysisException as e:
+            if e.getCondition() != "PATH_NOT_FOUND":
+                raise
+            named = (e.getMessageParameters() or {}).get("path", "")
+            raise missing_file(snapshot.table, paths.relative_to(self.root, named), version=snapshot.version) from None
 
     def _group_frame(
         self,

@@ -1,0 +1,180 @@
+"""Reads the live files of the newest version whole, column by column, and compares them with their statistics and deletion vectors.
+
+At most one column of one file is held for each thread.  What pyarrow does not certainly read as Spark does is named and not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, UnsupportedFeature
+from rowlock.log.snapshot import Snapshot
+from rowlock.maintenance.check.finding import Finding
+from rowlock.parquet.files import open_parquet
+from rowlock.parquet.physical import Doubtful, nullable_schema
+from rowlock.parquet.reading import read_file
+from rowlock.protocol import bounds, statistics
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.schema import ColumnPath, DataType
+from rowlock.storage.store import ObjectStore
+from rowlock.threads import side_by_side
+from rowlock.transaction.state.vectors import Vectors
+
+UNREADABLE = (pa.ArrowException, OSError, CorruptLog, InvalidInput, StorageError, ValueError)
+"""What a file that is damaged, gone or closed raises."""
+_THREADS = 4
+_PORTION = 64
+Tell = Callable[[str, int, int], object]
+"""Hears of progress: what is done, how many of it are, of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What was found in one live file.
+
+    wrong        what its add action says wrongly, as phrases
+    unreadable   why the file or its vector cannot be read at all; then nothing else is known
+    not_judged   why some columns were not compared
+    num_rows     the physical rows in the file
+    cardinality  the rows that its deletion vector marks
+    """
+
+    file: AddFile
+    wrong: tuple[str, ...] = ()
+    unreadable: str = ""
+    not_judged: str = ""
+    num_rows: int = 0
+    cardinality: int = 0
+
+
+def read_contents(store: ObjectStore, head: Snapshot, tell: Tell) -> Iterator[Contents]:
+    """What is in each live file, in the order of their paths."""
+    adds = sorted(head.files.adds(), key=lambda a: a.path)
+    for start in range(0, len(adds), _PORTION):
+        tell("files", start, len(adds))
+        yield from side_by_side(lambda add: contents_of(store, head, add), adds[start : start + _PORTION], _THREADS)
+    tell("files", len(adds), len(adds))
+
+
+def contents_of(store: ObjectStore, head: Snapshot, add: AddFile) -> Contents:
+    """What is in one file, compared with what the log says of it."""
+    try:
+        with open_parquet(store, add.path, add.size_bytes) as source:
+            num_rows = int(source.metadata.num_rows)
+        dead = Vectors(store).stored(add)
+    except UNREADABLE as e:
+        return Contents(add, unreadable=(str(e).splitlines() or [type(e).__name__])[0])
+    wrong = list(_wrong_counts(add, num_rows, dead))
+    try:
+        wrong += _wrong_statistics(store, head, add, num_rows, dead)
+    except Doubtful as e:
+        return Contents(add, tuple(wrong), not_judged=str(e), num_rows=num_rows, cardinality=len(dead))
+    except UnsupportedFeature as e:
+        return Contents(add, tuple(wrong), not_judged=str(e), num_rows=num_rows, cardinality=len(dead))
+    except UNREADABLE as e:
+        return Contents(add, tuple(wrong), unreadable=(str(e).splitlines() or [type(e).__name__])[0], num_rows=num_rows, cardinality=len(dead))
+    return Contents(add, tuple(wrong), num_rows=num_rows, cardinality=len(dead))
+
+
+def _wrong_counts(add: AddFile, num_rows: int, dead: BitMap64) -> Iterator[str]:
+    if add.stats and not add.parsed_stats():
+        yield "its statistics cannot be parsed"
+    if add.num_records is not None and add.num_records != num_rows:
+        yield f"{num_rows:,} rows, its statistics say {add.num_records:,}"
+    elif add.num_records is None and add.deletion_vector is not None:
+        yield "its statistics do not say how many rows it has, which a deletion vector needs"
+    if add.deletion_vector is not None and add.deletion_vector.cardinality != len(dead):
+        yield f"its deletion vector marks {len(dead):,} rows, the log says {add.deletion_vector.cardinality:,}"
+    if dead and dead.max() >= num_rows:
+        yield f"its deletion vector marks row {dead.max():,} of {num_rows:,}"
+
+
+def _wrong_statistics(store: ObjectStore, head: Snapshot, add: AddFile, num_rows: int, dead: BitMap64) -> Iterator[str]:
+    """Phrases for each column whose bounds or null counts do not hold for the rows that live.  Raises Doubtful."""
+    stats = add.parsed_stats()
+    if not any(stats.get(k) for k in ("minValues", "maxValues", "nullCount")):
+        return
+    every = nullable_schema(to_arrow(head.schema))
+    alive = np.ones(num_rows, dtype=np.bool_)
+    marked = bitmap_to_numpy(dead)
+    alive[marked[marked < num_rows]] = False
+    tight = add.deletion_vector is None and stats.get("tightBounds") is not False
+    leaves: dict[str, list[tuple[ColumnPath, DataType]]] = {}
+    for path, field in head.schema.leaves():
+        if path[0] not in head.partition_columns and _is_claimed(path, stats, head):
+            leaves.setdefault(path[0], []).append((path, field.type))
+    for name, of_column in leaves.items():
+        rows = read_file(store, add, head, pa.schema([every.field(name)]))
+        live = rows.filter(pa.array(alive)) if len(marked) else rows
+        for path, type_ in of_column:
+            values = statistics.leaf_values(live, path)
+            if values is not None and (why := _contradiction(path, type_, values, stats, head, tight)):
+                yield f"column {'.'.join(path)}: {why}"
+
+
+def _is_claimed(path: ColumnPath, stats: dict[str, object], head: Snapshot) -> bool:
+    """Whether statistics say anything of a leaf column."""
+    physical = head.schema.physical_path(path)
+    return physical is not None and any(bounds.lookup(stats.get(k), physical) is not None for k in ("minValues", "maxValues", "nullCount"))
+
+
+def _contradiction(path: ColumnPath, type_: DataType, values: pa.ChunkedArray, stats: dict[str, object], head: Snapshot, tight: bool) -> str | None:
+    """How live values contradict the statistics, as a reader takes these; None where all are within them."""
+    known = bounds.bounds_of(path, {}, stats, head.schema)
+    physical = head.schema.physical_path(path)
+    if known is None or physical is None:
+        return None
+    nulls, said = values.null_count, bounds.lookup(stats.get("nullCount"), physical)
+    if tight and isinstance(said, int) and said != nulls:
+        return f"{nulls:,} nulls, its statistics say {said:,}"
+    if nulls and not known.may_be_null:
+        return f"{nulls:,} nulls, its statistics say that there are none"
+    if nulls < len(values) and not known.may_be_non_null:
+        return f"{len(values) - nulls:,} values, its statistics say that all are null"
+    low, high = _extremes(values, type_)
+    if low is not None and known.low is not None and low < known.low:
+        return f"its least value {low} is below the minimum in its statistics"
+    if high is not None and known.high is not None and high > known.high:
+        return f"its greatest value {high} is above the maximum in its statistics"
+    return None
+
+
+def _extremes(values: pa.ChunkedArray, type_: DataType) -> tuple[object, object]:
+    """The least and the greatest value as bounds are compared; None for what cannot be compared (NaN is no bound)."""
+    if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
+        return None, None
+    if pa.types.is_floating(values.type):
+        values = values.filter(pc.invert(pc.is_nan(values)))
+    found = pc.min_max(values)
+    try:
+        return bounds.comparable(found["min"].as_py(), type_), bounds.comparable(found["max"].as_py(), type_)
+    except (ValueError, OverflowError):  # years that Python does not have
+        return None, None
+
+
+def content_findings(found: Sequence[Contents]) -> Iterator[Finding]:
+    """At most one finding of each kind, from those of the files that are not in order."""
+    if unreadable := [c for c in found if c.unreadable]:
+        yield _listed("damage", "file-does-not-read", "data files or their deletion vectors cannot be read", [(c.file.path, c.unreadable) for c in unreadable])
+    if wrong := [c for c in found if c.wrong]:
+        remedy = "rowlock repair adds the files again with right statistics and counts; no row is touched"
+        yield _listed(
+            "damage", "contents-contradict-log", "what data files hold is not what the log says of them", [(c.file.path, c.wrong[0]) for c in wrong], remedy
+        )
+    if doubtful := [c for c in found if c.not_judged]:
+        yield _listed(
+            "note", "columns-not-compared", "columns of data files were not compared with their statistics", [(c.file.path, c.not_judged) for c in doubtful]
+        )
+
+
+def _listed(level: str, code: str, what: str, found: Sequence[tuple[str, str]], remedy: str = "") -> Finding:
+    named = ", ".join(f"{path} ({why})" for path, why in found[:3]) + (f" and {len(found) - 3:,} more" if len(found) > 3 else "")
+    return Finding("damage" if level == "damage" else "note", code, f"{what} ({len(found):,}): {named}", remedy, files=tuple(path for path, _ in found))

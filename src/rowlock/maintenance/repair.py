@@ -1,0 +1,301 @@
+"""`rowlock repair`: mends what can be mended of a damaged table without losing a row, and says what it did and what it could not do.
+
+The commits are the truth, and data files are.  What follows from them is written anew where it says otherwise: checkpoints, checksums,
+`_last_checkpoint`, and, by a commit that adds files again (dataChange false), their statistics, row counts and the cardinalities of deletion vectors,
+and the high-water mark of row ids.  No data file, vector or commit is deleted or overwritten; a file of the log that is replaced is first kept
+below `_delta_log/_damaged` (I1, I5, I10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rowlock import clock
+from rowlock.exceptions import CorruptLog, RowlockError, TableNotFound, UnsupportedFeature
+from rowlock.log import checksums, replay
+from rowlock.log.checkpoint_reader import sidecars_of
+from rowlock.log.checkpoint_writer import checkpoint_bytes
+from rowlock.log.segment import complete_checkpoints, list_log, segment_of
+from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.maintenance.check.deep.contents import Contents, Tell, contents_of, read_contents
+from rowlock.maintenance.check.deep.row_ids import row_ids
+from rowlock.maintenance.check.deep.versions import Versions, walk
+from rowlock.parquet.physical import Doubtful, file_schema, nullable_schema, relabelled
+from rowlock.parquet.reading import read_file
+from rowlock.parquet.writing import stats_leaves
+from rowlock.protocol import names, row_tracking, statistics
+from rowlock.protocol.actions import AddFile, RemoveFile
+from rowlock.protocol.arrow_types import to_arrow
+from rowlock.protocol.names import LogFile
+from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.state.shared import SharedState
+
+DAMAGED = f"{names.LOG_DIRECTORY}/_damaged"
+"""Where files of the log are kept that were replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """One damage: what it is, whether it can be mended, and what was done about it (in a dry run: would be), or why nothing can be.
+
+    `version` is that of the commit that mended it, where it took one.
+    """
+
+    what: str
+    can: bool
+    how: str
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What a repair did, or in a dry run would do."""
+
+    table: str
+    done: bool
+    damages: tuple[Mended, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing that was found is left unmended."""
+        return all(d.can for d in self.damages) and (self.done or not self.damages)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values for JSON."""
+        return {"table": self.table, "done": self.done, "whole": self.is_whole, "damages": [asdict(d) for d in self.damages]}
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Hears of progress and says nothing."""
+
+
+def repair(state: SharedState, *, dry_run: bool = True, tell: Tell = _silent) -> Repair:
+    """Finds what is damaged, and mends what can be unless `dry_run`.
+
+    Raises TableNotFound, StorageError, UnsupportedFeature where the table cannot be written by this version, and what a commit raises.
+    """
+    store = state.store
+    listed = list_log(store)
+    if not any(f.kind == "commit" or f.is_checkpoint for f in listed):
+        raise TableNotFound("there is no Delta table here: correct the path", table=store.root)
+    found = Versions()
+    snapshots = _Wanted()
+    newest: Snapshot | None = None
+    for n, step in enumerate(walk(store, listed, found)):
+        tell("versions", n, len(listed))
+        snapshots.look(step.version, step.after, found)
+        newest = step.after
+    damages = [*_checkpoints(store, listed, found, dry_run), *_checksums(store, found, snapshots, dry_run)]
+    damages += _last_checkpoint(store, found, dry_run)
+    try:
+        head = newest if dry_run and newest is not None else state.refresh()
+    except CorruptLog as e:
+        remedy = "look for the file in a backup or in older object versions: it cannot be made from what is there"
+        damages.append(Mended(f"the newest version cannot be read: {e}", False, remedy))
+        return Repair(store.root, not dry_run, tuple(damages))
+    damages += _files(state, head, dry_run, tell)
+    return Repair(store.root, not dry_run, tuple(damages))
+
+
+class _Wanted:
+    """The versions of which a checksum is to be written anew."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, bytes] = {}
+
+    def look(self, version: int, after: Snapshot | None, found: Versions) -> None:
+        if version in found.checksums and after is not None:
+            self.of[version] = checksums.checksum(after)
+
+
+def _keep(store: ObjectStore, key: str) -> None:
+    """Keeps a copy of a file of the log that is about to be replaced."""
+    try:
+        store.put(f"{DAMAGED}/{clock.new_id()}-{key.rpartition('/')[2]}", store.get(key))
+    except NotFound:
+        return
+
+
+def _checkpoints(store: ObjectStore, listed: Sequence[LogFile], found: Versions, dry_run: bool) -> Iterator[Mended]:
+    """Writes damaged checkpoints anew, as classic ones, from the commits and the checkpoints before them that are in order."""
+    bad = {f.key for files, _ in found.checkpoints.values() for f in files}
+    sound = [f for f in listed if f.key not in bad]
+    for key, (files, why) in found.checkpoints.items():
+        version, what = files[0].version, f"checkpoint {key}: {why}"
+        try:
+            segment = segment_of(sound, store.root, version)
+            snapshot = replay.load(store, segment)
+            tombstones = TableLog(store).tombstones(snapshot, segment.checkpoint)
+        except RowlockError as e:
+            yield Mended(what, False, f"the commits that it is made of are not all there: {e}")
+            continue
+        yield Mended(what, True, f"written anew from the commits up to version {version}; the old one is kept in {DAMAGED}")
+        if not dry_run:
+            _write_anew(store, files, snapshot, tombstones)
+
+
+def _write_anew(store: ObjectStore, files: Sequence[LogFile], snapshot: Snapshot, tombstones: Sequence[RemoveFile]) -> None:
+    """Puts a classic checkpoint, which is whole in one file, and then takes the damaged one of another name out of readers' sight."""
+    body = checkpoint_bytes(snapshot, tombstones)
+    for file in files:
+        _keep(store, file.key)
+    store.put(names.checkpoint_key(snapshot.version), body)
+    for file in files:
+        if file.key != names.checkpoint_key(snapshot.version):
+            store.delete(file.key)
+
+
+def _checksums(store: ObjectStore, found: Versions, wanted: _Wanted, dry_run: bool) -> Iterator[Mended]:
+    for version, why in found.checksums.items():
+        key = names.checksum_key(version)
+        if version in found.contested:
+            yield Mended(
+                f"checksum {key}: {why}", False, "it is proof that two writers committed this version, one of which was overwritten: see rowlock check"
+            )
+            continue
+        yield Mended(f"checksum {key}: {why}", True, f"written anew from the log; the old one is kept in {DAMAGED}")
+        if not dry_run:
+            _keep(store, key)
+            store.put(key, wanted.of[version])
+
+
+def _last_checkpoint(store: ObjectStore, found: Versions, dry_run: bool) -> Iterator[Mended]:
+    """Points `_last_checkpoint` to the newest whole checkpoint where it says otherwise than what is there."""
+    try:
+        held = store.get(names.LAST_CHECKPOINT)
+    except NotFound:
+        return
+    whole = complete_checkpoints(list_log(store))
+    sound = [c for c in whole if c[0].key not in found.checkpoints or not dry_run]
+    if (why := _lie(held, whole)) is None:
+        return
+    if not sound:
+        yield Mended(f"_last_checkpoint {why}", True, f"moved to {DAMAGED}: there is no whole checkpoint, and readers list the log without it")
+    else:
+        yield Mended(f"_last_checkpoint {why}", True, f"pointed to the checkpoint of version {sound[-1][0].version}; the old one is kept in {DAMAGED}")
+    if dry_run:
+        return
+    _keep(store, names.LAST_CHECKPOINT)
+    if sound:
+        store.put(names.LAST_CHECKPOINT, orjson.dumps(_hint(store, sound[-1])))
+    else:
+        store.delete(names.LAST_CHECKPOINT)
+
+
+def _lie(held: bytes, whole: Sequence[tuple[LogFile, ...]]) -> str | None:
+    """What is wrong with the bytes of `_last_checkpoint`; None where they name a checkpoint that is there."""
+    try:
+        said = orjson.loads(held)
+    except orjson.JSONDecodeError:
+        return "cannot be parsed"
+    version = said.get("version") if isinstance(said, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+        return "names no version"
+    if not any(c[0].version == version for c in whole):
+        return f"names version {version}, of which there is no whole checkpoint"
+    parts = said.get("parts")
+    if parts is not None and not any(c[0].version == version and c[0].parts == parts for c in whole):
+        return f"names {parts!r} parts, which the checkpoint of version {version} has not"
+    named = said.get("v2Checkpoint")
+    if named is not None and not any(isinstance(named, dict) and c[0].key.endswith(f"/{named.get('path')}") for c in whole if c[0].version == version):
+        return f"names a V2 checkpoint of version {version} that is not there"
+    return None
+
+
+def _hint(store: ObjectStore, checkpoint: Sequence[LogFile]) -> dict[str, Any]:
+    """What `_last_checkpoint` says of a whole checkpoint."""
+    actions = 0
+    for key in [*(f.key for f in checkpoint), *sidecars_of(store, checkpoint)]:
+        body = store.get(key)
+        actions += len([line for line in body.split(b"\n") if line.strip()]) if key.endswith(".json") else pq.read_metadata(pa.BufferReader(body)).num_rows
+    hint: dict[str, Any] = {"version": checkpoint[0].version, "size": actions}
+    return hint | ({"parts": len(checkpoint)} if checkpoint[0].kind == "multipart" else {})
+
+
+def _files(state: SharedState, head: Snapshot, dry_run: bool, tell: Tell) -> list[Mended]:
+    """Mends, in one commit, what adds say wrongly of their files, and the high-water mark of row ids."""
+    every = list(read_contents(state.store, head, tell))
+    ids = row_ids(head, every)
+    out = [
+        Mended(f"{c.file.path}: {c.unreadable}", False, "bring the file back from a backup or an older object version, or RESTORE to a version without it")
+        for c in every
+        if c.unreadable
+    ]
+    out += [
+        Mended(f"{path}: its row ids are those of other rows, too", False, "RESTORE the table to a version before, or rewrite its rows into a new table")
+        for path in ids.doubled
+    ]
+    out += [
+        Mended(f"{path}: its rows have no row ids", False, "DeltaTable.setProperties with delta.enableRowTracking gives them, after it was switched off")
+        for path in ids.bare
+    ]
+    fixes = {c.file.path: c for c in every if c.wrong and not c.unreadable and _is_mendable(c)}
+    out += [
+        Mended(
+            f"{c.file.path}: {c.wrong[0]}",
+            False,
+            "its vector marks rows that the file does not have: the two do not belong together; RESTORE to a version before",
+        )
+        for c in every
+        if c.wrong and not c.unreadable and not _is_mendable(c)
+    ]
+    version: int | None = None
+    if (fixes or ids.mark_is_low) and not dry_run:
+        version = commit_from_head(state, "REPAIR", {"files": len(fixes)}, lambda at: _actions(state.store, at, fixes, ids.highest)).version
+    out += [Mended(f"{path}: {'; '.join(c.wrong)}", True, "added again with statistics and counts by its contents", version) for path, c in fixes.items()]
+    if ids.mark_is_low:
+        out.append(Mended("the high-water mark of row ids is too low", True, f"raised to {ids.highest}", version))
+    return out
+
+
+def _is_mendable(found: Contents) -> bool:
+    return not any("marks row " in why for why in found.wrong)
+
+
+def _actions(store: ObjectStore, head: Snapshot, fixes: dict[str, Contents], highest: int) -> HeadActions | None:
+    """The files that are still as they were found, added again, and a mark above all ids; None where nothing is left to do."""
+    live = head.files.get(fixes)
+    adds = []
+    for path, found in fixes.items():
+        there = live.get(path)
+        if there is None:
+            continue
+        now = found if there == found.file else contents_of(store, head, there)
+        if now.wrong and not now.unreadable and _is_mendable(now):
+            adds.append(_mended(store, head, now))
+    try:
+        low = row_tracking.assigns(head.protocol, head.metadata) and row_tracking.high_water_mark(head.domains, head.table) < highest
+    except CorruptLog:
+        low = True
+    if not adds and not low:
+        return None
+    return HeadActions(adds=tuple(adds), domains=(row_tracking.mark_domain(highest),) if low else ())
+
+
+def _mended(store: ObjectStore, head: Snapshot, found: Contents) -> AddFile:
+    """The file's add action with statistics, number of rows and cardinality by what the file and its vector hold."""
+    add = found.file
+    vector = None if add.deletion_vector is None else replace(add.deletion_vector, cardinality=found.cardinality)
+    stats = recomputed(store, head, add) or orjson.dumps({"numRecords": found.num_rows}).decode()
+    return replace(add, stats=stats if vector is None else statistics.widened(stats, found.num_rows), deletion_vector=vector, data_change=False)
+
+
+def recomputed(store: ObjectStore, head: Snapshot, add: AddFile) -> str | None:
+    """The statistics of a file by its physical rows; None where it cannot be read exactly, and counts alone can be said."""
+    leaves = stats_leaves(head)
+    stored = {path[0] for path, _ in leaves}
+    logical = [f.name for f in head.schema.fields if f.name not in head.partition_columns and ({f.name, f.physical_name} & stored)]
+    every = nullable_schema(to_arrow(head.schema))
+    try:
+        rows = read_file(store, add, head, pa.schema([every.field(n) for n in logical]))
+        return statistics.from_arrow(relabelled(rows, file_schema(head, logical)), leaves, text_characters=head.properties.stats_text_characters)
+    except (Doubtful, UnsupportedFeature, pa.ArrowException):
+        return None
