@@ -180,7 +180,7 @@ class _Verdict:
 
     def _reads_what_expired(self, o: Outcome) -> bool:
         """Whether an older version was read whose files a VACUUM may delete: a night is longer than the retention."""
-        return o.action.kind == "travel" and self._plan.night_s > 0 and "missing" in str(o.error)
+        return o.action.kind == "travel" and self._plan.night_s > 0 and "is not there" in str(o.error)
 
     def _fails_by_others(self, o: Outcome) -> bool:
         """Whether a statement that is to be rebased was told of a conflict; a log that was cleaned up beneath a writer that stood still is one."""
