@@ -193,8 +193,7 @@ class Definitions:
         """
         name, text = arguments.text(colName, "colName"), arguments.text(expression, "expression")
         handle = self._handle
-        if (found := table_schema(handle.state.refresh()).fields) and (field := next((f for f in found if f.name.lower() == name.lower()), None)) is not None:
-            check_default(handle.spark, field.name, field.dataType, text, handle.path)
+        check_new_default(handle, name, text)
         self._receipts.last = alteration.set_default(handle.state, handle.table.engine, name, text)
 
     @commits
@@ -251,3 +250,10 @@ def field_of(name: str, data_type: str | DataType, comment: str | None, table: s
     """A nullable field of the table's schema, of a type as the user writes it."""
     given = StructType([stored_field(StructField(name, parse_type(data_type), True, {} if comment is None else {"comment": comment}))])
     return schema.parse_schema(given.json(), table).fields[0]
+
+
+def check_new_default(handle: Handle, name: str, text: str) -> None:
+    """Raises InvalidInput where a text cannot be the default of the column; a column that is not there is left to the commit."""
+    field = next((f for f in table_schema(handle.state.refresh()).fields if f.name.lower() == name.lower()), None)
+    if field is not None:
+        check_default(handle.spark, field.name, field.dataType, text, handle.path)

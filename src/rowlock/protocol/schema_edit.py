@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rowlock.exceptions import SchemaMismatch
-from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, nullable, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +102,40 @@ def _edited(type_: DataType, path: Sequence[str], edit: Callable[[StructType], S
     if isinstance(type_, MapType) and name.lower() == "value":
         return replace(type_, value=_edited(type_.value, rest, edit, whole))
     raise SchemaMismatch(f"there is no column {'.'.join(whole)!r}")
+
+
+def with_columns(schema: StructType, columns: StructType) -> StructType:
+    """The schema with the columns, at any depth, in the order and with the comments of `columns`, and with those that it adds, nullable.
+
+    A column keeps its name, its metadata and its id, and may be null where `columns` says so.  Raises SchemaMismatch where one is missing,
+    or of another type.
+    """
+    made = _with_fields(schema, columns, ())
+    assert isinstance(made, StructType)
+    return made
+
+
+def _with_fields(old: DataType, new: DataType, path: tuple[str, ...]) -> DataType:
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        names = [f.name.lower() for f in new.fields]
+        if gone := next((f.name for f in old.fields if f.name.lower() not in names), None):
+            raise _not_replaced(f"column {'.'.join([*path, gone])!r} is missing, and would be dropped")
+        return StructType(tuple(_merged(old.find(f.name), f, path) for f in new.fields))
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        return replace(old, element=_with_fields(old.element, new.element, (*path, "element")))
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        return replace(old, key=_with_fields(old.key, new.key, (*path, "key")), value=_with_fields(old.value, new.value, (*path, "value")))
+    if old != new:
+        raise _not_replaced(f"column {'.'.join(path)!r} is {type_name(old, sql=True)}, and cannot become {type_name(new, sql=True)}")
+    return old
+
+
+def _merged(old: StructField | None, new: StructField, path: tuple[str, ...]) -> StructField:
+    if old is None:
+        return nullable(StructType((new,))).fields[0]
+    type_ = _with_fields(old.type, new.type, (*path, old.name))
+    return replace(old, type=type_, nullable=old.nullable or new.nullable, metadata={**old.metadata, **new.metadata})
+
+
+def _not_replaced(why: str) -> SchemaMismatch:
+    return SchemaMismatch(f"The columns cannot be replaced: {why} [DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP]")

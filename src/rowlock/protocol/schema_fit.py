@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rowlock.exceptions import SchemaMismatch
-from rowlock.protocol.schema import DataType, StructField, StructType, nullable, type_name
+from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, nullable, type_name
 from rowlock.protocol.widening import is_wider, same_shape
 
 
@@ -67,11 +67,20 @@ def merged_schema(table: StructType, rows: StructType) -> StructType:
 
     def merged(field: StructField) -> StructField:
         found = given.get(field.name.lower())
-        if found is None or not (isinstance(field.type, StructType) and isinstance(found.type, StructType)):
-            return field
-        return replace(field, type=merged_schema(field.type, found.type))
+        return field if found is None else replace(field, type=_merged_type(field.type, found.type))
 
     return StructType((*map(merged, table.fields), *(f for f in nullable(rows).fields if f.name.lower() not in have)))
+
+
+def _merged_type(table: DataType, rows: DataType) -> DataType:
+    """The table's type with the fields that the structs of the rows' type have beyond those of its own, also in arrays and maps."""
+    if isinstance(table, StructType) and isinstance(rows, StructType):
+        return merged_schema(table, rows)
+    if isinstance(table, ArrayType) and isinstance(rows, ArrayType):
+        return replace(table, element=_merged_type(table.element, rows.element))
+    if isinstance(table, MapType) and isinstance(rows, MapType):
+        return replace(table, key=_merged_type(table.key, rows.key), value=_merged_type(table.value, rows.value))
+    return table
 
 
 def required_in(field: StructField) -> str | None:

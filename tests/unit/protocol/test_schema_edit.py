@@ -8,7 +8,7 @@ import pytest
 
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from rowlock.protocol.schema_edit import Position, added, moved, with_field
+from rowlock.protocol.schema_edit import Position, added, moved, with_columns, with_field
 
 INT = PrimitiveType("integer")
 INNER = StructType((StructField("x", INT), StructField("y", INT)))
@@ -57,3 +57,30 @@ def test_replaced_and_dropped() -> None:
 def test_refused(change: object) -> None:
     with pytest.raises(SchemaMismatch):
         change()  # type: ignore[operator]
+
+
+def test_columns_are_put_in_another_order_and_added() -> None:
+    old = StructType((StructField("id", INT, nullable=False, metadata={"kept": 1}), StructField("S", INNER), StructField("a", ArrayType(INNER))))
+    wider = StructType((StructField("Y", INT), StructField("z", INT, nullable=False), StructField("x", INT)))
+    new = StructType((StructField("s", wider), StructField("ID", INT, metadata={"comment": "c"}), StructField("a", ArrayType(INNER)), StructField("b", INT)))
+    made = with_columns(old, new)
+    assert [".".join(path) for path, _ in made.all_fields()][:5] == ["S", "S.y", "S.z", "S.x", "id"], "names stay as they are"
+    assert made.names == ("S", "id", "a", "b")
+    assert made.resolve(("id",)) == StructField("id", INT, nullable=True, metadata={"kept": 1, "comment": "c"})
+    assert made.resolve(("S", "z")) == StructField("z", INT), "rows that are there have null in it"
+    assert with_columns(SCHEMA, SCHEMA) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        SCHEMA.fields[1:],
+        (*SCHEMA.fields[:1], StructField("s", StructType((StructField("x", INT),))), *SCHEMA.fields[2:]),
+        (StructField("id", PrimitiveType("long")), *SCHEMA.fields[1:]),
+        (*SCHEMA.fields[:2], StructField("a", ArrayType(StructType((StructField("x", INT),)))), *SCHEMA.fields[3:]),
+        (*SCHEMA.fields[:3], StructField("m", INT)),
+    ],
+)
+def test_columns_are_neither_dropped_nor_of_another_type(columns: tuple[StructField, ...]) -> None:
+    with pytest.raises(SchemaMismatch, match="DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP"):
+        with_columns(SCHEMA, StructType(columns))

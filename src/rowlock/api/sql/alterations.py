@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rowlock.api.definitions import field_of
+from rowlock.api.definitions import check_new_default, field_of
 from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalyst.bridge import class_name
@@ -14,9 +14,10 @@ from rowlock.engines.spark.sql.nodes import dotted, path_of
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol.char_varchar import KEY
-from rowlock.protocol.schema import nullable_type
+from rowlock.protocol.schema import StructType, nullable_type
 from rowlock.protocol.schema_edit import Position
-from rowlock.transaction.definition import alteration, clustering_change, creation, fields
+from rowlock.transaction.definition import alteration, clustering_change, column_edits, creation, fields
+from rowlock.transaction.definition.column_edits import ColumnEdit
 
 
 def set_properties(target: Target, plan: Any) -> None:
@@ -48,6 +49,15 @@ def add_columns(target: Target, plan: Any) -> None:
         fields.add_fields(handle.state, handle.table.engine, new)
 
 
+def replace_columns(target: Target, plan: Any) -> None:
+    """ALTER TABLE ... REPLACE COLUMNS: the order and the comments of the columns, and more of them."""
+    columns = [
+        field_of(str(c.colName()), str(c.dataType().sql()), target.nodes.option(c.comment()), target.path) for c in target.nodes.items(plan.columnsToAdd())
+    ]
+    handle = Handle(target.spark, target.path)
+    fields.replace_columns(handle.state, handle.table.engine, StructType(tuple(columns)))
+
+
 def rename_column(target: Target, plan: Any) -> None:
     """ALTER TABLE ... RENAME COLUMN, also of a field in a struct."""
     path, new = _path(target, plan.column()), str(plan.newName())
@@ -74,37 +84,36 @@ def drop_columns(target: Target, plan: Any) -> None:
 
 
 def alter_columns(target: Target, plan: Any) -> None:
-    """ALTER TABLE ... ALTER COLUMN: a wider type, NOT NULL, a comment, a default, FIRST and AFTER."""
-    nodes = target.nodes
-    specs = nodes.items(plan.specs()) if class_name(plan) == "AlterColumns" else [plan]
-    if len(specs) != 1:
-        target.refuse("of several columns", "Alter one column in a statement")
-    spec = specs[0]
-    if spec.dropDefault():
-        return target.table().dropDefault(_whole(target, spec.column()))
-    if spec.newDefaultExpression().isDefined():
-        return target.table().setDefault(_whole(target, spec.column()), str(spec.newDefaultExpression().get().originalSQL()))
-    path, handle = _path(target, spec.column()), Handle(target.spark, target.path)
-    type_, nullable, comment = nodes.option(spec.newDataType()), nodes.option(spec.newNullability()), nodes.option(spec.newComment())
-    position = _position(target, spec.newPosition())
-    known = handle.state.refresh().schema.resolve(path)
+    """ALTER TABLE ... ALTER COLUMN, of one column or of several in one commit: a wider type, NOT NULL, a comment, a default, FIRST and AFTER."""
+    specs = target.nodes.items(plan.specs()) if class_name(plan) == "AlterColumns" else [plan]
+    handle = Handle(target.spark, target.path)
+    edits = [_edit(target, spec, handle.state.refresh().schema) for spec in specs]
+    for edit in edits:
+        if edit.default is not None and len(edit.path) == 1:
+            check_new_default(handle, edit.path[0], edit.default)
+    column_edits.edit_columns(handle.state, handle.table.engine, edits)
+
+
+def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
+    """What an ALTER COLUMN says of one column.  Raises SchemaMismatch where there is none of its name."""
+    nodes, path = target.nodes, _path(target, spec.column())
+    known = schema.resolve(path)
     if known is None:
         raise SchemaMismatch(f"There is no column {dotted(path)} to alter", table=target.path)
+    type_, nullable, comment = nodes.option(spec.newDataType()), nodes.option(spec.newNullability()), nodes.option(spec.newComment())
     said = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
     if said is not None and (said.type, said.metadata.get(KEY)) == (known.type, known.metadata.get(KEY)):
-        type_ = None  # as CHANGE COLUMN says it again
-    if sum(x is not None for x in (type_, nullable, comment)) and position is not None:
-        target.refuse("with FIRST or AFTER and another change", "Write two statements")
-    if position is not None:
-        fields.move_field(handle.state, handle.table.engine, path, position)
-    elif len(path) == 1:
-        target.table().alterColumn(
-            path[0], nullable=None if nullable is None else bool(nullable), dataType=None if type_ is None else str(type_.sql()), comment=comment
-        )
-    elif type_ is None and nullable is None and comment is not None:
-        fields.comment_field(handle.state, handle.table.engine, path, str(comment))
-    elif type_ is not None or nullable is not None:
-        target.refuse(f"TYPE or NOT NULL of the field {dotted(path)}", "Whole columns can be altered so, fields of a struct cannot")
+        said = None  # as CHANGE COLUMN says it again
+    default = nodes.option(spec.newDefaultExpression())
+    return ColumnEdit(
+        path,
+        nullable=None if nullable is None else bool(nullable),
+        like=said,
+        comment=None if comment is None else str(comment),
+        default=None if default is None else str(default.originalSQL()),
+        drops_default=bool(spec.dropDefault()),
+        position=_position(target, spec.newPosition()),
+    )
 
 
 def _position(target: Target, held: Any) -> Position | None:
@@ -144,14 +153,6 @@ def drop_constraint(target: Target, plan: Any) -> None:
 def _path(target: Target, column: Any) -> tuple[str, ...]:
     """The path of a column, or of a field in a struct."""
     return tuple(str(p) for p in target.nodes.items(column.name()))
-
-
-def _whole(target: Target, column: Any) -> str:
-    """The name of a whole column.  Raises UnsupportedFeature for a field of a struct."""
-    path = _path(target, column)
-    if len(path) != 1:
-        target.refuse(f"DEFAULT of the field {dotted(path)}", "Whole columns have defaults, fields of a struct do not")
-    return path[0]
 
 
 def comment(target: Target, plan: Any) -> None:

@@ -11,6 +11,7 @@ from rowlock.api.change_feed import Bound, changes
 from rowlock.engines.spark.catalyst.errors import PathNotFound
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.relations import Named
+from rowlock.engines.spark.sql.views import marked
 from rowlock.exceptions import InvalidInput, TableNotFound, UnsupportedFeature
 
 _VERSION_IN_PATH = re.compile(r"(.+)@v(\d+)\Z")
@@ -68,7 +69,8 @@ def frame_of_named(spark: SparkSession, found: Named) -> DataFrame:
 def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | datetime.datetime | None) -> DataFrame:
     """The rows of a table, of a version where the path ends with one (`/lake/sales@v3`) and is no table itself."""
     try:
-        return frames.read(spark, path, version, timestamp)
+        frame = frames.read(spark, path, version, timestamp)
+        return marked(frame, path) if version is None and timestamp is None else frame
     except TableNotFound:
         named = _VERSION_IN_PATH.match(path)
         if named is None or version is not None or timestamp is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rowlock.api.handle import session_commits
+from rowlock.api.handle import Handle, session_commits
 from rowlock.api.sql import alterations, create_like, descriptions, row_statements, table_statements, upkeep_statements
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalyst.bridge import class_name
@@ -22,6 +22,7 @@ from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.table_spec import provider_of
+from rowlock.engines.spark.sql.views import folder_behind
 from rowlock.exceptions import TableNotFound
 
 Run = Callable[[Target, Any], DataFrame | None]
@@ -44,6 +45,7 @@ _BY_TABLE: dict[str, tuple[Run, Columns]] = {
     "SetTableProperties": (alterations.set_properties, NOTHING),
     "UnsetTableProperties": (alterations.unset_properties, NOTHING),
     "AddColumns": (alterations.add_columns, NOTHING),
+    "ReplaceColumns": (alterations.replace_columns, NOTHING),
     "RenameColumn": (alterations.rename_column, NOTHING),
     "DropColumns": (alterations.drop_columns, NOTHING),
     "AlterColumns": (alterations.alter_columns, NOTHING),
@@ -93,8 +95,20 @@ def target_of(nodes: Nodes, plan: Any) -> Target | None:
             _, alias = nodes.without_alias(node) if not isinstance(node, list) else (None, None)
             return Target(nodes, statement_name(name), tuple(parts), folder, alias)
         if kind in _OF_ROWS and nodes.is_view(parts):
-            refuse(f"{statement_name(name)} on a view", None, f"{'.'.join(parts)} is a view", "Name the table itself")
+            return _through_view(nodes, statement_name(name), parts, nodes.without_alias(node)[1])
     return None
+
+
+def _through_view(nodes: Nodes, statement: str, parts: list[str], alias: str | None) -> Target:
+    """The table that a temporary view shows whole, called by the view's name.  Raises UnsupportedFeature for any other view."""
+    found, name = folder_behind(nodes, parts), ".".join(parts)
+    if found is None:
+        why = f"{name} is a view, and not a temporary one of all columns and rows of a Delta table under their own names"
+        refuse(f"{statement} on a view", None, why, "Name the table itself")
+    folder, columns = found
+    if [c.lower() for c in columns] != [c.lower() for c in Handle(nodes.spark, folder).state.refresh().schema.names]:
+        refuse(f"{statement} on a view", folder, f"{name} is a view of {', '.join(columns)}, and the table has other columns", "Name the table itself")
+    return Target(nodes, statement, tuple(parts), folder, alias or parts[-1])
 
 
 def targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:

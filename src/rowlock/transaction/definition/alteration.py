@@ -113,28 +113,30 @@ def alter_column(
     another type of a column that others are generated from.
     """
 
-    def change(head: Snapshot) -> Metadata:
-        found = _column(head, name)
-        made = found
-        if like is not None:
-            made = found if like.type == found.type else _widened(head, found, like.type)
-            made = rebound(made, bound_in(like.metadata.get(KEY)), head.table)
-        if nullable is not None:
-            made = replace(made, nullable=nullable)
-        if comment is not None:
-            made = replace(made, metadata={**made.metadata, "comment": comment})
-        return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
-
     return alter(
         state,
         engine,
         "CHANGE COLUMN",
         {"column": {"name": name}},
-        change,
+        lambda head: altered(head, name, nullable=nullable, like=like, comment=comment),
         asks_rows=nullable is False,
         asks_names=like is not None,
-        retypes=name if like is not None else None,
+        retypes=(name,) if like is not None else (),
     )
+
+
+def altered(head: Snapshot, name: str, *, nullable: bool | None, like: schemas.StructField | None, comment: str | None) -> Metadata:
+    """The metadata with a column changed as `alter_column` says."""
+    found = _column(head, name)
+    made = found
+    if like is not None:
+        made = found if like.type == found.type else _widened(head, found, like.type)
+        made = rebound(made, bound_in(like.metadata.get(KEY)), head.table)
+    if nullable is not None:
+        made = replace(made, nullable=nullable)
+    if comment is not None:
+        made = replace(made, metadata={**made.metadata, "comment": comment})
+    return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
 
 
 def set_default(state: SharedState, engine: AppendEngine, name: str, expression: str | None) -> Receipt:
@@ -143,22 +145,24 @@ def set_default(state: SharedState, engine: AppendEngine, name: str, expression:
     Raises SchemaMismatch for an unknown column, StatementRefused where the protocol does not list the feature or the column is generated.
     """
 
-    def change(head: Snapshot) -> Metadata:
-        found = _column(head, name)
-        if expression is not None and DEFAULTS not in writer_features(head.protocol):
-            raise StatementRefused(
-                f"A default for column {found.name} needs the table feature {DEFAULTS} [WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED]: "
-                f"call DeltaTable.addFeatureSupport({DEFAULTS!r}) first",
-                what=DEFAULTS,
-                table=head.table,
-            )
-        if expression is not None and (GENERATION_EXPRESSION in found.metadata or is_identity(found)):
-            raise StatementRefused(f"Column {found.name} is generated, and has no default", what=DEFAULTS, table=head.table)
-        kept = {k: v for k, v in found.metadata.items() if k != CURRENT_DEFAULT}
-        made = replace(found, metadata=kept if expression is None else {**kept, CURRENT_DEFAULT: expression})
-        return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
+    return alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, lambda head: defaulted(head, name, expression))
 
-    return alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, change)
+
+def defaulted(head: Snapshot, name: str, expression: str | None) -> Metadata:
+    """The metadata with a column's default changed as `set_default` says."""
+    found = _column(head, name)
+    if expression is not None and DEFAULTS not in writer_features(head.protocol):
+        raise StatementRefused(
+            f"A default for column {found.name} needs the table feature {DEFAULTS} [WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED]: "
+            f"call DeltaTable.addFeatureSupport({DEFAULTS!r}) first",
+            what=DEFAULTS,
+            table=head.table,
+        )
+    if expression is not None and (GENERATION_EXPRESSION in found.metadata or is_identity(found)):
+        raise StatementRefused(f"Column {found.name} is generated, and has no default", what=DEFAULTS, table=head.table)
+    kept = {k: v for k, v in found.metadata.items() if k != CURRENT_DEFAULT}
+    made = replace(found, metadata=kept if expression is None else {**kept, CURRENT_DEFAULT: expression})
+    return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
 
 
 def alter(
@@ -170,7 +174,7 @@ def alter(
     *,
     asks_rows: bool = False,
     asks_names: bool = False,
-    retypes: str | None = None,
+    retypes: Sequence[str] = (),
 ) -> Receipt:
     """Commits a change of the metadata, computed from the head that it lands on; each row is checked once against what the change demands."""
     asked: Snapshot | None = None
@@ -178,9 +182,10 @@ def alter(
     def checked(head: Snapshot) -> Metadata:
         nonlocal asked
         metadata = change(head)
-        after = _under(head, metadata)
-        if retypes is not None and generated_columns(head.schema) and metadata != head.metadata:
-            _check_generates_none(engine, head, retypes)
+        after = under(head, metadata)
+        if retypes and generated_columns(head.schema) and metadata != head.metadata:
+            for name in retypes:
+                _check_generates_none(engine, head, name)
         if asks_rows and metadata != head.metadata:
             born = _born(state, asked, head)
             engine.check_slices(born, snapshot=after)
@@ -192,7 +197,8 @@ def alter(
     return creation.change_metadata(state, operation, parameters, checked, reads_rows=asks_rows)
 
 
-def _under(head: Snapshot, metadata: Metadata) -> Snapshot:
+def under(head: Snapshot, metadata: Metadata) -> Snapshot:
+    """The snapshot with other metadata: what the table is, with the same files."""
     return replace(head, metadata=metadata, schema=schemas.parse_schema(metadata.schema_string, head.table))
 
 
@@ -200,7 +206,7 @@ def _check_generates_none(engine: AppendEngine, head: Snapshot, name: str) -> No
     """Raises StatementRefused where a generated column or a constraint names the column: stored values were computed from its present type."""
     kept = tuple(f for f in head.schema.fields if f is not _column(head, name))
     conditions = {k: v for k, v in head.metadata.configuration.items() if not is_constraint(k)}
-    without = _under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(kept)), configuration=conditions))
+    without = under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(kept)), configuration=conditions))
     try:
         engine.check_slices((), snapshot=without)
     except StatementRefused as e:

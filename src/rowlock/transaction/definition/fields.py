@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock.boundary.engine import AppendEngine
-from rowlock.exceptions import SchemaMismatch
+from rowlock.exceptions import SchemaMismatch, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import schema as schemas
 from rowlock.protocol import schema_edit
 from rowlock.protocol.actions import Metadata
+from rowlock.protocol.identity import is_identity
 from rowlock.protocol.schema import StructField, StructType
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import creation
@@ -34,22 +35,23 @@ def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewFie
             schema = schema_edit.added(schema, parent, field, position)
         return schema
 
-    names = [{"column": {"name": ".".join([*p, f.name]), "type": schemas.type_name(f.type), "nullable": True, "metadata": {}}} for p, f, _ in fields]
-    return _changed(state, engine, "ADD COLUMNS", {"columns": names}, change)
+    return _changed(state, engine, "ADD COLUMNS", {"columns": [{"column": _described(f, p)} for p, f, _ in fields]}, change)
 
 
-def move_field(state: SharedState, engine: AppendEngine, path: Sequence[str], position: Position) -> Receipt:
-    """Gives a column, or a field of a struct, another place among its neighbours."""
-    return _changed(state, engine, "CHANGE COLUMN", {"column": {"name": ".".join(path)}}, lambda schema: schema_edit.moved(schema, path, position))
+def replace_columns(state: SharedState, engine: AppendEngine, columns: StructType) -> Receipt:
+    """Gives the columns the order and the comments of `columns`, and adds those that are new; rows stay as they are.
 
-
-def comment_field(state: SharedState, engine: AppendEngine, path: Sequence[str], comment: str) -> Receipt:
-    """Sets the comment of a field."""
+    Raises SchemaMismatch where a column of the table is missing or of another type, StatementRefused on a table with identity columns.
+    """
+    schemas.check_no_collation(columns.fields, state.store.root)
 
     def change(schema: StructType) -> StructType:
-        return schema_edit.with_field(schema, path, lambda f: replace(f, metadata={**f.metadata, "comment": comment}))
+        if any(is_identity(f) for f in schema.fields):
+            text = "The columns of a table with identity columns cannot be replaced [DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED]"
+            raise StatementRefused(text, what="replacing columns", table=state.store.root)
+        return schema_edit.with_columns(schema, columns)
 
-    return _changed(state, engine, "CHANGE COLUMN", {"column": {"name": ".".join(path)}}, change)
+    return _changed(state, engine, "REPLACE COLUMNS", {"columns": [_described(f, ()) for f in columns.fields]}, change)
 
 
 def rename_field(state: SharedState, engine: AppendEngine, path: Sequence[str], new: str) -> Receipt:
@@ -71,6 +73,11 @@ def drop_fields(state: SharedState, engine: AppendEngine, paths: Sequence[Sequen
         return schema
 
     return _changed(state, engine, "DROP COLUMNS", {"columns": [".".join(p) for p in paths]}, change, needs_mapping="dropping a column")
+
+
+def _described(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
+    """A new field as operationParameters tell it."""
+    return {"name": ".".join([*parent, field.name]), "type": schemas.type_name(field.type), "nullable": True, "metadata": {}}
 
 
 def _changed(

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.char_varchar import fitted_text
@@ -273,11 +273,20 @@ def outcome_frame(
 
 
 def assigned_columns(
-    resolver: Resolver, target: Target, assignments: Mapping[Any, Expression], alias: str | None, *, insert: bool, cast: bool = True
+    resolver: Resolver,
+    target: Target,
+    assignments: Mapping[Any, Expression],
+    alias: str | None,
+    *,
+    insert: bool,
+    cast: bool = True,
+    lenient: bool = False,
+    keeps: bool = False,
 ) -> dict[str, Column]:
     """The value of each column that is set; with `cast`, cast to the column's type as Delta casts on assignment.
 
-    With `insert` keys of nested fields are refused.  Raises SchemaMismatch, InvalidInput.
+    With `insert` keys of nested fields are refused.  With `lenient` structs may lack fields of the table's: these are null, and
+    with `keeps` as they were.  Raises SchemaMismatch, InvalidInput.
     """
     schema = target.schema
     named = [(target_path(k, schema, alias, resolver.table), v) for k, v in assignments.items()]
@@ -292,7 +301,8 @@ def assigned_columns(
     nested: dict[str, dict[tuple[str, ...], Column]] = {}
     for (path, value), actual in zip(paths, types.fields, strict=True):
         wanted = nullable_type(_type_at(schema, path))  # nulls are checked in the rows, later
-        fitted = _assigned(resolver, value, actual.dataType, wanted, ".".join(path))
+        old = target.columns[path[0]] if keeps and len(path) == 1 else None
+        fitted = _assigned(_Assignment(resolver, lenient), value, actual.dataType, wanted, ".".join(path), old)
         if len(path) == 1:
             out[path[0]] = fitted_text(fitted, schema[path[0]]).alias(path[0])
         elif insert:
@@ -319,30 +329,64 @@ def _with_fields(base: Column, kind: DataType, fields: Mapping[tuple[str, ...], 
     return F.struct(*made)
 
 
-def _assigned(resolver: Resolver, value: Column, actual: DataType, wanted: DataType, name: str) -> Column:
+@dataclass(frozen=True, slots=True)
+class _Assignment:
+    """How a value becomes a column's; `lenient` lets structs lack fields of the column's."""
+
+    resolver: Resolver
+    lenient: bool
+
+
+def _assigned(how: _Assignment, value: Column, actual: DataType, wanted: DataType, name: str, old: Column | None = None) -> Column:
+    """A value as the column's type.  Fields that a struct lacks are those of `old`, null without it.  Raises SchemaMismatch."""
     if _same_type(actual, wanted):
         return value
     if actual.typeName() == "void":
         return F.lit(None).cast(wanted)
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
-        return _struct_by_name(resolver, value, actual, wanted, name)
-    return resolver.bridge.ansi_cast(value, wanted)
+        return _struct_by_name(how, value, actual, wanted, name, old)
+    if isinstance(actual, ArrayType) and isinstance(wanted, ArrayType) and _holds_structs(wanted):
+        return F.transform(value, lambda each: _assigned(how, each, actual.elementType, wanted.elementType, f"{name}.element"))
+    if isinstance(actual, MapType) and isinstance(wanted, MapType) and _holds_structs(wanted.valueType):
+        fitted = F.transform_values(value, lambda _, each: _assigned(how, each, actual.valueType, wanted.valueType, f"{name}.value"))
+        return fitted if _same_type(actual.keyType, wanted.keyType) else how.resolver.bridge.ansi_cast(fitted, wanted)
+    return how.resolver.bridge.ansi_cast(value, wanted)
 
 
-def _struct_by_name(resolver: Resolver, value: Column, actual: StructType, wanted: StructType, name: str) -> Column:
+def _struct_by_name(how: _Assignment, value: Column, actual: StructType, wanted: StructType, name: str, old: Column | None) -> Column:
     """A struct value with the fields of the column's struct, matched by name.  Raises SchemaMismatch."""
     have = {f.name.lower(): f for f in actual.fields}
-    if {f.name.lower() for f in wanted.fields} != set(have):
+    lacks = {f.name.lower() for f in wanted.fields} - set(have)
+    if len(have) > len(wanted.fields) - len(lacks) or (lacks and not how.lenient):
         raise SchemaMismatch(
             f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)} "
             "[DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION]",
-            table=resolver.table,
+            table=how.resolver.table,
         )
-    fields = [
-        _assigned(resolver, value.getField(have[f.name.lower()].name), have[f.name.lower()].dataType, f.dataType, f"{name}.{f.name}").alias(f.name)
-        for f in wanted.fields
-    ]
-    return F.when(value.isNull(), F.lit(None)).otherwise(F.struct(*fields))
+
+    def field(f: StructField) -> Column:
+        given, before = have.get(f.name.lower()), None if old is None else old.getField(f.name)
+        if given is None:
+            return F.lit(None).cast(f.dataType) if before is None else before
+        return _assigned(how, value.getField(given.name), given.dataType, f.dataType, f"{name}.{f.name}", before)
+
+    absent = value.isNull() if old is None or not _lacks_fields(actual, wanted) else value.isNull() & old.isNull()
+    return F.when(absent, F.lit(None)).otherwise(F.struct(*[field(f).alias(f.name) for f in wanted.fields]))
+
+
+def _lacks_fields(actual: DataType, wanted: DataType) -> bool:
+    """Whether a struct, or one within it, lacks a field of the wanted one."""
+    if not (isinstance(actual, StructType) and isinstance(wanted, StructType)):
+        return False
+    have = {f.name.lower(): f.dataType for f in actual.fields}
+    return any(f.name.lower() not in have or _lacks_fields(have[f.name.lower()], f.dataType) for f in wanted.fields)
+
+
+def _holds_structs(t: DataType) -> bool:
+    """Whether a type is a struct, or an array or a map of values that are or hold one."""
+    if isinstance(t, (ArrayType, MapType)):
+        return _holds_structs(t.elementType if isinstance(t, ArrayType) else t.valueType)
+    return isinstance(t, StructType)
 
 
 def _same_type(a: DataType, b: DataType) -> bool:

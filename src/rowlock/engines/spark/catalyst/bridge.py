@@ -54,6 +54,7 @@ class Catalyst:
         self.struct_literal, self.struct_field = expressions.Literal, expressions.GetStructField
         self.at_least, self.literal = expressions.GreaterThanOrEqual, _module(expressions, "Literal")
         self.filter_node, self.project_node, self.local_node = logical.Filter, logical.Project, logical.LocalRelation
+        self.hidden_outputs = _module(logical, "Project").hiddenOutputTag()
         self.union_node, self.one_row, self.join_node = logical.Union, logical.OneRowRelation, logical.Join
         self.hint_node, self.hint_info = logical.JoinHint, logical.HintInfo
         self.no_hint, self.broadcast = _module(logical, "JoinHint").NONE(), _module(logical, "BROADCAST")
@@ -153,6 +154,14 @@ class Catalyst:
             files.sparkSession(),
         )
         return self.dataframe(self.logical_relation.apply(typed, False), spark)
+
+    def hiding_last(self, frame: DataFrame) -> DataFrame:
+        """The frame without its last column, which a query still finds by its name, as it finds Spark's `_metadata` of a scan."""
+        plan = frame._jdf.queryExecution().analyzed()
+        outputs = self.list(plan.output())
+        shown = self.project_node(self.seq(outputs[:-1]), plan)
+        shown.setTagValue(self.hidden_outputs, self.seq(outputs[-1:]))
+        return self.dataframe(shown, frame.sparkSession)
 
     def join(self, left: JavaObject, right: JavaObject, condition: JavaObject, *, broadcast: bool = False, outer: bool = False) -> JavaObject:
         """left JOIN right ON condition, RIGHT OUTER with `outer`; with `broadcast` the right side is sent to every task."""

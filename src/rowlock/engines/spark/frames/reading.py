@@ -59,7 +59,7 @@ def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None 
         before = evaluator.vectors.of(file)
         return before | ours if ours else before
 
-    frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True)
+    frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True, hidden=not frames)
     for more in frames:
         frame = frame.unionAll(more)
     column_metadata = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}

@@ -46,6 +46,7 @@ VERSION_OPTION = "rowlockversion"
 _ADDRESS = (PATH, POSITION)
 _KEY, _WORDS, _FILE, _VALUE = "__rowlock_key", "__rowlock_words", "__rowlock_file", "__rowlock_value"
 _TASK = "__rowlock_task"
+_METADATA = "_metadata"
 _BUCKET_BITS = 15
 _KEY_SHIFT = 24
 _GLOB = re.compile(r"[{}\[\]*?\\]")
@@ -114,12 +115,14 @@ class Scanner:
         address: bool = False,
         strict: bool = False,
         carried: Sequence[str] = (),
+        hidden: bool = False,
     ) -> DataFrame:
         """The rows of `files` with the table's logical columns, and PATH and POSITION with `address`.
 
         Positions that `vector_of` marks are left out; None gives all physical rows.  With `strict` columns are as nullable
         as in the table, which Spark's optimizer then relies on; else all are nullable.  `carried` names further bigint
-        columns that data files may hold; null where a file does not.
+        columns that data files may hold; null where a file does not.  With `hidden` a query that names Spark's `_metadata`
+        finds it, also where files are read by several scans.
         """
         own = table_schema(snapshot)
         check_names(snapshot)
@@ -136,16 +139,19 @@ class Scanner:
                 ),
             )
         groups = self._groups(snapshot, files, vector_of)
+        metadata = hidden and len(groups) > 1 and snapshot.schema.find(_METADATA) is None  # a single scan shows it by itself
         vectors = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
         dead = self._buckets(vectors) if vectors else None  # one frame for all groups, which Spark then broadcasts once
         if len(groups) <= limits().scan_groups:
             frames = [
-                self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address, carried) for (values, marked), g in groups.items()
+                self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address, carried, metadata)
+                for (values, marked), g in groups.items()
             ]
         else:
             sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))
-            frames = [self._joined_frame(snapshot, schema, g, dead if side else None, address, carried) for side, g in sides if g]
-        return functools.reduce(DataFrame.unionAll, frames)
+            frames = [self._joined_frame(snapshot, schema, g, dead if side else None, address, carried, metadata) for side, g in sides if g]
+        rows = functools.reduce(DataFrame.unionAll, frames)
+        return catalyst(self.spark).hiding_last(rows) if metadata else rows
 
     def _groups(
         self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None
@@ -181,15 +187,23 @@ class Scanner:
         dead: DataFrame | None,
         address: bool,
         carried: Sequence[str],
+        metadata: bool,
     ) -> DataFrame:
         raw = self._read(snapshot, schema, files, carried)
         if address or dead is not None:
             raw = _located(raw, dead)
         columns = [self._column(snapshot, f, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
-        return raw.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried))
+        return raw.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried), *_metadata_of(raw, metadata))
 
     def _joined_frame(
-        self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], dead: DataFrame | None, address: bool, carried: Sequence[str]
+        self,
+        snapshot: Snapshot,
+        schema: StructType,
+        files: Sequence[AddFile],
+        dead: DataFrame | None,
+        address: bool,
+        carried: Sequence[str],
+        metadata: bool,
     ) -> DataFrame:
         """Files of many partitions in one scan: the partition values come from a broadcast join by path."""
         raw = _located(self._read(snapshot, schema, files, carried), dead)
@@ -203,7 +217,7 @@ class Scanner:
         values = local_frame(self.spark, rows, StructType([StructField(n, StringType()) for n in rows.column_names]))
         joined = raw.join(F.broadcast(values), F.col(PATH) == F.col(_FILE))
         columns = [self._column(snapshot, f, lambda name: F.col(f"{_VALUE}{names.index(name)}")) for f in schema.fields]
-        return joined.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried))
+        return joined.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried), *_metadata_of(joined, metadata))
 
     def _column(self, snapshot: Snapshot, f: StructField, value_of: Callable[[str], Column]) -> Column:
         if isinstance(f.dataType, NullType):
@@ -262,6 +276,11 @@ def _located(raw: DataFrame, dead: DataFrame | None) -> DataFrame:
     meta = raw.metadataColumn("_metadata")
     out = raw.select("*", meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
     return out if dead is None else _pushdown_barrier(without_dead(out, dead))
+
+
+def _metadata_of(rows: DataFrame, wanted: bool) -> tuple[Column, ...]:
+    """Spark's struct of what a row's file is, as a column that keeps its mark through a union."""
+    return (rows.metadataColumn(_METADATA).alias(_METADATA, metadata={"__metadata_col": _METADATA}),) if wanted else ()
 
 
 def without_dead(frame: DataFrame, buckets: DataFrame) -> DataFrame:

@@ -57,7 +57,7 @@ class Clause:
     assignments  None for a DELETE and for the All forms
     all_columns  UPDATE SET * or INSERT *
     sets         the columns that the clause sets, known once it is resolved
-    evolving     the All form sets only columns that the source has
+    evolving     the All form sets only columns and fields of structs that the source has; in other forms a field that a struct lacks is null
     """
 
     kind: str
@@ -256,7 +256,8 @@ def _new_row(resolver: Resolver, tables: Target, clause: Clause, alias: str | No
     if clause.kind == "delete":
         return None
     assignments = _all_columns(resolver, tables, source, insert=insert, lenient=clause.evolving) if clause.all_columns else clause.assignments
-    return assigned_columns(resolver, tables, assignments or {}, alias, insert=insert, cast=cast)
+    keeps = clause.evolving and clause.all_columns and not insert
+    return assigned_columns(resolver, tables, assignments or {}, alias, insert=insert, cast=cast, lenient=clause.evolving, keeps=keeps)
 
 
 def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, insert: bool, lenient: bool) -> dict[Any, Expression]:

@@ -1,0 +1,77 @@
+"""Finds the table of a temporary view that shows all its columns and rows: UPDATE, DELETE and MERGE through such a view change the table, as in delta-spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
+from rowlock.engines.spark.sql.nodes import Nodes
+
+_TAG = "rowlock.table"
+_DEPTH = 20
+"""Views in views that are looked through; Spark itself stops at a hundred."""
+
+
+def marked(frame: DataFrame, path: str) -> DataFrame:
+    """The DataFrame, with a mark in its plan that it is the whole table at `path`, by which a view of it is known."""
+    jvm = catalyst(frame.sparkSession).jvm
+    frame._jdf.queryExecution().analyzed().setTagValue(jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag(_TAG), path)
+    return frame
+
+
+def folder_behind(nodes: Nodes, parts: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The folder of the Delta table that a temporary view shows whole, and the view's columns; None for any other view."""
+    catalog = nodes.spark._jsparkSession.sessionState().catalog()
+    view = nodes.option(catalog.getRawLocalOrGlobalTempView(nodes.bridge.seq(parts))) if len(parts) <= 2 else None
+    if view is None:
+        return None
+    columns = [str(name) for name in nodes.items(nodes.bridge.seq(view.tableMeta().schema().fieldNames()))]
+    folder = _folder_of_view(nodes, view, _DEPTH)
+    return None if folder is None else (folder, columns)
+
+
+def _folder_of_view(nodes: Nodes, view: JavaObject, depth: int) -> str | None:
+    plan = nodes.option(view.plan())
+    if plan is not None:
+        return _folder_of_plan(nodes, plan)
+    text = nodes.option(view.tableMeta().viewText())
+    if text is None:
+        return None
+    schema = [str(p) for p in nodes.items(view.tableMeta().viewCatalogAndNamespace())]
+    return _folder_of_query(nodes, nodes.spark._jsparkSession.sessionState().sqlParser().parsePlan(str(text)), schema, depth)
+
+
+def _folder_of_plan(nodes: Nodes, plan: JavaObject) -> str | None:
+    """The folder of the table that an analyzed plan shows whole, under names only."""
+    tag = nodes.bridge.jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag(_TAG)
+    while (found := nodes.option(plan.getTagValue(tag))) is None:
+        if class_name(plan) not in ("SubqueryAlias", "View"):
+            return None
+        plan = plan.child()
+    return str(found)
+
+
+def _folder_of_query(nodes: Nodes, plan: JavaObject, schema: Sequence[str], depth: int) -> str | None:
+    """The folder of the table that a query such as `SELECT * FROM table` shows whole; `schema` is where its names are looked up."""
+    while class_name(plan) in ("SubqueryAlias", "Project"):
+        if class_name(plan) == "Project" and not all(_is_plain(nodes, c) for c in nodes.items(plan.projectList())):
+            return None
+        plan = plan.child()
+    if class_name(plan) != "UnresolvedRelation" or not plan.options().isEmpty() or plan.isStreaming():
+        return None
+    parts = nodes.parts(plan) or []
+    catalog = nodes.spark._jsparkSession.sessionState().catalog()
+    view = nodes.option(catalog.getRawLocalOrGlobalTempView(nodes.bridge.seq(parts))) if len(parts) <= 2 else None
+    if view is not None:
+        return _folder_of_view(nodes, view, depth - 1) if depth else None
+    return nodes.folder([*schema, *parts] if schema and len(parts) == 1 else parts)
+
+
+def _is_plain(nodes: Nodes, column: JavaObject) -> bool:
+    """Whether a column of a query is `*`, or one of the table's columns under its own name."""
+    kind = class_name(column)
+    if kind == "UnresolvedStar":
+        return not column.target().isDefined()
+    return kind == "UnresolvedAttribute" and int(column.nameParts().size()) == 1
