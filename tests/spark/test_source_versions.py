@@ -60,3 +60,21 @@ def test_rows_by_an_rdd_are_validated(spark: SparkSession, table_path: str) -> N
     receipt = rowlock.write(spark.createDataFrame(table.toDF().rdd, table.toDF().schema), table_path)
     info = table._handle.state.log.read_commit(receipt.version).info
     assert info is not None and info.raw["isBlindAppend"] is False
+
+
+def test_versions_that_the_caller_named_are_right_whatever_the_table_has_become(spark: SparkSession, table_path: str) -> None:
+    table = make(spark, table_path, [(1, 1), (2, 2)], SCHEMA)
+    before = table.history(1).first()["version"]
+    table.delete("id = 1")
+    named = {
+        "a version": rowlock.read(spark, table_path, version=before),
+        "a time": rowlock.read(spark, table_path, timestamp=table.history(1).first()["timestamp"]),
+        "a part of it": rowlock.read(spark, table_path, version=before).where("id = 1").selectExpr("id", "v + 1 as v"),
+    }
+    newest = rowlock.read(spark, table_path)
+    assert {name for name, source in named.items() if versions_read(table._handle.evaluator, source, before + 1)} == set()
+    assert versions_read(table._handle.evaluator, newest.unionAll(named["a version"]), before) == (before + 1,)
+    table.delete("id = 2")
+    rowlock.write(named["a version"].where("id = 1"), table_path)
+    table.alias("t").merge(named["a version"].alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
+    assert sorted(tuple(r) for r in table.toDF().collect()) == [(1, 1), (2, 2)]

@@ -29,7 +29,6 @@ EXAMPLES = ("quickstart.py", "quickstart_sql.py", "quickstart_sql_on_paths.py", 
 """What is about tables.  The others are about delta-spark's package: its version, its exceptions' hook, its JARs, and its plug-in for Spark Connect."""
 
 _VECTORS = "asserts protocol versions 1 and 2, but new tables of Rowlock have deletion vectors"
-_METADATA = "reads _metadata.file_path of a table with partitions, which Rowlock's scans do not show"
 _FILES = "counts one file for each partition of the DataFrame, but Rowlock writes few rows into one file"
 EXPECTED = {
     "test_exceptions.py": "raises delta-spark's own classes in the JVM, which are not there",
@@ -38,8 +37,6 @@ EXPECTED = {
     "test_deltatable.py::test_generate": _FILES,
     "test_sql.py::test_generate": _FILES,
     "test_sql.py::test_ddls": _VECTORS,
-    "test_deltatable.py::test_optimize_zorder_by": _METADATA,
-    "test_deltatable.py::test_optimize_zorder_by_w_partition_filter": _METADATA,
     "test_deltatable.py::test_verify_paritionedBy_compatibility": "calls a private attribute of delta-spark's builder",
 }
 """Why a test, or all tests of a file, cannot pass."""

@@ -69,7 +69,8 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
         return changes_frame(handle.evaluator, newest, [], times)  # no commit lies between the two times
     if last < first:
         raise InvalidInput(
-            f"The changes end with version {last}, before they start, with version {first}: give an end that is not before the start", table=path
+            f"The changes end with version {last}, before they start, with version {first}: give an end that is not before the start [DELTA_INVALID_CDC_RANGE]",
+            table=path,
         )
     commits = handle.state.log.commits(first - 1, last)
     shown = handle.state.log.at(last) if column_mapping.is_mapped(newest.metadata.configuration) and last < newest.version else newest
@@ -111,7 +112,9 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
         if version is None:
             raise VersionNotFound(f"The start {start} is after the newest version, {newest.version}: give an earlier time", table=handle.path)
     if version > newest.version:
-        raise VersionNotFound(f"There is no version {version} yet: the newest is {newest.version}", table=handle.path, version=version)
+        raise VersionNotFound(
+            f"There is no version {version} yet: the newest is {newest.version} [DELTA_CDC_START_VERSION_AFTER_LATEST]", table=handle.path, version=version
+        )
     if version not in times:
         raise VersionNotFound(f"The log no longer contains version {version}; its oldest is {min(times)}", table=handle.path, version=version)
     return version

@@ -83,7 +83,9 @@ def read(
     check_classic(spark, "rowlock.read")
     handle = Handle(spark, path, storage_options=storage_options)
     snapshot = snapshot_of(handle.state, wanted, None if timestamp is None else milliseconds(spark, timestamp, handle.path))
-    return read_with_row_ids(handle.evaluator, snapshot) if with_row_ids else read_frame(handle.evaluator, snapshot)
+    if with_row_ids:
+        return read_with_row_ids(handle.evaluator, snapshot)
+    return read_frame(handle.evaluator, snapshot, fixed=version is not None or timestamp is not None)
 
 
 def write(

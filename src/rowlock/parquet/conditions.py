@@ -56,8 +56,11 @@ def check_conditions(table: pa.Table, conditions: Sequence[tuple[Check, Conditio
 
 def violation(check: Check, row: Mapping[str, Any], root: str) -> ConstraintViolated:
     """The error for a row of which a condition is not true."""
+    kind, condition = (
+        ("Bound", "DELTA_EXCEED_CHAR_VARCHAR_LIMIT") if check.feature == CHAR_VARCHAR else ("CHECK constraint", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
+    )
     return ConstraintViolated(
-        f"{'Bound' if check.feature == CHAR_VARCHAR else 'CHECK constraint'} {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
+        f"{kind} {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them [{condition}]",
         table=root,
         constraint=check.name,
         expression=check.expression,

@@ -142,4 +142,7 @@ def _may_hold_null(metadata: pq.FileMetaData, column: int) -> bool:
 
 def null_in(name: str, table: str) -> ConstraintViolated:
     """The error for a null in NOT NULL column `name`."""
-    return ConstraintViolated(f"Column {name} is NOT NULL and the statement would write a null into it; filter such rows out or give a value", table=table)
+    return ConstraintViolated(
+        f"Column {name} is NOT NULL and the statement would write a null into it; filter such rows out or give a value [DELTA_NOT_NULL_CONSTRAINT_VIOLATED]",
+        table=table,
+    )

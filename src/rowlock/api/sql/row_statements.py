@@ -108,7 +108,7 @@ def insert(target: Target, plan: Any) -> None:
         if plan.byName() or len(rows.columns) >= len(names):
             frames.write(named, target.path, merge_schema=True, **how)
             return
-    rows = fitted(target, rows, names)
+    rows = fitted(target, rows, names, by_name=bool(plan.byName()))
     where: Column | None = None
     for name, value in fixed.items():
         column, same = partition_literal(table, name, value, target.path)
@@ -148,7 +148,8 @@ def _rows(target: Target, plan: Any, evolves: bool) -> DataFrame:
         target.refuse("WITH SCHEMA EVOLUTION", "Use option('mergeSchema', 'true')")
     if plan.isByName() and evolves:
         return rows
-    return fitted(target, rows, list(rows.columns) if plan.isByName() else target.table().toDF().columns)
+    names = list(rows.columns) if plan.isByName() else target.table().toDF().columns
+    return fitted(target, rows, names, by_name=bool(plan.isByName()))
 
 
 def _count(receipt: Receipt | None, metric: str) -> int:

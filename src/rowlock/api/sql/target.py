@@ -67,8 +67,11 @@ class Target:
         refuse(f"{self.statement} {what}".strip(), self.folder or ".".join(self.parts), "this version of Rowlock has no such form", instead)
 
 
-def fitted(target: Target, rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """The rows under the table's columns `names`, by position, cast as the session's store assignment policy says.  Raises SchemaMismatch."""
+def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bool = False) -> DataFrame:
+    """The rows under the table's columns `names`, by position, cast as the session's store assignment policy says.  Raises SchemaMismatch.
+
+    With `by_name` the fields of structs are matched by their names.
+    """
     if len(rows.columns) != len(names):
         raise SchemaMismatch(
             f"The INSERT gives {len(rows.columns)} columns ({', '.join(rows.columns)}), but {len(names)} are to be set: {', '.join(names)} "
@@ -84,7 +87,7 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str]) -> DataFrame:
     if len({n.lower() for n in names}) < len(names):
         raise SchemaMismatch(f"A column is set twice: {', '.join(names)} [COLUMN_ALREADY_EXISTS]", table=target.path)
     _, alias = target.nodes.without_alias(rows._jdf.queryExecution().analyzed())
-    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts))
+    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name)
     return out.alias(alias) if alias else out  # by which a replaceOn calls the rows
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from rowlock.boundary.engine import AppendEngine
 from rowlock.conflict.delta import delta_between, live_slice
-from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
+from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import column_mapping
 from rowlock.protocol import schema as schemas
@@ -50,7 +50,13 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
             raise InvalidInput(f"The table has a constraint {name} already; drop it first, or choose another name", table=head.table)
         return replace(head.metadata, configuration={**head.metadata.configuration, f"{CONSTRAINT_PREFIX}{name.lower()}": expression})
 
-    return alter(state, engine, "ADD CONSTRAINT", {"name": name, "expr": expression}, change, asks_rows=True)
+    try:
+        return alter(state, engine, "ADD CONSTRAINT", {"name": name, "expr": expression}, change, asks_rows=True)
+    except ConstraintViolated as e:
+        if e.constraint is None:
+            raise
+        text = f"Constraint {name} ({expression}) is not true of a row of the table: {e.row}; delete or change such rows first [DELTA_NEW_CHECK_CONSTRAINT_VIOLATION]"
+        raise ConstraintViolated(text, table=state.store.root, constraint=e.constraint, expression=e.expression, row=e.row) from e
 
 
 def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_exists: bool = False) -> Receipt:

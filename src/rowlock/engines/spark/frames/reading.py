@@ -40,8 +40,11 @@ def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot) -> DataFrame:
     return evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark)
 
 
-def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None = None) -> DataFrame:
-    """The live rows of a snapshot, with the table's column names, comments and nullability; with `staged`, as these effects would leave them."""
+def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None = None, *, fixed: bool = False) -> DataFrame:
+    """The live rows of a snapshot, with the table's column names, comments and nullability; with `staged`, as these effects would leave them.
+
+    `fixed`: the caller named the version, so that a statement over these rows is right whatever the table has become.
+    """
     dead: dict[str, BitMap64] = dict(staged.tombstones) if staged else {}
     files = sorted(snapshot.files.adds(), key=lambda f: f.path)
     frames: list[DataFrame] = []
@@ -59,7 +62,7 @@ def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None 
         before = evaluator.vectors.of(file)
         return before | ours if ours else before
 
-    frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True, hidden=not frames)
+    frame = evaluator.scanner.frame(snapshot, files, vector_of, strict=True, hidden=not frames, fixed=fixed)
     for more in frames:
         frame = frame.unionAll(more)
     column_metadata = {f.name: {k: v for k, v in f.metadata.items() if not k.startswith("delta.")} for f in table_schema(snapshot).fields}

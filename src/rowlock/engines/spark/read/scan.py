@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ ADDRESS = StructType([StructField(PATH, StringType()), StructField(POSITION, Lon
 
 VERSION_OPTION = "rowlockversion"
 """An option of Rowlock's scans: the version of the table that is read (see `statements.source_versions`)."""
+FIXED_OPTION = "rowlockfixed"
+"""An option of scans of a version that the caller named: what they read stays right whatever others commit."""
 
 _ADDRESS = (PATH, POSITION)
 _KEY, _WORDS, _FILE, _VALUE = "__rowlock_key", "__rowlock_words", "__rowlock_file", "__rowlock_value"
@@ -100,6 +103,22 @@ def wrap_session(spark: SparkSession, session: Any) -> SparkSession:
     return SparkSession(spark.sparkContext, jsparkSession=session)
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What a scan gives beside the table's columns (see `Scanner.frame`)."""
+
+    address: bool
+    carried: Sequence[str]
+    metadata: bool
+    fixed: bool
+
+    def of(self, rows: DataFrame) -> list[Column]:
+        """The columns, of rows that have them; `_metadata` keeps its mark through a union."""
+        named = [*(_ADDRESS if self.address else ()), *self.carried]
+        metadata = [rows.metadataColumn(_METADATA).alias(_METADATA, metadata={"__metadata_col": _METADATA})] if self.metadata else []
+        return [*(F.col(quote(n)) for n in named), *metadata]
+
+
 class Scanner:
     """Makes DataFrames of a table's files on one session.  Driver only; executors open the files when the DataFrame runs."""
 
@@ -116,13 +135,14 @@ class Scanner:
         strict: bool = False,
         carried: Sequence[str] = (),
         hidden: bool = False,
+        fixed: bool = False,
     ) -> DataFrame:
         """The rows of `files` with the table's logical columns, and PATH and POSITION with `address`.
 
         Positions that `vector_of` marks are left out; None gives all physical rows.  With `strict` columns are as nullable
         as in the table, which Spark's optimizer then relies on; else all are nullable.  `carried` names further bigint
         columns that data files may hold; null where a file does not.  With `hidden` a query that names Spark's `_metadata`
-        finds it, also where files are read by several scans.
+        finds it, also where files are read by several scans.  `fixed` says that the caller named the version.
         """
         own = table_schema(snapshot)
         check_names(snapshot)
@@ -140,16 +160,14 @@ class Scanner:
             )
         groups = self._groups(snapshot, files, vector_of)
         metadata = hidden and len(groups) > 1 and snapshot.schema.find(_METADATA) is None  # a single scan shows it by itself
+        beside = _Beside(address, carried, metadata, fixed)
         vectors = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
         dead = self._buckets(vectors) if vectors else None  # one frame for all groups, which Spark then broadcasts once
         if len(groups) <= limits().scan_groups:
-            frames = [
-                self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, address, carried, metadata)
-                for (values, marked), g in groups.items()
-            ]
+            frames = [self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, beside) for (values, marked), g in groups.items()]
         else:
             sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))
-            frames = [self._joined_frame(snapshot, schema, g, dead if side else None, address, carried, metadata) for side, g in sides if g]
+            frames = [self._joined_frame(snapshot, schema, g, dead if side else None, beside) for side, g in sides if g]
         rows = functools.reduce(DataFrame.unionAll, frames)
         return catalyst(self.spark).hiding_last(rows) if metadata else rows
 
@@ -164,14 +182,14 @@ class Scanner:
             groups.setdefault((values, marked), []).append(f)
         return groups
 
-    def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], carried: Sequence[str]) -> DataFrame:
+    def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], beside: _Beside) -> DataFrame:
         mode = column_mapping_mode(snapshot.metadata.configuration)
         data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns and not isinstance(f.dataType, NullType)])
         names = [paths.join(self.root, f.path) for f in files]
-        physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in carried)])
-        options = {"parquet.filter.dictionary.enabled": "false"} if has_ambiguous_names(snapshot.schema) else None
+        physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in beside.carried)])
+        options = {"parquet.filter.dictionary.enabled": "false"} if has_ambiguous_names(snapshot.schema) else {}
         try:
-            return read_parquet(self.spark, physical, names, snapshot.version, options)
+            return read_parquet(self.spark, physical, names, snapshot.version, options | ({FIXED_OPTION: "true"} if beside.fixed else {}))
         except AnalysisException as e:
             if e.getCondition() != "PATH_NOT_FOUND":
                 raise
@@ -185,15 +203,13 @@ class Scanner:
         files: Sequence[AddFile],
         values: Mapping[str, str | None],
         dead: DataFrame | None,
-        address: bool,
-        carried: Sequence[str],
-        metadata: bool,
+        beside: _Beside,
     ) -> DataFrame:
-        raw = self._read(snapshot, schema, files, carried)
-        if address or dead is not None:
+        raw = self._read(snapshot, schema, files, beside)
+        if beside.address or dead is not None:
             raw = _located(raw, dead)
         columns = [self._column(snapshot, f, lambda name: F.lit(values.get(name) or None)) for f in schema.fields]
-        return raw.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried), *_metadata_of(raw, metadata))
+        return raw.select(*columns, *beside.of(raw))
 
     def _joined_frame(
         self,
@@ -201,12 +217,10 @@ class Scanner:
         schema: StructType,
         files: Sequence[AddFile],
         dead: DataFrame | None,
-        address: bool,
-        carried: Sequence[str],
-        metadata: bool,
+        beside: _Beside,
     ) -> DataFrame:
         """Files of many partitions in one scan: the partition values come from a broadcast join by path."""
-        raw = _located(self._read(snapshot, schema, files, carried), dead)
+        raw = _located(self._read(snapshot, schema, files, beside), dead)
         names = [_partition_key(snapshot, c) for c in snapshot.metadata.partition_columns]
         rows = pa.table(
             {
@@ -217,7 +231,7 @@ class Scanner:
         values = local_frame(self.spark, rows, StructType([StructField(n, StringType()) for n in rows.column_names]))
         joined = raw.join(F.broadcast(values), F.col(PATH) == F.col(_FILE))
         columns = [self._column(snapshot, f, lambda name: F.col(f"{_VALUE}{names.index(name)}")) for f in schema.fields]
-        return joined.select(*columns, *(_ADDRESS if address else ()), *map(quote, carried), *_metadata_of(joined, metadata))
+        return joined.select(*columns, *beside.of(joined))
 
     def _column(self, snapshot: Snapshot, f: StructField, value_of: Callable[[str], Column]) -> Column:
         if isinstance(f.dataType, NullType):
@@ -276,11 +290,6 @@ def _located(raw: DataFrame, dead: DataFrame | None) -> DataFrame:
     meta = raw.metadataColumn("_metadata")
     out = raw.select("*", meta.getField("file_path").alias(PATH), meta.getField("row_index").alias(POSITION))
     return out if dead is None else _pushdown_barrier(without_dead(out, dead))
-
-
-def _metadata_of(rows: DataFrame, wanted: bool) -> tuple[Column, ...]:
-    """Spark's struct of what a row's file is, as a column that keeps its mark through a union."""
-    return (rows.metadataColumn(_METADATA).alias(_METADATA, metadata={"__metadata_col": _METADATA}),) if wanted else ()
 
 
 def without_dead(frame: DataFrame, buckets: DataFrame) -> DataFrame:

@@ -57,7 +57,7 @@ def named(nodes: Nodes, node: JavaObject) -> Named | None:
         return Named(folder, parts[-1], options={str(k).lower(): str(v) for k, v in relation.options().items()})
     version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
     if version is not None and not str(version).isdecimal():
-        raise InvalidInput(f"VERSION AS OF {version!r}: a version is a number", table=folder)
+        raise InvalidInput(f"VERSION AS OF {version!r}: a version is a number [DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE]", table=folder)
     return Named(folder, parts[-1], None if version is None else int(version), None if moment is None else _moment(nodes, moment, folder))
 
 

@@ -99,7 +99,7 @@ def append_statement(
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
         discard(evaluator.store, (f.path for b in blocks if isinstance(b.payload, FileRows) for f in b.payload.files))
         raise ConstraintViolated(
-            f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it",
+            f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it [DELTA_REPLACE_WHERE_MISMATCH]",
             table=evaluator.store.root,
         )
     sets = tuple(f.name for f in snapshot.schema.fields if f.name.lower() in given or is_identity(f))

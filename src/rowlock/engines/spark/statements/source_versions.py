@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import VERSION_OPTION
+from rowlock.engines.spark.read.scan import FIXED_OPTION, VERSION_OPTION
 from rowlock.protocol import paths
 
 _FILE = re.compile(r"path: (.*?), range: ")
@@ -22,7 +22,7 @@ _FILE = re.compile(r"path: (.*?), range: ")
 
 
 def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[int, ...]:
-    """The versions of the evaluator's table that a DataFrame reads; empty where it does not read the table.
+    """The versions of the evaluator's table that a DataFrame reads; empty where it does not read the table, or versions that the caller named.
 
     `newest` is given for a scan of the table's files that does not say which version it reads.  delta-spark's DataFrames
     read the version that is newest when they run: call this before and after.
@@ -33,7 +33,7 @@ def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[
         kind = class_name(leaf)
         if kind == "LogicalRelation" and _is_of_files(evaluator, leaf.relation()):
             places = str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")  # a Hadoop path as text is not encoded
-            if any(map(is_below, places)):
+            if not leaf.relation().options().contains(FIXED_OPTION) and any(map(is_below, places)):
                 found.add(_version(leaf.relation(), newest))
         elif kind == "LogicalRDD" and any(map(is_below, _files_of(evaluator, leaf.rdd()))):
             found.add(newest)
