@@ -55,6 +55,7 @@ class Catalyst:
         self.at_least, self.literal = expressions.GreaterThanOrEqual, _module(expressions, "Literal")
         self.filter_node, self.project_node, self.local_node = logical.Filter, logical.Project, logical.LocalRelation
         self.hidden_outputs = _module(logical, "Project").hiddenOutputTag()
+        self.mark = sql.catalyst.trees.TreeNodeTag
         self.union_node, self.one_row, self.join_node = logical.Union, logical.OneRowRelation, logical.Join
         self.hint_node, self.hint_info = logical.JoinHint, logical.HintInfo
         self.no_hint, self.broadcast = _module(logical, "JoinHint").NONE(), _module(logical, "BROADCAST")
@@ -158,9 +159,9 @@ class Catalyst:
     def hiding_last(self, frame: DataFrame) -> DataFrame:
         """The frame without its last column, which a query still finds by its name, as it finds Spark's `_metadata` of a scan."""
         plan = frame._jdf.queryExecution().analyzed()
-        outputs = self.list(plan.output())
-        shown = self.project_node(self.seq(outputs[:-1]), plan)
-        shown.setTagValue(self.hidden_outputs, self.seq(outputs[-1:]))
+        outputs = plan.output()
+        shown = self.project_node(outputs.init(), plan)
+        shown.setTagValue(self.hidden_outputs, self.seq([outputs.last()]))
         return self.dataframe(shown, frame.sparkSession)
 
     def join(self, left: JavaObject, right: JavaObject, condition: JavaObject, *, broadcast: bool = False, outer: bool = False) -> JavaObject:

@@ -16,8 +16,7 @@ _DEPTH = 20
 
 def marked(frame: DataFrame, path: str) -> DataFrame:
     """The DataFrame, with a mark in its plan that it is the whole table at `path`, by which a view of it is known."""
-    jvm = catalyst(frame.sparkSession).jvm
-    frame._jdf.queryExecution().analyzed().setTagValue(jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag(_TAG), path)
+    frame._jdf.queryExecution().analyzed().setTagValue(catalyst(frame.sparkSession).mark(_TAG), path)
     return frame
 
 
@@ -45,7 +44,7 @@ def _folder_of_view(nodes: Nodes, view: JavaObject, depth: int) -> str | None:
 
 def _folder_of_plan(nodes: Nodes, plan: JavaObject) -> str | None:
     """The folder of the table that an analyzed plan shows whole, under names only."""
-    tag = nodes.bridge.jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag(_TAG)
+    tag = nodes.bridge.mark(_TAG)
     while (found := nodes.option(plan.getTagValue(tag))) is None:
         if class_name(plan) not in ("SubqueryAlias", "View"):
             return None
