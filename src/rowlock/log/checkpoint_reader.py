@@ -11,22 +11,27 @@ import decimal
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.exceptions import CorruptLog
+from rowlock.lazy_import import LazyModule
 from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.protocol import action_json, names
-from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.names import LogFile
 from rowlock.storage.ranges import RangeFile
 from rowlock.storage.store import NotFound, ObjectStore
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = LazyModule("polars")  # a log without a checkpoint is read without it
 
 UNREADABLE = (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OSError)
 """What pyarrow and the parsing of actions raise for a file that is no checkpoint."""
@@ -35,12 +40,13 @@ _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 @dataclass(slots=True)
 class CheckpointState:
-    """The contents of a checkpoint: `frames` hold the live files (see `frames`); `removes` are read only on request."""
+    """The contents of a checkpoint: `adds` and `frames` (see `frames`) hold the live files; `removes` are read only on request."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     txns: dict[str, SetTransaction] = field(default_factory=dict)
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    adds: list[AddFile] = field(default_factory=list)
     frames: list[pl.DataFrame] = field(default_factory=list)
     removes: list[RemoveFile] = field(default_factory=list)
     sidecars: list[str] = field(default_factory=list)
@@ -137,8 +143,10 @@ def _read_json(body: bytes, state: CheckpointState, removes_only: bool, root: st
                 state.removes.append(action_json.remove_from(raw, root))
             else:
                 _apply(name, raw, state)
-    if adds:
+    if len(adds) > limits().changed_files:
         state.frames.append(frames.from_adds(adds))
+    else:
+        state.adds += adds
 
 
 def _read_parquet(body: bytes, state: CheckpointState, removes_only: bool, root: str) -> None:
@@ -152,8 +160,10 @@ def _read_parquet(body: bytes, state: CheckpointState, removes_only: bool, root:
                 _apply(name, raw, state)
         if removes_only and has_remove:
             state.removes += [action_json.remove_from(raw, root) for raw in _non_null_actions(file, group, "remove") if raw.get("path") is not None]
-        elif not removes_only and has_add:
+        elif not removes_only and has_add and file.metadata.num_rows > limits().changed_files:
             state.frames += _add_frames(file, group, schema.field("add").type, root)
+        elif not removes_only and has_add:
+            state.adds += _adds(file, group, schema.field("add").type, root)
 
 
 def _non_null_actions(file: pq.ParquetFile, group: int, name: str) -> Iterator[dict[str, Any]]:
@@ -170,6 +180,20 @@ _REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId", "
 def _is_action(name: str, value: dict[str, Any]) -> bool:
     """Whether the struct is an action: some writers store a struct of nulls instead of null."""
     return value.get(_REQUIRED[name]) is not None
+
+
+def _adds(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[AddFile]:
+    """The add actions of a row group as values, for few of them."""
+    present = [name for name in frames.ADD_FIELDS if type_.get_field_index(name) >= 0]
+    column = file.read_row_group(group, columns=[f"add.{name}" for name in present]).column("add").combine_chunks()
+    raws = [raw for raw in column.to_pylist(maps_as_pydicts="lossy") if raw is not None and raw["path"] is not None]
+    if type_.get_field_index("stats_parsed") >= 0 and any(raw.get("stats") is None for raw in raws):
+        for raw, parsed in zip(raws, _parsed_stats(file, group), strict=True):
+            raw["stats"] = parsed if raw.get("stats") is None else raw["stats"]
+    for raw in raws:
+        if (vector := raw.get("deletionVector")) is not None and vector["storageType"] is None:
+            raw["deletionVector"] = None  # some writers store a struct of nulls instead of null
+        yield action_json.add_from(raw, root)
 
 
 def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pl.DataFrame]:

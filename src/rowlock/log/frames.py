@@ -6,35 +6,21 @@ Owns the frame's schema and the conversions from add actions and from a checkpoi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowlock.lazy_import import LazyModule
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor
 from rowlock.protocol.deletion_vector import StorageType
 
-_MAP = pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
-SCHEMA: dict[str, Any] = {
-    "path": pl.String,
-    "partition_values": _MAP,
-    "size": pl.Int64,
-    "modification_time": pl.Int64,
-    "data_change": pl.Boolean,
-    "stats": pl.String,
-    "dv_type": pl.String,
-    "dv_path": pl.String,
-    "dv_offset": pl.Int64,
-    "dv_size": pl.Int64,
-    "dv_cardinality": pl.Int64,
-    "tags": _MAP,
-    "base_row_id": pl.Int64,
-    "commit_version": pl.Int64,
-    "clustering": pl.String,
-    "log_path": pl.String,
-}
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = LazyModule("polars")  # a log without a checkpoint is read without it
 
 _ARROW_MAP = pa.map_(pa.string(), pa.string())
 _FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (
@@ -60,14 +46,38 @@ _FROM_VECTOR: tuple[tuple[str, str, pa.DataType], ...] = (
 )
 
 
+@cache
+def _schema() -> dict[str, Any]:
+    """The columns of a frame of files, and their types."""
+    a_map = pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
+    return {
+        "path": pl.String,
+        "partition_values": a_map,
+        "size": pl.Int64,
+        "modification_time": pl.Int64,
+        "data_change": pl.Boolean,
+        "stats": pl.String,
+        "dv_type": pl.String,
+        "dv_path": pl.String,
+        "dv_offset": pl.Int64,
+        "dv_size": pl.Int64,
+        "dv_cardinality": pl.Int64,
+        "tags": a_map,
+        "base_row_id": pl.Int64,
+        "commit_version": pl.Int64,
+        "clustering": pl.String,
+        "log_path": pl.String,
+    }
+
+
 def empty() -> pl.DataFrame:
     """A frame without files."""
-    return pl.DataFrame(schema=SCHEMA)
+    return pl.DataFrame(schema=_schema())
 
 
 def from_adds(adds: Iterable[AddFile]) -> pl.DataFrame:
     """A frame of add actions."""
-    return pl.DataFrame([_row_of(add) for add in adds], schema=SCHEMA, orient="row")
+    return pl.DataFrame([_row_of(add) for add in adds], schema=_schema(), orient="row")
 
 
 def _row_of(add: AddFile) -> tuple[Any, ...]:
@@ -140,8 +150,8 @@ def from_checkpoint(adds: pa.StructArray, root: str) -> pl.DataFrame:
     vectors = _field(adds, "deletionVector")
     columns |= _pick(vectors, _FROM_VECTOR) if vectors is not None else {}
     frame = cast(pl.DataFrame, pl.from_arrow(pa.table(columns)))
-    missing = [pl.lit(None, dtype=type_).alias(name) for name, type_ in SCHEMA.items() if name not in frame.columns]
-    frame = frame.with_columns(missing).select([pl.col(name).cast(type_) for name, type_ in SCHEMA.items()])
+    missing = [pl.lit(None, dtype=type_).alias(name) for name, type_ in _schema().items() if name not in frame.columns]
+    frame = frame.with_columns(missing).select([pl.col(name).cast(type_) for name, type_ in _schema().items()])
     odd = ~frame["path"].str.contains(paths.UNESCAPED) | frame["path"].str.contains(paths.NOT_CANONICAL)
     if odd.any():
         decoded, others = zip(*(paths.decode_with_spelling(p, root) if o else (p, None) for p, o in zip(frame["path"], odd, strict=True)), strict=True)

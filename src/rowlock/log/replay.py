@@ -36,8 +36,9 @@ def read_commit(store: ObjectStore, version: int) -> Commit | None:
 def load(store: ObjectStore, segment: Segment) -> Snapshot:
     """The snapshot of a segment.  Commits are read in batches, to hold few in memory.  Raises CorruptLog, UnsupportedFeature."""
     state = read_checkpoint(store, segment.checkpoint) if segment.checkpoint else CheckpointState()
-    files = LiveFiles.of_frames(state.frames)
+    files = LiveFiles.of_frames(state.frames).apply((), state.adds)
     state.frames.clear()
+    state.adds.clear()
     last: Commit | None = None
     for batch in _batches(store, segment):
         files = fold(((_keys(c), c.adds) for c in batch), files)

@@ -91,6 +91,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "limit append_driver_bytes": ("default", "0", "default"),
     "limit cross_pairs": ("default", "2"),
     "limit broadcast_source_bytes": ("default", "0"),
+    "limit outer_join_ratio": ("default", "0"),
     "limit collected_positions_rows": ("default", "0"),
     "limit scan_groups": ("default", "1"),
     "limit copied_piece_bytes": ("default", "64"),

@@ -8,6 +8,7 @@ import deltalake
 import pytest
 
 from rowlock.exceptions import CorruptLog
+from rowlock.limits import limited
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.storage import open_store
@@ -23,6 +24,8 @@ def test_version_and_files(table: dict[str, object]) -> None:
     adds = list(snapshot.files.adds())
     assert len(adds) == len(snapshot.files) and sum(a.size_bytes for a in adds) == snapshot.files.total_size_bytes
     assert snapshot.files.get(a.path for a in adds) == {a.path: a for a in adds}
+    with limited(changed_files=0):  # as checkpoints of many files are read
+        assert {a.path: a for a in TableLog(open_store(GOLDEN / str(table["table"]) / "delta")).latest().files.adds()} == {a.path: a for a in adds}
     assert (snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version) == (table["minReader"], table["minWriter"])
     if snapshot.protocol.min_reader_version == 3:
         assert sorted(reader_features(snapshot.protocol)) == table["readerFeatures"]

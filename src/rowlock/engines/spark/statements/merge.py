@@ -66,7 +66,7 @@ class MergeRun:
             raise
 
     def _over(self, slices: Sequence[Slice], held: Sequence[Found], *, everything: bool) -> Outcome:
-        if everything and self._in_one_join():
+        if everything and self._in_one_join(slices):
             self.ways.job(slices, f", in one outer join with {self._source()}")
             self.job.pairs(slices, inserts=True)
             self._check_cardinality()
@@ -95,14 +95,16 @@ class MergeRun:
 
     # ---- pairs -----------------------------------------------------------------------------
 
-    def _in_one_join(self) -> bool:
-        """Whether one outer join gives the matches and the inserts: the source is so large that Spark would not rather send all of it to every task.
+    def _in_one_join(self, slices: Sequence[Slice]) -> bool:
+        """Whether one outer join gives the matches and the inserts: Spark would move the target rather than send all of the source to every task.
 
         Without an equality Spark can do an outer join only where it holds the whole target, and it can do none by a Python UDF,
         nor call one for the matched rows alone.
         """
         source, bridge, inserts = self.plan.source, self.evaluator.bridge, self.plan.inserts
-        if source.table is not None or source.size_bytes <= limits().broadcast_source_bytes or not bridge.has_equal_keys(self.plan.join):
+        largest = source.size_bytes * limits().outer_join_ratio
+        large = source.size_bytes > limits().broadcast_source_bytes or sum(s.file.size_bytes for s in slices) <= largest
+        if source.table is not None or not large or not bridge.has_equal_keys(self.plan.join):
             return False
         return not bridge.runs_python([self.plan.on, *bridge.list(self.plan.pairs.outputs), *(bridge.list(inserts.outputs) if inserts else ())])
 
