@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.engines.spark.statements.row_order import Order, ordered_frame
 from rowlock.exceptions import InvalidInput, StatementRefused
-from rowlock.protocol.clustering import logical_columns
+from rowlock.protocol.clustering import Clustering, logical_columns
 from rowlock.protocol.skipping import Compare
 from spark.support import delta_rows, read, take_route, unchanged, winner
 from spark.test_zorder import SCHEMA, SMALL, between, ids, kept, parameters, same_for_delta_spark, scattered, snapshot
@@ -195,3 +197,18 @@ def test_keys_that_cannot_be(spark: SparkSession, table_path: str) -> None:
     like = table_path + "_like"
     rowlock.sql(spark, f"create table delta.`{like}` like delta.`{table_path}`")
     assert logical_columns(snapshot(like).domains, snapshot(like).schema) == (("s", "i"), ("b",))
+
+
+def test_no_zone_changes_the_order(spark: SparkSession) -> None:
+    """Times in an hour that a clock has twice: their text in such a zone is ambiguous, what they are is not."""
+    key = Clustering((("t",), ("n",)), (("t",), ("n",)), "cube", "run")
+    found = []
+    try:
+        for zone in ("UTC", "Australia/Lord_Howe"):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            frame = spark.range(200).selectExpr("id", "timestamp_micros((1617458400 + (id * 113 % 200) * 40) * 1000000) t", "id * 71 % 200 n")
+            ordered = ordered_frame(frame, Order(key.logical, 1, key), 1, 200, [F.col("id")])
+            found.append([r["id"] for r in ordered.select("id").collect()])
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert found[0] == found[1] and sorted(found[0]) == list(range(200)) != found[0]
