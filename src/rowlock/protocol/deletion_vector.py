@@ -127,15 +127,15 @@ def deserialize(data: bytes) -> BitMap64:
 def _deserialize_native(data: bytes) -> BitMap64:
     """The older Roaring format: a count, then 32-bit bitmaps with their sizes; the n-th bitmap holds the values with high word n."""
     (count,) = struct.unpack_from("<i", data, 4)
-    at, out = 8, BitMap64()
+    at, parts = 8, []
     for high in range(count):
         (size,) = struct.unpack_from("<i", data, at)
         if size < 0 or at + 4 + size > len(data):
             raise CorruptLog("a deletion vector ends early")
-        low = BitMap.deserialize(data[at + 4 : at + 4 + size])
-        out |= BitMap64((high << 32) + v for v in low) if high else BitMap64(low)
+        if BitMap.deserialize(low := data[at + 4 : at + 4 + size]):
+            parts.append(struct.pack("<I", high) + low)
         at += 4 + size
-    return out
+    return BitMap64.deserialize(struct.pack("<Q", len(parts)) + b"".join(parts))  # never value by value: runs of a few bytes hold billions
 
 
 def inline(vector: BitMap64, *, limit_bytes: int) -> DeletionVectorDescriptor | None:
@@ -155,7 +155,7 @@ def read_from_file(descriptor: DeletionVectorDescriptor, body: bytes, *, any_car
     if not body or body[0] != FILE_FORMAT_VERSION:
         raise CorruptLog("the deletion vector file has an unknown format version", file=descriptor.path)
     at, size = descriptor.offset or 0, descriptor.size_bytes
-    if at + 8 + size > len(body):
+    if at < 0 or size < 0 or at + 8 + size > len(body):
         raise CorruptLog("the deletion vector file ends early", file=descriptor.path)
     (stored_size,) = struct.unpack_from(">i", body, at)
     data = body[at + 4 : at + 4 + size]

@@ -108,3 +108,17 @@ def test_a_vector_that_spark_wrote() -> None:
 def test_roarings_own_sample() -> None:
     vector = dv.deserialize(struct.pack("<i", dv.MAGIC_PORTABLE) + BITMAP.read_bytes())
     assert len(vector) > 0 and dv.deserialize(dv.serialize(vector)) == vector
+
+
+def test_sizes_that_are_forged_are_damage() -> None:
+    """I9: a size or place below zero in a vector's file or descriptor (found by fuzzing); and runs of a few bytes are never read value by value."""
+    body = b"\x01\xbb\xbb\xbb\xbb\xbb"
+    for at, size in ((1, struct.unpack_from(">i", body, 1)[0]), (-4, 2)):
+        with pytest.raises(CorruptLog, match="ends early"):
+            dv.read_from_file(dv.on_disk(UID, (at, size), 2), body)
+    runs = BitMap()
+    runs.add_range(0, 1 << 32)
+    runs.run_optimize()
+    part = runs.serialize()
+    found = dv.deserialize(struct.pack("<iii", dv.MAGIC_NATIVE, 2, len(BitMap().serialize())) + BitMap().serialize() + struct.pack("<i", len(part)) + part)
+    assert len(found) == 1 << 32 and found.min() == 1 << 32
