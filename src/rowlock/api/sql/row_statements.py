@@ -19,7 +19,7 @@ from rowlock.engines.spark.catalyst.types import Column, DataFrame
 from rowlock.engines.spark.frames.counts import affected_frame
 from rowlock.engines.spark.sql.default_values import is_default, with_defaults
 from rowlock.engines.spark.sql.insert_into import refuse_options_of_client
-from rowlock.engines.spark.sql.nodes import dotted
+from rowlock.engines.spark.sql.nodes import dotted, has_method
 from rowlock.engines.spark.sql.partitions import partition_literal
 from rowlock.engines.spark.sql.scalar_subqueries import ScalarSubqueries
 from rowlock.engines.spark.statements.merge_plan import Clauses
@@ -84,9 +84,9 @@ def insert(target: Target, plan: Any) -> None:
     """INSERT INTO and INSERT OVERWRITE: by position, by a list of columns or BY NAME, with static partitions."""
     nodes = target.nodes
     refuse_options_of_client(target.spark, target.path)
-    if hasattr(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
+    if has_method(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
         target.refuse("REPLACE USING / ON", "Use MERGE, or INSERT INTO ... REPLACE WHERE")
-    evolves = bool(plan.withSchemaEvolution())
+    evolves = has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())
     if plan.ifPartitionNotExists():
         target.refuse("IF NOT EXISTS", "Leave IF NOT EXISTS out")
     rows = nodes.frame(with_defaults(nodes, plan, Handle(target.spark, target.path).state.refresh))
@@ -144,7 +144,7 @@ def overwrite_partitions(target: Target, plan: Any) -> None:
 
 def _rows(target: Target, plan: Any, evolves: bool) -> DataFrame:
     rows = target.nodes.frame(plan.query())
-    if hasattr(plan, "withSchemaEvolution") and plan.withSchemaEvolution():
+    if has_method(plan, "withSchemaEvolution") and plan.withSchemaEvolution():
         target.refuse("WITH SCHEMA EVOLUTION", "Use option('mergeSchema', 'true')")
     if plan.isByName() and evolves:
         return rows

@@ -105,6 +105,11 @@ class Nodes:
         return entry is not None and entry.kind == "a view"
 
 
+def has_method(node: JavaObject, method: str) -> bool:
+    """Whether a JVM object has a method: what a statement can say differs between versions of Spark."""
+    return any(str(m.getName()) == method for m in node.getClass().getMethods())
+
+
 def path_of(parts: Sequence[str]) -> str | None:
     """The path in a name such as delta.`/path`."""
     return parts[1] if len(parts) == 2 and parts[0].lower() in FORMATS else None

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql.types import DataType, _parse_datatype_json_string
 
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
-from rowlock.engines.spark.sql.nodes import Nodes
+from rowlock.engines.spark.sql.nodes import Nodes, has_method
 from rowlock.protocol.schema import ColumnPath
 
 
@@ -66,9 +66,9 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
             missing.append(f"PARTITIONED BY {transform.describe()}")
     for what, present in (
         ("ROW FORMAT or STORED AS", said.serde().isDefined()),
-        ("DEFAULT COLLATION", hasattr(said, "collation") and _has(said, "collation") and said.collation().isDefined()),
-        ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", _has(said, "constraints") and said.constraints().size() > 0),
-        ("OPTIONS", _has(said, "optionExpression") and said.optionExpression().options().size() > 0),
+        ("DEFAULT COLLATION", has_method(said, "collation") and said.collation().isDefined()),
+        ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", has_method(said, "constraints") and said.constraints().size() > 0),
+        ("OPTIONS", has_method(said, "optionExpression") and said.optionExpression().options().size() > 0),
         ("EXTERNAL, but no LOCATION", bool(said.external()) and not said.location().isDefined()),
     ):
         if present:
@@ -87,12 +87,7 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
 
 def _column(nodes: Nodes, c: Any) -> NewColumn:
     default = str(c.defaultValue().get().originalSQL()) if c.defaultValue().isDefined() else None
-    said = nodes.option(c.identityColumnSpec()) if _has(c, "identityColumnSpec") else None
+    said = nodes.option(c.identityColumnSpec()) if has_method(c, "identityColumnSpec") else None
     identity = None if said is None else (int(said.getStart()), int(said.getStep()), bool(said.isAllowExplicitInsert()))
     type_ = _parse_datatype_json_string(str(c.dataType().json()))
     return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), default, identity)
-
-
-def _has(node: JavaObject, method: str) -> bool:
-    """Whether a JVM object has a method: what CREATE TABLE can say differs between versions of Spark."""
-    return any(str(m.getName()) == method for m in node.getClass().getMethods())
