@@ -24,7 +24,7 @@ from rowlock.parquet.writing import write_rows
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.column_mapping import is_mapped
-from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.deletion_vector import bitmap_to_numpy, living_mask
 from rowlock.storage.store import ObjectStore
 
 
@@ -79,8 +79,7 @@ class Rows:
             return None
         if not piece.without:
             return table, np.arange(table.num_rows, dtype=np.int64)
-        mask = np.ones(table.num_rows, dtype=np.bool_)
-        mask[bitmap_to_numpy(piece.without)] = False
+        mask = living_mask(table.num_rows, piece.without, piece.file.path, snapshot.table)
         return table.filter(pa.array(mask)), np.flatnonzero(mask).astype(np.int64)
 
     def read_columns(self, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table | None:

@@ -186,6 +186,15 @@ def on_disk(uuid: UUID, place: tuple[int, int], cardinality: int, prefix: str = 
     return DeletionVectorDescriptor("u", prefix + z85_encode(uuid.bytes), place[0], place[1], cardinality)
 
 
+def living_mask(num_rows: int, dead: BitMap64, file: str, table: str) -> np.ndarray:
+    """For each row of a data file whether it lives, as booleans.  Raises CorruptLog where the vector marks rows beyond the file's end."""
+    if dead and dead.max() >= num_rows:
+        raise CorruptLog(f"the deletion vector marks row {dead.max()} of a file of {num_rows} rows", table=table, file=file)
+    mask = np.ones(num_rows, dtype=np.bool_)
+    mask[bitmap_to_numpy(dead)] = False
+    return mask
+
+
 def positions_except(num_rows: int, excluded: BitMap64 | None = None) -> BitMap64:
     """The positions of all rows of a file of `num_rows` physical rows, except `excluded`."""
     every = BitMap64()

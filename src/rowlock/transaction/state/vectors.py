@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 
 from rowlock import clock
 from rowlock.caches import VECTORS, Cache
+from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.protocol import deletion_vector as dv
 from rowlock.protocol.actions import AddFile
@@ -38,6 +39,8 @@ class Vectors:
         if (kept := self._kept.get(descriptor)) is not None:
             return kept[0]
         bitmap = self._read(file, descriptor)
+        if (rows := file.num_records) is not None and len(bitmap) > rows:  # a few bytes can name billions of rows, which no file holds
+            raise CorruptLog(f"the deletion vector marks {len(bitmap):,} rows of a file of {rows:,}", table=self._store.root, file=file.path)
         self._kept.put(descriptor, (bitmap, descriptor.size_bytes))
         return bitmap
 
