@@ -15,7 +15,7 @@ FILE    ?= tests/data/conflict_cases.json
 SOAK_CI := tests/model tests/processes tests/interop tests/unit/cli tests/spark/test_routes.py tests/spark/test_moved_rows.py tests/spark/test_names_without_delta_spark.py tests/spark/test_on_s3.py tests/spark/test_connect_server.py tests/spark/test_beside_delta_spark.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties docs release versions structure mutants servers swarm clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties docs release versions structure mutants fuzz servers swarm clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -94,6 +94,9 @@ release: $(VENV)/.release  ## builds wheel and sdist into dist/, installs each i
 versions: $(VENV)/.venv  ## a quick suite under every Python and pyspark that is claimed, each in its own environment (ARGS="--python 3.13 --pyspark 4.0")
 	$(PYTHON) tests/tools/versions.py $(ARGS)
 
+fuzz: $(VENV)/.fuzz  ## feeds changed bytes to the readers, guided by coverage (ARGS="--seconds 600", "vector path --seconds 60")
+	$(PYTHON) tests/tools/fuzz.py $(ARGS)
+
 structure: $(VENV)/.test  ## how the source is built, in figures: circles of imports, rooms, the way of a commit
 	$(PYTHON) tests/tools/structure.py $(ARGS)
 
@@ -129,6 +132,10 @@ $(VENV)/.classes: $(VENV)/.test
 
 $(VENV)/.flights: $(VENV)/.rowlock
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[flights]"
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.test
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[fuzz]"
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.rowlock
