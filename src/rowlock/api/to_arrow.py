@@ -9,7 +9,6 @@ import datetime
 import os
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from rowlock import arguments
@@ -21,7 +20,7 @@ from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import read_file
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow as arrow_schema
-from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.deletion_vector import living_mask
 from rowlock.protocol.schema import StructField
 from rowlock.threads import side_by_side
 from rowlock.transaction.state.shared import SharedState
@@ -130,9 +129,7 @@ def _living(state: SharedState, file: AddFile, snapshot: Snapshot, wanted: pa.Sc
     dead = state.vectors.of(file)
     if not dead:
         return rows
-    mask = np.ones(rows.num_rows, dtype=np.bool_)
-    mask[bitmap_to_numpy(dead)] = False
-    return rows.filter(pa.array(mask))
+    return rows.filter(pa.array(living_mask(rows.num_rows, dead, file.path, snapshot.table)))
 
 
 def _refusal(why: str, feature: str, snapshot: Snapshot, file: str | None = None) -> UnsupportedFeature:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     pl = LazyModule("polars")  # a log without a checkpoint is read without it
 
-UNREADABLE = (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OSError)
+UNREADABLE = (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError)
 """What pyarrow and the parsing of actions raise for a file that is no checkpoint."""
 _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 

@@ -21,6 +21,7 @@ from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.parquet_columns import leaves_of, lower_case
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, has_not_null
+from rowlock.protocol.statistics import footer_statistics
 from rowlock.storage.store import ObjectStore
 
 
@@ -136,7 +137,7 @@ def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[s
 
 
 def _may_hold_null(metadata: pq.FileMetaData, column: int) -> bool:
-    found = [metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups)]
+    found = footer_statistics(metadata, column)
     return any(s is None or not s.has_null_count or s.null_count for s in found)
 
 

@@ -1,7 +1,8 @@
 """Conversion of single actions to and from their JSON objects.
 
 Owns the field names of the log.  Unknown fields are dropped; unknown actions are handled by the caller.
-A missing required field raises KeyError or TypeError, which `commits` turns into CorruptLog.  Pure.
+A field that is required and missing, or that holds a value of another kind than its own, raises KeyError, TypeError or ValueError, which
+`commits` turns into CorruptLog.  Pure.
 """
 
 from __future__ import annotations
@@ -19,6 +20,35 @@ Json = dict[str, Any]
 NO_COLUMNS = '{"type":"struct","fields":[]}'
 
 
+def _text(raw: Mapping[str, Any], name: str) -> str:
+    if not isinstance(value := raw[name], str):
+        raise TypeError(f"{name} is {value!r}, not a text")
+    return value
+
+
+def _mapping(raw: Mapping[str, Any], name: str) -> Json | None:
+    if (value := raw.get(name)) is not None and not isinstance(value, dict):
+        raise TypeError(f"{name} is {value!r}, not a map")
+    return value
+
+
+def _texts(raw: Mapping[str, Any], name: str) -> list[str] | None:
+    if (value := raw.get(name)) is not None and not (isinstance(value, list) and all(isinstance(v, str) for v in value)):
+        raise TypeError(f"{name} is {value!r}, not a list of texts")
+    return value
+
+
+def _number(raw: Mapping[str, Any], name: str) -> int:
+    value = raw[name]
+    if (isinstance(value, float) and not value.is_integer()) or not -(1 << 63) <= int(value) < 1 << 63:
+        raise ValueError(f"{name} is {value!r}, not a whole number of 64 bits")
+    return int(value)
+
+
+def _number_or_none(raw: Mapping[str, Any], name: str) -> int | None:
+    return None if raw.get(name) is None else _number(raw, name)
+
+
 def vector_from(raw: Mapping[str, Any] | None) -> DeletionVectorDescriptor | None:
     """The deletion vector descriptor of a JSON object; None for null or an empty object."""
     if not raw:
@@ -26,9 +56,8 @@ def vector_from(raw: Mapping[str, Any] | None) -> DeletionVectorDescriptor | Non
     kind = raw["storageType"]
     if kind not in ("u", "i", "p"):
         raise TypeError(f"unknown deletion vector storage type {kind!r}")
-    offset = raw.get("offset")
     return DeletionVectorDescriptor(
-        cast(StorageType, kind), raw["pathOrInlineDv"], None if offset is None else int(offset), int(raw["sizeInBytes"]), int(raw["cardinality"])
+        cast(StorageType, kind), _text(raw, "pathOrInlineDv"), _number_or_none(raw, "offset"), _number(raw, "sizeInBytes"), _number(raw, "cardinality")
     )
 
 
@@ -43,18 +72,18 @@ def vector_json(vector: DeletionVectorDescriptor) -> Json:
 def add_from(raw: Json, root: str | None = None) -> AddFile:
     """The `add` action of a JSON object, for the table at `root`."""
     stats = raw.get("stats")
-    path, log_path = paths.decode_with_spelling(raw["path"], root)
+    path, log_path = paths.decode_with_spelling(_text(raw, "path"), root)
     return AddFile(
         path,
-        raw.get("partitionValues") or {},
-        int(raw["size"]),
-        int(raw.get("modificationTime") or 0),
+        _mapping(raw, "partitionValues") or {},
+        _number(raw, "size"),
+        _number_or_none(raw, "modificationTime") or 0,
         bool(raw.get("dataChange", True)),
         stats if stats is None or isinstance(stats, str) else orjson.dumps(stats).decode(),
-        vector_from(raw.get("deletionVector")),
-        raw.get("tags"),
-        raw.get("baseRowId"),
-        raw.get("defaultRowCommitVersion"),
+        vector_from(_mapping(raw, "deletionVector")),
+        _mapping(raw, "tags"),
+        _number_or_none(raw, "baseRowId"),
+        _number_or_none(raw, "defaultRowCommitVersion"),
         raw.get("clusteringProvider"),
         log_path,
     )
@@ -79,20 +108,20 @@ def add_json(add: AddFile) -> Json:
 
 def remove_from(raw: Json, root: str | None = None) -> RemoveFile:
     """The `remove` action of a JSON object, for the table at `root`."""
-    stats, size, at = raw.get("stats"), raw.get("size"), raw.get("deletionTimestamp")
-    path, log_path = paths.decode_with_spelling(raw["path"], root)
+    stats = raw.get("stats")
+    path, log_path = paths.decode_with_spelling(_text(raw, "path"), root)
     return RemoveFile(
         path=path,
-        deletion_timestamp_ms=None if at is None else int(at),
+        deletion_timestamp_ms=_number_or_none(raw, "deletionTimestamp"),
         data_change=bool(raw.get("dataChange", True)),
         extended_file_metadata=raw.get("extendedFileMetadata"),
-        partition_values=raw.get("partitionValues"),
-        size_bytes=None if size is None else int(size),
-        deletion_vector=vector_from(raw.get("deletionVector")),
+        partition_values=_mapping(raw, "partitionValues"),
+        size_bytes=_number_or_none(raw, "size"),
+        deletion_vector=vector_from(_mapping(raw, "deletionVector")),
         stats=stats if isinstance(stats, str) else None,
-        tags=raw.get("tags"),
-        base_row_id=raw.get("baseRowId"),
-        default_row_commit_version=raw.get("defaultRowCommitVersion"),
+        tags=_mapping(raw, "tags"),
+        base_row_id=_number_or_none(raw, "baseRowId"),
+        default_row_commit_version=_number_or_none(raw, "defaultRowCommitVersion"),
         log_path=log_path,
     )
 
@@ -128,17 +157,17 @@ def _put_file_extras(out: Json, file: AddFile | RemoveFile) -> None:
 
 def metadata_from(raw: Json) -> Metadata:
     """The `metaData` action of a JSON object."""
-    form, created = raw.get("format") or {}, raw.get("createdTime")
+    form = _mapping(raw, "format") or {}
     return Metadata(
-        id=raw["id"],
-        schema_string=raw.get("schemaString") or NO_COLUMNS,  # a table that was created without columns
-        partition_columns=tuple(raw.get("partitionColumns") or ()),
-        configuration=raw.get("configuration") or {},
+        id=_text(raw, "id"),
+        schema_string=_text(raw, "schemaString") if raw.get("schemaString") else NO_COLUMNS,  # a table that was created without columns
+        partition_columns=tuple(_texts(raw, "partitionColumns") or ()),
+        configuration=_mapping(raw, "configuration") or {},
         name=raw.get("name"),
         description=raw.get("description"),
         format_provider=form.get("provider") or "parquet",
-        format_options=form.get("options") or {},
-        created_time_ms=None if created is None else int(created),
+        format_options=_mapping(form, "options") or {},
+        created_time_ms=_number_or_none(raw, "createdTime"),
     )
 
 
@@ -162,10 +191,9 @@ def metadata_json(metadata: Metadata) -> Json:
 
 def protocol_from(raw: Json) -> Protocol:
     """The `protocol` action of a JSON object."""
-    reader, writer = raw.get("readerFeatures"), raw.get("writerFeatures")
-    return Protocol(
-        int(raw["minReaderVersion"]), int(raw["minWriterVersion"]), None if reader is None else frozenset(reader), None if writer is None else frozenset(writer)
-    )
+    reader, writer = _texts(raw, "readerFeatures"), _texts(raw, "writerFeatures")
+    versions = _number(raw, "minReaderVersion"), _number(raw, "minWriterVersion")
+    return Protocol(*versions, None if reader is None else frozenset(reader), None if writer is None else frozenset(writer))
 
 
 def protocol_json(protocol: Protocol) -> Json:
@@ -180,7 +208,7 @@ def protocol_json(protocol: Protocol) -> Json:
 
 def txn_from(raw: Json) -> SetTransaction:
     """The `txn` action of a JSON object."""
-    return SetTransaction(raw["appId"], int(raw["version"]), raw.get("lastUpdated"))
+    return SetTransaction(_text(raw, "appId"), _number(raw, "version"), _number_or_none(raw, "lastUpdated"))
 
 
 def txn_json(txn: SetTransaction) -> Json:
@@ -193,7 +221,7 @@ def txn_json(txn: SetTransaction) -> Json:
 
 def domain_from(raw: Json) -> DomainMetadata:
     """The `domainMetadata` action of a JSON object."""
-    return DomainMetadata(raw["domain"], raw.get("configuration") or "", bool(raw.get("removed")))
+    return DomainMetadata(_text(raw, "domain"), _text(raw, "configuration") if raw.get("configuration") else "", bool(raw.get("removed")))
 
 
 def domain_json(domain: DomainMetadata) -> Json:

@@ -40,7 +40,7 @@ def parse_commit(version: int, data: bytes, table: str | None = None) -> Commit:
             for name, raw in orjson.loads(line).items():
                 if raw is not None and name in _PARSERS:
                     found[name].append(_PARSERS[name](raw) if name not in _FILES else _FILES[name](raw, table))
-    except (ValueError, TypeError, KeyError, AttributeError) as e:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as e:
         raise CorruptLog(f"a line of the commit cannot be read: {type(e).__name__}: {e}", table=table, version=version, file=file) from e
     for name in ("protocol", "metaData"):
         if len(found[name]) > 1:

@@ -101,7 +101,7 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
         if len(found) != 1 or isinstance(type_, (ArrayType, MapType)):
             continue  # absent, or ambiguous because two columns differ only by case
         (at,) = found
-        footers = [metadata.row_group(g).column(at).statistics for g in range(metadata.num_row_groups)]
+        footers = footer_statistics(metadata, at)
         if any(s is None or not s.has_null_count for s in footers):
             continue
         nulls[path] = sum(s.null_count for s in footers)
@@ -116,6 +116,13 @@ def from_parquet_metadata(metadata: pq.FileMetaData, leaves: Sequence[tuple[Colu
             continue  # a footer may leave out NaN, which Spark orders above every number
         _put_bounds(path, type_, min(b[0] for b in bounds), max(b[1] for b in bounds), lows, highs, text_characters)
     return _render(metadata.num_rows, lows, highs, nulls, tight=True)
+
+
+def footer_statistics(metadata: pq.FileMetaData, column: int) -> list[Any]:
+    """A column's `pq.Statistics` in each row group; None where a group has none, or says another type of the column than the file's schema."""
+    type_ = metadata.schema.column(column).physical_type
+    chunks = (metadata.row_group(g).column(column) for g in range(metadata.num_row_groups))
+    return [chunk.statistics if chunk.physical_type == type_ else None for chunk in chunks]  # pyarrow 26 ends the process where the types differ
 
 
 def _footer_value(value: Any, type_: DataType) -> Any:

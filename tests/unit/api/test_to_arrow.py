@@ -19,11 +19,15 @@ from interop.test_golden import NOT_READ, expected_rows
 from rowlock.api.append import opened
 from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, UnsupportedFeature, VersionNotFound, WrongType
 from rowlock.limits import limits
+from rowlock.log.table_log import TableLog
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile, CommitInfo
 from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.deletion_vector import inline
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.storage.memory import MemoryStore
+from rowlock.storage.open import open_store
+from rowlock.storage.store import Committed
 from support.appends import commit, create, numbers, rows
 from support.corpus import GOLDEN, VECTORS, golden_tables
 
@@ -256,3 +260,19 @@ def test_vectors_of_rowlock_are_left_out(path: str) -> None:
     state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1, "operation": "DELETE"}), removes=[remove], adds=[replace(add, deletion_vector=vector)]))
     assert rows(path) == [(2,), (3,)]
     assert rowlock.to_arrow(path, columns=["id"], version=0).num_rows == 4
+
+
+@pytest.mark.parametrize(("marked", "said"), [([(5, 6)], "marks row 5 of a file of 3 rows"), ([(0, 1 << 30)], "marks 1,073,741,824 rows of a file of 3")])
+def test_a_vector_that_does_not_fit_its_file_is_damage(tmp_path: Path, marked: list[tuple[int, int]], said: str) -> None:
+    """I9: also where a few bytes mark more rows than memory has room for."""
+    path = str(tmp_path / "table")
+    rowlock.append(path, pa.table({"id": [1, 2, 3]}), properties={"delta.enableDeletionVectors": "true"})
+    log = TableLog(open_store(path))
+    (add,) = log.latest().files.adds()
+    vector = BitMap64()
+    for first, last in marked:
+        vector.add_range(first, last)
+    forged = replace(add, deletion_vector=inline(vector, limit_bytes=1 << 20))
+    assert log.put(1, serialize_commit(CommitInfo({"timestamp": 1}), adds=[forged], removes=[add.removed(1, True)])) == Committed()
+    with pytest.raises(CorruptLog, match=said):
+        rowlock.to_arrow(path)
