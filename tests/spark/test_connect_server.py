@@ -131,7 +131,7 @@ def test_errors_are_sparks_to_a_client(served: Served, tmp_path: Path) -> None:
             "ROWLOCK_UNSUPPORTED_FEATURE",
             "UnsupportedFeature: ANALYZE TABLE is refused",
         ),
-        (f"INSERT INTO {table} VALUES (NULL, 'b')", "UnknownException", "ROWLOCK_CONSTRAINT_VIOLATED", "ConstraintViolated"),
+        (f"INSERT INTO {table} VALUES (NULL, 'b')", "UnknownException", "DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "ConstraintViolated"),
         ("DELETE FROM nowhere", "AnalysisException", "TABLE_OR_VIEW_NOT_FOUND", "nowhere"),
     ):
         with pytest.raises(Exception) as raised:

@@ -392,7 +392,7 @@ def test_the_session_is_never_changed_and_nothing_is_written_elsewhere(spark, tm
     spark.range(20).selectExpr("id as k").createOrReplaceTempView("kept_view")
 
     def state():
-        views = sorted(t.name for t in spark.catalog.listTables())
+        views = sorted(r["tableName"] for r in spark.sql("SHOW TABLES").collect())
         return (
             dict(spark.conf.getAll),
             views,

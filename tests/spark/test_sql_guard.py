@@ -22,8 +22,8 @@ MADE = [
     "INSERT INTO e VALUES (1), (2)",
     "CREATE TABLE pq (id bigint, p string) USING parquet PARTITIONED BY (p)",
     "INSERT INTO pq VALUES (1, 'x')",
-    "CREATE TEMP VIEW v AS SELECT * FROM m",
-    "CREATE GLOBAL TEMP VIEW gv AS SELECT * FROM m",
+    "CREATE TEMP VIEW v AS SELECT * FROM m WHERE id > 0",  # of a whole table statements change the table
+    "CREATE GLOBAL TEMP VIEW gv AS SELECT * FROM m WHERE id > 0",
     "CREATE TEMP VIEW tv USING delta OPTIONS (path '{root}/out/deep/e')",
     "CREATE SCHEMA around LOCATION '{root}/out'",
 ]

@@ -110,7 +110,10 @@ def test_as_text(w: World) -> None:
     beside(w)
     done = CliRunner().invoke(app, ["check", w.store.root])
     assert done.exit_code == 0 and "suspicion version 6 (by delta-rs) has no entry" in done.stdout and "→ See to it" in done.stdout
-    assert "delta-spark: yes, with io.delta.storage.S3DynamoDBLogStore" in done.stdout and "version 6; examined: commits 7, live files 3 of 3" in done.stdout
+    assert (
+        "delta-spark: yes, with io.delta.storage.S3DynamoDBLogStore" in done.stdout
+        and "version 6; examined: commits 7, checkpoints 0, live files 3 of 3" in done.stdout
+    )
     w.store.delete(commit_key(3))
     done = CliRunner().invoke(app, ["check", w.store.root])
     assert done.exit_code == 1 and "damage commits that the newest version needs are missing" in done.stdout
