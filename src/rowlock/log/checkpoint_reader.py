@@ -245,6 +245,8 @@ def _stats_value(value: Any) -> Any:
     """A `stats_parsed` value as in the statistics' JSON: nulls and binary left out, times as ISO text in microseconds."""
     if isinstance(value, dict):
         return {k: p for k, v in value.items() if (p := _stats_value(v)) is not None}
+    if isinstance(value, decimal.Decimal) and abs(value) >= (1 << 63) - 1:
+        return None  # delta-rs cuts bounds of decimals off at 64 bits
     if isinstance(value, decimal.Decimal):
         return float(value) if value.as_tuple().exponent or abs(value) >= 1 << 53 else int(value)  # JSON integers of 64 bits and more cannot be written
     if isinstance(value, dt.datetime):

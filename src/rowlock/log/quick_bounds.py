@@ -94,6 +94,6 @@ class QuickBounds:
             low, high = (side.str.to_date("%Y-%m-%d", strict=False) for side in (low, high))
         elif name == "string":
             low, high = (side.str.splitn(REPLACEMENT_CHARACTER, 2).struct.field("field_0") for side in (low, high))
-            high = high.str.strip_chars_end(TRUNCATION_MARKS) + pl.lit(ABOVE_ALL_STRINGS)
+            high = pl.max_horizontal(high.str.strip_chars_end(TRUNCATION_MARKS) + pl.lit(ABOVE_ALL_STRINGS), high + pl.lit(ABOVE_ALL_STRINGS))
         bounds = decoded.select(low.alias("low"), high.alias("high"))
         return bounds["low"], bounds["high"]

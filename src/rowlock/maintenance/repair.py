@@ -125,13 +125,15 @@ def _keep(store: ObjectStore, key: str) -> None:
 
 
 def _checkpoints(store: ObjectStore, listed: Sequence[LogFile], found: Versions, dry_run: bool) -> Iterator[Mended]:
-    """Writes damaged checkpoints anew, as classic ones, from the commits and the checkpoints before them that are in order."""
-    bad = {f.key for files, _ in found.checkpoints.values() for f in files}
-    sound = [f for f in listed if f.key not in bad]
+    """Writes damaged checkpoints anew, as classic ones, from all commits up to them.
+
+    Not from an older checkpoint: where two of them differ nobody knows which one is right.
+    """
+    commits = [f for f in listed if not f.is_checkpoint]
     for key, (files, why) in found.checkpoints.items():
         version, what = files[0].version, f"checkpoint {key}: {why}"
         try:
-            segment = segment_of(sound, store.root, version)
+            segment = segment_of(commits, store.root, version)
             snapshot = replay.load(store, segment)
             tombstones = TableLog(store).tombstones(snapshot, segment.checkpoint)
         except RowlockError as e:

@@ -218,7 +218,7 @@ def _widened_decimal(value: Any, type_: DecimalType, *, is_high: bool) -> Any:
 
 def _high_string(value: str) -> str:
     """An upper bound of every string that begins with `value`: a maximum may be truncated, with or without a mark at its end."""
-    return value.rstrip(TRUNCATION_MARKS) + ABOVE_ALL_STRINGS
+    return max(value.rstrip(TRUNCATION_MARKS) + ABOVE_ALL_STRINGS, value + ABOVE_ALL_STRINGS)
 
 
 def _time_bound(value: str, name: str, *, is_high: bool) -> Any:

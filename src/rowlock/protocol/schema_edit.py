@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rowlock.exceptions import SchemaMismatch
+from rowlock.protocol import char_varchar
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, nullable, type_name
 
 
@@ -134,6 +135,10 @@ def _merged(old: StructField | None, new: StructField, path: tuple[str, ...]) ->
     if old is None:
         return nullable(StructType((new,))).fields[0]
     type_ = _with_fields(old.type, new.type, (*path, old.name))
+    if (was := old.metadata.get(char_varchar.KEY)) != (wanted := new.metadata.get(char_varchar.KEY)):
+        raise _not_replaced(
+            f"column {'.'.join([*path, old.name])!r} is {was or type_name(old.type, sql=True)}, and cannot become {wanted or type_name(new.type, sql=True)}"
+        )
     return replace(old, type=type_, nullable=old.nullable or new.nullable, metadata={**old.metadata, **new.metadata})
 
 

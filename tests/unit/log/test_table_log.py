@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -15,6 +16,7 @@ import pytest
 
 from rowlock import clock
 from rowlock.exceptions import CorruptLog, TableNotFound, UnsupportedFeature, VersionNotFound
+from rowlock.log.checkpoint_reader import _stats_value
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import deletion_vector, names
 from rowlock.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
@@ -371,3 +373,8 @@ def test_an_unreadable_table_is_refused_by_name() -> None:
     assert other.put(1, serialize_commit(info(1), protocol=Protocol(3, 7, features, features))) == Committed()
     with pytest.raises(UnsupportedFeature, match="catalogManaged"):
         other.latest(before)
+
+
+def test_a_bound_of_decimals_that_a_writer_cut_off_is_not_known() -> None:
+    """delta-rs states bounds of decimals beyond 64 bits as the last number of 64 bits; as skipping would believe them, the file would be passed over."""
+    assert [_stats_value(decimal.Decimal(text)) for text in ("-9223372036854775808", "9223372036854775807", "1e30", "7")] == [None, None, None, 7]

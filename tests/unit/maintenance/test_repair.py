@@ -206,6 +206,31 @@ def test_a_checkpoint_whose_commits_are_gone_is_left_alone(table: Path) -> None:
     assert {p: p.read_bytes() for p in table.rglob("*") if p.is_file()} == before
 
 
+def test_of_two_checkpoints_that_differ_none_is_written_of_the_other(tmp_path: Path) -> None:
+    """I5: the older one may be the one that lacks a file, where the commits before it are gone."""
+    for n in range(8):
+        rowlock.append(str(tmp_path), pa.table({"id": [n]}))
+        if n in (3, 6):
+            state = fresh(tmp_path)
+            state.log.write_checkpoint(state.refresh())
+    for version in range(3):
+        (tmp_path / names.commit_key(version)).unlink()
+    older = tmp_path / names.checkpoint_key(3)
+    held = pq.read_table(older)
+    first = next(n for n, add in enumerate(held.column("add").to_pylist()) if add)
+    pq.write_table(pa.concat_tables([held.slice(0, first), held.slice(first + 1)]), older)
+    assert not any(done.can for done in repair(fresh(tmp_path), dry_run=False).damages)
+    assert sorted(rowlock.to_arrow(str(tmp_path)).column("id").to_pylist()) == list(range(8))
+
+
+def test_files_without_row_ids_are_no_damage_before_row_tracking_is_enabled(tmp_path: Path) -> None:
+    rowlock.append(str(tmp_path), pa.table({"id": [1]}))
+    state = fresh(tmp_path)
+    protocol = replace(state.refresh().protocol, min_writer_version=7, writer_features=frozenset({"rowTracking", "domainMetadata"}), min_reader_version=1)
+    state.log.put(1, serialize_commit(CommitInfo({"timestamp": 1}), protocol=protocol))
+    assert not findings(tmp_path)
+
+
 def test_proof_of_an_overwritten_commit_is_not_mended_away(table: Path) -> None:
     """The checksum of another transaction is the only trace of the commit that was lost."""
     key = table / names.checksum_key(2)

@@ -221,6 +221,12 @@ def test_bounds_with_the_mark_of_lost_bytes(low: str, high: str, op: Any, value:
     assert kept is None or kept.all() or (op == "<" and value == "a")
 
 
+def test_a_text_of_the_greatest_characters_is_found() -> None:
+    """All of it looks like the mark of a maximum that was cut off."""
+    text = "\U0010ffff" * 6
+    assert may_match(Compare("=", ("s",), text), {}, {"numRecords": 1, "minValues": {"s": text}, "maxValues": {"s": text}, "nullCount": {"s": 0}}, SCHEMA)
+
+
 def test_text_that_is_no_utf8_has_no_bounds() -> None:
     """Spark casts binary to such text; a bound in its place would be a false one."""
     text = pa.array([b"ok", b"\xc3(", None], pa.binary()).view(pa.string())

@@ -347,9 +347,10 @@ def _assigned(how: _Assignment, value: Column, actual: DataType, wanted: DataTyp
         return _struct_by_name(how, value, actual, wanted, name, old)
     if isinstance(actual, ArrayType) and isinstance(wanted, ArrayType) and _holds_structs(wanted):
         return F.transform(value, lambda each: _assigned(how, each, actual.elementType, wanted.elementType, f"{name}.element"))
-    if isinstance(actual, MapType) and isinstance(wanted, MapType) and _holds_structs(wanted.valueType):
-        fitted = F.transform_values(value, lambda _, each: _assigned(how, each, actual.valueType, wanted.valueType, f"{name}.value"))
-        return fitted if _same_type(actual.keyType, wanted.keyType) else how.resolver.bridge.ansi_cast(fitted, wanted)
+    if isinstance(actual, MapType) and isinstance(wanted, MapType) and _holds_structs(wanted):
+        if not _same_type(actual.keyType, wanted.keyType):
+            value = F.transform_keys(value, lambda key, _: _assigned(how, key, actual.keyType, wanted.keyType, f"{name}.key"))
+        return F.transform_values(value, lambda _, each: _assigned(how, each, actual.valueType, wanted.valueType, f"{name}.value"))
     return how.resolver.bridge.ansi_cast(value, wanted)
 
 
@@ -357,7 +358,7 @@ def _struct_by_name(how: _Assignment, value: Column, actual: StructType, wanted:
     """A struct value with the fields of the column's struct, matched by name.  Raises SchemaMismatch."""
     have = {f.name.lower(): f for f in actual.fields}
     lacks = {f.name.lower() for f in wanted.fields} - set(have)
-    if len(have) > len(wanted.fields) - len(lacks) or (lacks and not how.lenient):
+    if len(actual.fields) > len(wanted.fields) - len(lacks) or (lacks and not how.lenient):
         raise SchemaMismatch(
             f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)} "
             "[DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION]",
@@ -383,9 +384,11 @@ def _lacks_fields(actual: DataType, wanted: DataType) -> bool:
 
 
 def _holds_structs(t: DataType) -> bool:
-    """Whether a type is a struct, or an array or a map of values that are or hold one."""
-    if isinstance(t, (ArrayType, MapType)):
-        return _holds_structs(t.elementType if isinstance(t, ArrayType) else t.valueType)
+    """Whether a type is a struct, or an array or a map that holds one."""
+    if isinstance(t, ArrayType):
+        return _holds_structs(t.elementType)
+    if isinstance(t, MapType):
+        return _holds_structs(t.keyType) or _holds_structs(t.valueType)
     return isinstance(t, StructType)
 
 

@@ -35,11 +35,11 @@ def _folder_of_view(nodes: Nodes, view: JavaObject, depth: int) -> str | None:
     plan = nodes.option(view.plan())
     if plan is not None:
         return _folder_of_plan(nodes, plan)
-    text = nodes.option(view.tableMeta().viewText())
-    if text is None:
-        return None
-    schema = [str(p) for p in nodes.items(view.tableMeta().viewCatalogAndNamespace())]
-    return _folder_of_query(nodes, nodes.spark._jsparkSession.sessionState().sqlParser().parsePlan(str(text)), schema, depth)
+    meta = view.tableMeta()
+    text, named = nodes.option(meta.viewText()), [str(n).lower() for n in nodes.items(nodes.bridge.seq(meta.schema().fieldNames()))]
+    if text is None or named != [str(n).lower() for n in nodes.items(meta.viewQueryColumnNames())]:
+        return None  # the view gives the query's columns other names: a name of the one may be that of another of the table
+    return _folder_of_query(nodes, nodes.spark._jsparkSession.sessionState().sqlParser().parsePlan(str(text)), meta, depth)
 
 
 def _folder_of_plan(nodes: Nodes, plan: JavaObject) -> str | None:
@@ -52,19 +52,22 @@ def _folder_of_plan(nodes: Nodes, plan: JavaObject) -> str | None:
     return str(found)
 
 
-def _folder_of_query(nodes: Nodes, plan: JavaObject, schema: Sequence[str], depth: int) -> str | None:
-    """The folder of the table that a query such as `SELECT * FROM table` shows whole; `schema` is where its names are looked up."""
+def _folder_of_query(nodes: Nodes, plan: JavaObject, meta: JavaObject, depth: int) -> str | None:
+    """The folder of the table that the query of a view, such as `SELECT * FROM table`, shows whole.
+
+    `meta` says where the view looks names up: in temporary views only those that it referred to when it was made, since a later one does not change it.
+    """
     while class_name(plan) in ("SubqueryAlias", "Project"):
         if class_name(plan) == "Project" and not all(_is_plain(nodes, c) for c in nodes.items(plan.projectList())):
             return None
         plan = plan.child()
     if class_name(plan) != "UnresolvedRelation" or not plan.options().isEmpty() or plan.isStreaming():
         return None
-    parts = nodes.parts(plan) or []
-    catalog = nodes.spark._jsparkSession.sessionState().catalog()
-    view = nodes.option(catalog.getRawLocalOrGlobalTempView(nodes.bridge.seq(parts))) if len(parts) <= 2 else None
-    if view is not None:
-        return _folder_of_view(nodes, view, depth - 1) if depth else None
+    parts, schema = nodes.parts(plan) or [], [str(p) for p in nodes.items(meta.viewCatalogAndNamespace())]
+    referred = [[str(p).lower() for p in nodes.items(name)] for name in nodes.items(meta.viewReferredTempViewNames())]
+    if [p.lower() for p in parts] in referred:
+        view = nodes.option(nodes.spark._jsparkSession.sessionState().catalog().getRawLocalOrGlobalTempView(nodes.bridge.seq(parts)))
+        return _folder_of_view(nodes, view, depth - 1) if depth and view is not None else None
     return nodes.folder([*schema, *parts] if schema and len(parts) == 1 else parts)
 
 

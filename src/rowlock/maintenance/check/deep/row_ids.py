@@ -59,10 +59,11 @@ def row_ids(head: Snapshot, contents: Iterable[Contents]) -> RowIds:
     """What is wrong with the row ids of the newest version, by the number of rows that its files really hold."""
     if not row_tracking.assigns(head.protocol, head.metadata):
         return RowIds(mark=row_tracking.NO_MARK)
-    bare, paths, starts, counts = [], [], [], []
+    bare, paths, starts, counts = list[str](), [], [], []
+    enabled = row_tracking.is_enabled(head.protocol, head.metadata)
     for found in contents:
         if found.file.base_row_id is None:
-            bare.append(found.file.path)
+            bare += [found.file.path] if enabled else []  # before it is enabled, files of old have none
         elif not found.unreadable and found.num_rows:
             paths.append(found.file.path)
             starts.append(found.file.base_row_id)
