@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["pl"]
 
 
-class LazyModule:
+class _Lazy:
     """Stands for a module, which is imported when one of its names is first asked for."""
 
     def __init__(self, name: str) -> None:
@@ -16,3 +18,9 @@ class LazyModule:
         value = getattr(importlib.import_module(self._name), name)
         setattr(self, name, value)
         return value
+
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = _Lazy("polars")  # the log of a table of few files is read without it

@@ -11,7 +11,7 @@ import decimal
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.exceptions import CorruptLog
-from rowlock.lazy_import import LazyModule
+from rowlock.lazy_import import pl
 from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.protocol import action_json, names
@@ -27,11 +27,6 @@ from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.names import LogFile
 from rowlock.storage.ranges import RangeFile
 from rowlock.storage.store import NotFound, ObjectStore
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = LazyModule("polars")  # a log without a checkpoint is read without it
 
 UNREADABLE = (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError)
 """What pyarrow and the parsing of actions raise for a file that is no checkpoint."""
@@ -245,9 +240,9 @@ def _stats_value(value: Any) -> Any:
     """A `stats_parsed` value as in the statistics' JSON: nulls and binary left out, times as ISO text in microseconds."""
     if isinstance(value, dict):
         return {k: p for k, v in value.items() if (p := _stats_value(v)) is not None}
-    if isinstance(value, decimal.Decimal) and abs(value) >= (1 << 63) - 1:
-        return None  # delta-rs cuts bounds of decimals off at 64 bits
     if isinstance(value, decimal.Decimal):
+        if abs(value) >= (1 << 63) - 1:
+            return None  # delta-rs cuts bounds of decimals off at 64 bits
         return float(value) if value.as_tuple().exponent or abs(value) >= 1 << 53 else int(value)  # JSON integers of 64 bits and more cannot be written
     if isinstance(value, dt.datetime):
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from rowlock import clock
 from rowlock.exceptions import StorageError
-from rowlock.lazy_import import LazyModule
+from rowlock.lazy_import import pl
 from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.log.snapshot import Snapshot
@@ -31,11 +31,6 @@ from rowlock.protocol import action_json, names, paths
 from rowlock.protocol.actions import RemoveFile, SetTransaction
 from rowlock.protocol.features import V2_CHECKPOINTS, reader_features
 from rowlock.storage.store import ObjectStore
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = LazyModule("polars")  # a log without a checkpoint is read without it
 
 _MAP = pa.map_(pa.string(), pa.string())
 _VECTOR = pa.struct(

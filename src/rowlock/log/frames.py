@@ -7,20 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowlock.lazy_import import LazyModule
+from rowlock.lazy_import import pl
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor
 from rowlock.protocol.deletion_vector import StorageType
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = LazyModule("polars")  # a log without a checkpoint is read without it
 
 _ARROW_MAP = pa.map_(pa.string(), pa.string())
 _FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (

@@ -7,23 +7,17 @@ overlay).  At most one file per path is live, and a remove deletes only the (pat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from rowlock.lazy_import import LazyModule
+from rowlock.lazy_import import pl
 from rowlock.limits import limits
 from rowlock.log import frames, pruning
 from rowlock.log.quick_bounds import QuickBounds
 from rowlock.protocol.actions import AddFile, FileKey
 from rowlock.protocol.schema import StructType
 from rowlock.protocol.skipping import Predicate
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = LazyModule("polars")  # a log without a checkpoint is read without it
 
 _Mask = npt.NDArray[np.bool_]
 

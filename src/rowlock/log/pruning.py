@@ -7,24 +7,19 @@ coarse bounds (I3).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rowlock.exceptions import CorruptLog
-from rowlock.lazy_import import LazyModule
+from rowlock.lazy_import import pl
 from rowlock.limits import limits
 from rowlock.log.quick_bounds import QuickBounds, ranges_of
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 from rowlock.protocol.skipping import And, Or, Predicate, Unknown, columns_of, may_match, pushed_down
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = LazyModule("polars")  # a log without a checkpoint is read without it
 
 
 class FilePruner:

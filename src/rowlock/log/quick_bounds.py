@@ -7,17 +7,12 @@ only if `protocol.skipping` would drop it as well (I3).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rowlock.lazy_import import LazyModule
+from rowlock.lazy_import import pl
 from rowlock.protocol.bounds import ABOVE_ALL_STRINGS, REPLACEMENT_CHARACTER, TRUNCATION_MARKS, comparable
 from rowlock.protocol.schema import INTEGER_BITS, ColumnPath, DataType, PrimitiveType, StructType
 from rowlock.protocol.skipping import And, Compare, In, Predicate, StartsWith
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = LazyModule("polars")  # a log without a checkpoint is read without it
 
 Range = tuple[ColumnPath, DataType, Any, Any]
 """(physical path, type, lowest, highest) of a range that a column's value must lie in, ends included; None leaves that side open."""

@@ -133,9 +133,8 @@ def _checkpoints(store: ObjectStore, listed: Sequence[LogFile], found: Versions,
     for key, (files, why) in found.checkpoints.items():
         version, what = files[0].version, f"checkpoint {key}: {why}"
         try:
-            segment = segment_of(commits, store.root, version)
-            snapshot = replay.load(store, segment)
-            tombstones = TableLog(store).tombstones(snapshot, segment.checkpoint)
+            snapshot = replay.load(store, segment_of(commits, store.root, version))
+            tombstones = TableLog(store).tombstones(snapshot, ())
         except RowlockError as e:
             yield Mended(what, False, f"the commits that it is made of are not all there: {e}")
             continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,7 +17,7 @@ from rowlock.parquet.physical import Doubtful, columns_in, file_schema, names_in
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.column_mapping import is_mapped
-from rowlock.protocol.deletion_vector import bitmap_to_numpy
+from rowlock.protocol.deletion_vector import living_mask
 from rowlock.protocol.parquet_columns import leaves_of, lower_case
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructType, has_not_null
 from rowlock.protocol.statistics import footer_statistics
@@ -97,7 +96,9 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
         if doubtful:
             columns = [n for n in snapshot.schema.names if n in doubtful]
             table = relabelled(*_as_read(store, file, columns, snapshot))
-            check_rows(_living(table, (dead or {}).get(file.path)), snapshot, store.root)
+            if dropped := (dead or {}).get(file.path):
+                table = table.filter(pa.array(living_mask(table.num_rows, dropped, file.path, store.root)))
+            check_rows(table, snapshot, store.root)
 
 
 def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> tuple[pa.Table, pa.Schema]:
@@ -114,14 +115,6 @@ def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: 
                 f"{file.path} cannot be checked for nulls in NOT NULL columns: {e}", feature=e.feature, access="read", table=store.root
             ) from e
     return relabelled(data, spelled).cast(schema), pa.schema([own.field(n) for n in names])
-
-
-def _living(table: pa.Table, dead: BitMap64 | None) -> pa.Table:
-    if not dead:
-        return table
-    mask = np.ones(table.num_rows, dtype=np.bool_)
-    mask[bitmap_to_numpy(dead)] = False
-    return table.filter(pa.array(mask))
 
 
 def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[str, ...]]:

@@ -22,13 +22,17 @@ def marked(frame: DataFrame, path: str) -> DataFrame:
 
 def folder_behind(nodes: Nodes, parts: Sequence[str]) -> tuple[str, list[str]] | None:
     """The folder of the Delta table that a temporary view shows whole, and the view's columns; None for any other view."""
-    catalog = nodes.spark._jsparkSession.sessionState().catalog()
-    view = nodes.option(catalog.getRawLocalOrGlobalTempView(nodes.bridge.seq(parts))) if len(parts) <= 2 else None
-    if view is None:
-        return None
-    columns = [str(name) for name in nodes.items(nodes.bridge.seq(view.tableMeta().schema().fieldNames()))]
-    folder = _folder_of_view(nodes, view, _DEPTH)
-    return None if folder is None else (folder, columns)
+    view = _temporary_view(nodes, parts) if len(parts) <= 2 else None
+    folder = None if view is None else _folder_of_view(nodes, view, _DEPTH)
+    return None if folder is None else (folder, _columns(nodes, view))
+
+
+def _temporary_view(nodes: Nodes, parts: Sequence[str]) -> JavaObject | None:
+    return nodes.option(nodes.spark._jsparkSession.sessionState().catalog().getRawLocalOrGlobalTempView(nodes.bridge.seq(parts)))
+
+
+def _columns(nodes: Nodes, view: JavaObject) -> list[str]:
+    return [str(name) for name in nodes.items(nodes.bridge.seq(view.tableMeta().schema().fieldNames()))]
 
 
 def _folder_of_view(nodes: Nodes, view: JavaObject, depth: int) -> str | None:
@@ -36,8 +40,8 @@ def _folder_of_view(nodes: Nodes, view: JavaObject, depth: int) -> str | None:
     if plan is not None:
         return _folder_of_plan(nodes, plan)
     meta = view.tableMeta()
-    text, named = nodes.option(meta.viewText()), [str(n).lower() for n in nodes.items(nodes.bridge.seq(meta.schema().fieldNames()))]
-    if text is None or named != [str(n).lower() for n in nodes.items(meta.viewQueryColumnNames())]:
+    text, given = nodes.option(meta.viewText()), [str(n).lower() for n in nodes.items(meta.viewQueryColumnNames())]
+    if text is None or given != [name.lower() for name in _columns(nodes, view)]:
         return None  # the view gives the query's columns other names: a name of the one may be that of another of the table
     return _folder_of_query(nodes, nodes.spark._jsparkSession.sessionState().sqlParser().parsePlan(str(text)), meta, depth)
 
@@ -66,7 +70,7 @@ def _folder_of_query(nodes: Nodes, plan: JavaObject, meta: JavaObject, depth: in
     parts, schema = nodes.parts(plan) or [], [str(p) for p in nodes.items(meta.viewCatalogAndNamespace())]
     referred = [[str(p).lower() for p in nodes.items(name)] for name in nodes.items(meta.viewReferredTempViewNames())]
     if [p.lower() for p in parts] in referred:
-        view = nodes.option(nodes.spark._jsparkSession.sessionState().catalog().getRawLocalOrGlobalTempView(nodes.bridge.seq(parts)))
+        view = _temporary_view(nodes, parts)
         return _folder_of_view(nodes, view, depth - 1) if depth and view is not None else None
     return nodes.folder([*schema, *parts] if schema and len(parts) == 1 else parts)
 

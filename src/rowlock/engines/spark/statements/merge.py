@@ -102,9 +102,11 @@ class MergeRun:
         nor call one for the matched rows alone.
         """
         source, bridge, inserts = self.plan.source, self.evaluator.bridge, self.plan.inserts
+        if source.table is not None:
+            return False
         largest = source.size_bytes * limits().outer_join_ratio
         large = source.size_bytes > limits().broadcast_source_bytes or sum(s.file.size_bytes for s in slices) <= largest
-        if source.table is not None or not large or not bridge.has_equal_keys(self.plan.join):
+        if not large or not bridge.has_equal_keys(self.plan.join):
             return False
         return not bridge.runs_python([self.plan.on, *bridge.list(self.plan.pairs.outputs), *(bridge.list(inserts.outputs) if inserts else ())])
 

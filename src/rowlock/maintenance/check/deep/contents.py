@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.check.finding import Finding
+from rowlock.maintenance.check.finding import Finding, Level
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import read_file
@@ -75,9 +75,7 @@ def contents_of(store: ObjectStore, head: Snapshot, add: AddFile) -> Contents:
     wrong = list(_wrong_counts(add, num_rows, dead))
     try:
         wrong += _wrong_statistics(store, head, add, num_rows, dead)
-    except Doubtful as e:
-        return Contents(add, tuple(wrong), not_judged=str(e), num_rows=num_rows, cardinality=len(dead))
-    except UnsupportedFeature as e:
+    except (Doubtful, UnsupportedFeature) as e:
         return Contents(add, tuple(wrong), not_judged=str(e), num_rows=num_rows, cardinality=len(dead))
     except UNREADABLE as e:
         return Contents(add, tuple(wrong), unreadable=(str(e).splitlines() or [type(e).__name__])[0], num_rows=num_rows, cardinality=len(dead))
@@ -175,6 +173,6 @@ def content_findings(found: Sequence[Contents]) -> Iterator[Finding]:
         )
 
 
-def _listed(level: str, code: str, what: str, found: Sequence[tuple[str, str]], remedy: str = "") -> Finding:
+def _listed(level: Level, code: str, what: str, found: Sequence[tuple[str, str]], remedy: str = "") -> Finding:
     named = ", ".join(f"{path} ({why})" for path, why in found[:3]) + (f" and {len(found) - 3:,} more" if len(found) > 3 else "")
-    return Finding("damage" if level == "damage" else "note", code, f"{what} ({len(found):,}): {named}", remedy, files=tuple(path for path, _ in found))
+    return Finding(level, code, f"{what} ({len(found):,}): {named}", remedy, files=tuple(path for path, _ in found))
