@@ -1,4 +1,4 @@
-"""What users copy runs as it is: the README's code and the example notebook, on Spark."""
+"""What users copy runs as it is: the example notebooks, on Spark.  The README's code runs with the recipes (test_recipes.py)."""
 
 from __future__ import annotations
 
@@ -7,29 +7,16 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-import rowlock
-from support.documents import ROOT, code_blocks
+from support.documents import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-def test_the_readme(spark: SparkSession, table_path: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """All of its blocks, one after the other, as somebody would paste them; only the place of the table is another."""
-    ten_lines, several_statements = code_blocks(ROOT / "README.md")
-    assert len([line for line in ten_lines.splitlines() if line]) == 10
-    space: dict[str, Any] = {"more_sales": spark.sql("select 3 as id, 'DE' as country, cast(30.0 as decimal(3, 1)) as amount")}
-    exec(ten_lines.replace("/tmp/sales", table_path), space)
-    said = capfd.readouterr().out
-    assert "committed as version 2" in said and "|  2|     UK|  20.0|" in said
-    exec(several_statements, space)
-    assert sorted(row.country for row in rowlock.read(spark, table_path).collect()) == ["DE", "UK", "US"]
 
 
 @pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)

@@ -13,7 +13,8 @@ import pytest
 from support.documents import ROOT, code_blocks
 
 RECIPES = ROOT / "docs" / "recipes"
-ON_SPARK = ("from-delta-spark", "airflow", "dbt", "notebook", "other-engines")
+README = "the README"
+ON_SPARK = (README, "from-delta-spark", "airflow", "dbt", "notebook", "other-engines")
 CLOUDS = {"s3://lake/sales": "minio", "gs://lake/sales": "gcs", "az://lake/sales": "azurite"}
 
 # Airflow and dbt are not among the tests' dependencies: Airflow's decorators return what they are given, and dbt's own code runs where dbt is installed.
@@ -42,6 +43,10 @@ for name, blocks in json.load(sys.stdin).items():
             assert rows == [(1, 10), (2, 99), (3, 30)], rows
         elif "dbt." not in text or importlib.util.find_spec("dbt"):
             exec(compile(text, name + ".md", "exec"), space)
+    if name == "the README":
+        rows = [(r.id, r.country, round(r.amount, 6)) for r in spark.table("sales").orderBy("id").collect()]
+        assert rows == [(1, "US", 11.0), (2, "UK", 33.0), (3, "DE", 30.0), (4, "FR", 40.0)], rows
+        spark.sql("DROP TABLE sales")
     if name == "notebook":
         shown = space["t"]._repr_html_()
         assert "version" in shown and "shop bigint" in shown and "id bigint" in shown, shown
@@ -51,10 +56,14 @@ for name, blocks in json.load(sys.stdin).items():
 
 def test_every_recipe_is_run_and_linked() -> None:
     pages = {path.stem for path in RECIPES.glob("*.md")}
-    assert pages == {*ON_SPARK, "clouds"}
+    assert {*pages, README} == {*ON_SPARK, "clouds"}
     for place in (ROOT / "mkdocs.yml", ROOT / "README.md"):
         text = place.read_text(encoding="utf-8")
         assert all(f"docs/recipes/{page}.md" in text for page in pages), place.name
+
+
+def _page(name: str) -> Path:
+    return ROOT / "README.md" if name == README else RECIPES / f"{name}.md"
 
 
 @pytest.mark.spark
@@ -63,7 +72,7 @@ def test_recipes_on_spark(tmp_path: Path) -> None:
     blocks = {
         name: [
             *(("sql", text) for text in (code_blocks(RECIPES / f"{name}.md", "sql", section="What dbt sends") if name == "dbt" else [])),
-            *(("python", text.replace("/lake/", f"{tmp_path}/lake/")) for text in code_blocks(RECIPES / f"{name}.md")),
+            *(("python", text.replace("/lake/", f"{tmp_path}/lake/").replace("/tmp/sales", f"{tmp_path}/sales")) for text in code_blocks(_page(name))),
         ]
         for name in ON_SPARK
     }
@@ -76,7 +85,7 @@ def test_recipes_on_spark(tmp_path: Path) -> None:
         [sys.executable, "-c", _SCRIPT], cwd=tmp_path, env=environment, input=json.dumps(blocks), capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert [line for line in done.stdout.splitlines() if line in ON_SPARK] == list(ON_SPARK)
+    assert [line for line in done.stdout.splitlines() if line in ON_SPARK] == list(ON_SPARK), done.stdout[-2000:]
 
 
 @pytest.mark.parametrize("place", CLOUDS)

@@ -14,6 +14,8 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
 
+from tools import pictures
+
 for needed in ("mkdocs", "material", "mkdocstrings_handlers.python"):
     pytest.importorskip(needed, reason="the docs extra is not installed")
 
@@ -109,3 +111,19 @@ def test_no_public_name_is_missing_from_the_reference(site: _Site) -> None:
     # What `rowlock` has from `rowlock.tables` is described there.
     elsewhere = {name for name in missing if name.replace("rowlock.", "rowlock.tables.", 1) in described}
     assert missing - elsewhere == set()
+
+
+def test_the_picture_of_figures_is_up_to_date() -> None:
+    assert pictures.PICTURE.read_text(encoding="utf-8") == pictures.picture(pictures.figures((ROOT / "README.md").read_text(encoding="utf-8"))), (
+        "run `make pictures`"
+    )
+
+
+def test_the_first_page_is_short_and_names_what_users_look_for() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    assert all(name in text for name in ("rowlock.enable(", "spark.sql(", 'format("delta")', "saveAsTable", "streams", "docs/sql.md", "docs/streams.md"))
+    assert (
+        len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 120
+        and len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) <= 60
+    )

@@ -106,7 +106,7 @@ def use(package: Path, place: Path, *, seconds: int, cache: Path) -> None:
     unset = ("PYTHONPATH", "JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
     clean = {name: value for name, value in os.environ.items() if name not in unset}
     clean |= {"PATH": f"{environment / 'bin'}{os.pathsep}{programs_without_java(place / 'programs')}", "XDG_CACHE_HOME": str(cache)}
-    (lines,) = code_blocks(ROOT / "README.md", section="Ten lines")
+    lines = "\n".join(code_blocks(ROOT / "README.md", section="Ten lines"))
     (work / "ten_lines.py").write_text(lines.replace("/tmp/sales", str(place / "sales")))
     step("rowlock version", ["rowlock", "version"], cwd=work, env=clean, shown=True)
     step("the README's ten lines", ["python", "ten_lines.py"], cwd=work, env=clean, shown=True)
