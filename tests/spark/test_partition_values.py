@@ -227,3 +227,24 @@ def test_what_is_recorded_of_texts_as_times_is_what_spark_says(spark: SparkSessi
                     spark.conf.set("spark.sql.session.timeZone", zone)
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+STATIC = {"i": "int", "t": "tinyint", "d": "date", "ts": "timestamp", "n": "timestamp_ntz", "b": "boolean", "c": "decimal(5,2)", "f": "double"}
+
+
+@pytest.mark.parametrize("ansi", ["false", "true"])
+def test_a_static_value_that_is_none_of_its_type_raises_under_every_setting(spark: SparkSession, table_path: str, ansi: str) -> None:
+    """And the null partition, into which a cast that gives null would write, stays as it is."""
+    columns = ", ".join(f"{name} {type_}" for name, type_ in STATIC.items())
+    make(spark, table_path, spark.createDataFrame([(1, *[None] * len(STATIC))], f"id int, {columns}"), partition_by=list(STATIC))
+    with unchanged(table_path), session(spark, ansi=ansi):
+        for n, wrong in enumerate(STATIC):
+            static = ", ".join(f"{name} = 'abc'" if name == wrong else f"{name} = NULL" for name in STATIC)
+            into = "INTO" if n % 2 else "OVERWRITE"
+            with pytest.raises(Exception, match=r"\[CAST_INVALID_INPUT\]"):
+                rowlock.sql(spark, f"INSERT {into} delta.`{table_path}` PARTITION ({static}) SELECT 99")
+    with session(spark, ansi=ansi):
+        nulls = ", ".join(f"{name} = NULL" for name in STATIC)
+        rowlock.sql(spark, f"INSERT OVERWRITE delta.`{table_path}` PARTITION ({nulls.replace('i = NULL', 'i = 7', 1)}) (id) SELECT 2")
+        rowlock.sql(spark, f"INSERT OVERWRITE delta.`{table_path}` PARTITION ({nulls}) (id) SELECT 3")
+    assert sorted(tuple(r)[:2] for r in rowlock.read(spark, table_path).collect()) == [(2, 7), (3, None)]

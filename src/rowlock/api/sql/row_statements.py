@@ -90,12 +90,12 @@ def insert(target: Target, plan: Any) -> None:
     if plan.ifPartitionNotExists():
         target.refuse("IF NOT EXISTS", "Leave IF NOT EXISTS out")
     rows = nodes.frame(with_defaults(nodes, plan, Handle(target.spark, target.path).state.refresh))
-    fixed = {name: nodes.option(value) for name, value in nodes.mapping(plan.partitionSpec()).items()}
+    spec = nodes.mapping(plan.partitionSpec())
     table = target.table().toDF()
     partitions = {c.lower() for c in target.partition_columns()}
-    if other := [name for name in fixed if name.lower() not in partitions]:
+    if other := [name for name in spec if name.lower() not in partitions]:
         raise InvalidInput(f"PARTITION names {other[0]}, by which the table is not partitioned", table=target.path)
-    fixed = {name: value for name, value in fixed.items() if value is not None}  # the others are columns of the query, in the table's order
+    fixed = {name: value.get() for name, value in spec.items() if value.isDefined()}  # None for NULL; the others are columns of the query, in the table's order
     dynamic = bool(plan.overwrite()) and len(fixed) < len(partitions) and is_dynamic(target.spark)
     how: dict[str, Any] = {"mode": "overwrite" if plan.overwrite() else "append"}
     if plan.overwrite() and not dynamic:
