@@ -253,7 +253,7 @@ public class Parser implements ParserInterface {
     private final ParserInterface inner;
     private boolean complete;
     static final java.util.regex.Pattern OWN = java.util.regex.Pattern.compile(
-        "(?is)(\\s|/\\*.*?\\*/|--[^\\n]*\\n)*(OPTIMIZE|VACUUM|RESTORE|DESC(RIBE)?\\s+(HISTORY|DETAIL)|CONVERT|GENERATE|REORG|CREATE|REPLACE|ALTER)\\b.*");
+        "(?is)(?:\\s++|/\\*(?:[^*]++|\\*(?!/))*+\\*/|--[^\\n]*+\\n)*+(OPTIMIZE|VACUUM|RESTORE|DESC(RIBE)?\\s+(HISTORY|DETAIL)|CONVERT|GENERATE|REORG|CREATE|REPLACE|ALTER)\\b.*");
 
     public Parser(SparkSession session, ParserInterface next) {
         this.session = session;
