@@ -178,6 +178,20 @@ def costs(history: History) -> Costs:
     )
 
 
+def conflicts_by_file(history: History) -> list[Run]:
+    """The commits that changed a data file which another commit had removed or written after the version that they read.
+
+    Each would have been a conflict by Delta's rules, which judge by file.  No fewer than these: a file that was added where a statement looked is one as
+    well, and the log does not say where a statement looked.
+    """
+
+    def conflicts(run: Run) -> bool:
+        mine = set(run.touched.removed)
+        return any(not mine.isdisjoint((*w.touched.removed, *w.touched.added)) for w in history.overlapping(run))
+
+    return [run for run in history.commits if conflicts(run)]
+
+
 def thrown_away(history: History) -> Mapping[str, float]:
     """Seconds of failed tries by the txnId of the commit that reports them; tries with a record of their own are not counted."""
     recorded = {r.txn_id for r in history.failed if r.txn_id}

@@ -18,6 +18,8 @@ SCHEMES: dict[str, Kind] = {
     "az": "azure", "azure": "azure", "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
 }  # fmt: skip
 _URI = re.compile(rf"^(?P<scheme>{SCHEME})://(?:(?P<container>[^/@]+)@)?(?P<host>[^/]+)(?P<path>/.*)?$", re.DOTALL)
+_SIGNED = re.compile(r"(?i)[?&](sig|se|sv|x-amz-\w+|x-amz-[\w-]+|x-goog-[\w-]+|awsaccesskeyid|signature)=")
+_USER = re.compile(r"(?<=://).*:.*@", re.DOTALL)  # a secret key of AWS may have a slash in it
 _CANONICAL_SCHEME = {**SCHEME_ALIASES, "azure": "az"}
 
 
@@ -33,15 +35,27 @@ class Address:
     account_suffix: str | None = None
 
 
+def shown(uri: str) -> str:
+    """A URI without the password and the parameters that it may have, for errors."""
+    place, query, _ = uri.partition("?")
+    return _USER.sub("***@", place) + (f"{query}***" if query else "")
+
+
 def parse(uri: str) -> Address:
-    """The address that a URI stands for; raises InvalidInput if it names no bucket or no folder in it."""
+    """The address that a URI stands for; raises InvalidInput if it names no bucket or no folder in it, or holds a secret."""
+    if _SIGNED.search(uri):
+        raise InvalidInput("a table's URI must not contain a signature: pass it as storage_options (AZURE_STORAGE_SAS_TOKEN)", table=shown(uri))
     match = _URI.match(uri)
     if match is None or match["scheme"].lower() not in SCHEMES:
-        raise InvalidInput("not a URI on an object store; expected s3://bucket/folder, gs://bucket/folder or az://container/folder", table=uri)
+        raise InvalidInput("not a URI on an object store; expected s3://bucket/folder, gs://bucket/folder or az://container/folder", table=shown(uri))
+    if ":" in (match["container"] or "") + match["host"]:
+        raise InvalidInput("a table's URI must not contain a user or password: pass them as storage_options", table=shown(uri))
     scheme, path = match["scheme"].lower(), (match["path"] or "").strip("/")
     kind = SCHEMES[scheme]
     if not path or any(part in ("", ".", "..") for part in path.split("/")):
-        raise InvalidInput("a table must be in a folder of a bucket: the path after the bucket is empty, or has a part that is empty, '.' or '..'", table=uri)
+        raise InvalidInput(
+            "a table must be in a folder of a bucket: the path after the bucket is empty, or has a part that is empty, '.' or '..'", table=shown(uri)
+        )
     if match["container"] is not None:
         if kind != "azure":
             raise InvalidInput("a table's URI must not contain a user or password: pass them as storage_options", table=f"{scheme}://{match['host']}/{path}")

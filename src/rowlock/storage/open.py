@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from rowlock import arguments
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, TableExists, WrongType
 from rowlock.protocol.paths import canonical, decode, encode, is_absolute, relative_to, scheme_of
-from rowlock.storage.address import SCHEMES, parse
+from rowlock.storage.address import SCHEMES, parse, shown
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.options import Settings, settings_for
@@ -50,7 +50,7 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
 
         address = parse(text)
         return arbitrated(RemoteStore(address, settings_for(address.kind, options, table=address.root)), options or None)
-    raise InvalidInput(f"the scheme {scheme}: is not supported; use a local path, file:, s3:, gs:, az:, abfss: or memory:", table=text)
+    raise InvalidInput(f"the scheme {scheme}: is not supported; use a local path, file:, s3:, gs:, az:, abfss: or memory:", table=shown(text))
 
 
 def _checked_path(given: Any) -> str:

@@ -28,6 +28,7 @@ import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.cli.demo import replay, source
 from rowlock.cli.demo.load import INITIAL, Load
+from rowlock.cli.demo.next import what_next
 from rowlock.cli.demo.sales import Sales
 from rowlock.cli.demo.scoreboard import Score, Scoreboard
 from rowlock.cli.demo.stored import open_load
@@ -143,8 +144,8 @@ def run(choices: Choices, console: Console) -> bool:
         _prepare(choices, work, console)
         table = choices.path or work / "table"
         right = _contest(choices, work, table, console)
-        if choices.path or choices.keep:
-            console.print(f"The table is kept: {table}", soft_wrap=True)
+        kept = choices.path is not None or choices.keep
+        what_next(table, work.with_suffix(".html"), console, kept=kept, by_row=choices.policy == "repair")
         return right
 
 

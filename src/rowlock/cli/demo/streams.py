@@ -16,6 +16,7 @@ from rich.console import Console
 import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.cli.demo.load import INITIAL
+from rowlock.cli.demo.next import what_next
 from rowlock.cli.demo.run import Choices, check_place, quick_jvms, work_folder
 from rowlock.cli.demo.sales import Sales
 from rowlock.cli.demo.scoreboard import Score, Scoreboard
@@ -39,8 +40,7 @@ def run(choices: Choices, console: Console) -> bool:
         console.print(f"One table, unpartitioned, {choices.rows:,} orders: {table}", highlight=False, soft_wrap=True)
         console.print(f"For {choices.seconds:g} s orders arrive; the streams {' and '.join(Sales.streams)} merge them, each row once.", highlight=False)
         right = _contest(streams, choices.seconds, console)
-        if choices.path or choices.keep:
-            console.print(f"The table is kept: {table}", soft_wrap=True)
+        what_next(table, work.with_suffix(".html"), console, kept=bool(choices.path or choices.keep), by_row=True)
         return right
 
 
