@@ -15,7 +15,7 @@ FILE    ?= tests/data/conflict_cases.json
 SOAK_CI := tests/model tests/processes tests/interop tests/unit/cli tests/spark/test_routes.py tests/spark/test_moved_rows.py tests/spark/test_names_without_delta_spark.py tests/spark/test_on_s3.py tests/spark/test_connect_server.py tests/spark/test_beside_delta_spark.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties docs pictures release versions structure mutants fuzz servers swarm clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties docs pictures release versions structure mutants fuzz servers swarm differential delta-docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -54,6 +54,9 @@ slow-store: $(VENV)/.test  ## 64 appenders on an S3 server that answers after 60
 swarm: $(VENV)/.test  ## random histories on Spark with a draw of every axis, against serial execution (ARGS="--seeds 1234", "--seeds 0:60")
 	PYTHONPATH=tests $(PYTHON) -m model.swarm $(ARGS)
 
+differential: $(VENV)/.test  ## statements, tables and settings drawn at random, by delta-spark and by Rowlock on copies (ARGS="--seeds 0:500 --results FILE", "--seed 17")
+	PYTHONPATH=tests $(PYTHON) -m model.differential $(ARGS)
+
 soak: $(VENV)/.test  ## the long form of what the tests do in short; with ARGS="--seeds 0:2000" so many cases of the swarm instead, which can be stopped and go on
 ifneq ($(ARGS),)
 	PYTHONPATH=tests $(PYTHON) -m model.swarm --results swarm-results.jsonl $(ARGS)
@@ -78,6 +81,9 @@ conflict-cases: $(VENV)/.test  ## the peers' conflict cases, fed to the rules (F
 
 delta-suite: $(VENV)/.test  ## Delta's own Python tests and examples on Rowlock (CHECKOUT=a checkout of delta-io/delta; ARGS="test_sql.py")
 	$(PYTHON) tests/tools/delta_suite.py $(CHECKOUT) $(ARGS)
+
+delta-docs: $(VENV)/.test  ## the snippets of Delta's documentation, by delta-spark and by Rowlock (CHECKOUT=a checkout of delta-io/delta; ARGS="delta-update.mdx")
+	PYTHONPATH=tests $(PYTHON) tests/tools/delta_docs.py $(CHECKOUT) $(ARGS)
 
 matrix: $(VENV)/.test  ## writes docs/conflict-matrix.md from docs/matrix.toml
 	$(PYTHON) tests/tools/conflict_matrix.py

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,8 +15,26 @@ if TYPE_CHECKING:
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=512m")
 
 
-def delta_session(name: str) -> SparkSession:
-    """One local session with delta-spark in it: two cores, UTC, a small heap.  It is named `name`."""
+def delta_session(name: str, more: Mapping[str, str] | None = None) -> SparkSession:
+    """One local session with delta-spark in it: two cores, UTC, a small heap.  It is named `name`, and has `more` settings."""
+    from delta import configure_spark_with_delta_pip
+
+    settings = _settings(name) | {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.delta.log.cacheSize": "20",  # else delta-spark keeps the snapshot of every test's table
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    }
+    return _started(configure_spark_with_delta_pip(_builder(settings | dict(more or {}))))
+
+
+def session_without_delta_spark(name: str, more: Mapping[str, str] | None = None) -> SparkSession:
+    """The same session without delta-spark."""
+    return _started(_builder(_settings(name) | dict(more or {})))
+
+
+def _settings(name: str) -> dict[str, str]:
     from rowlock.engines.spark.session.java import ensure_java
     from rowlock.engines.spark.session.session import local_settings
 
@@ -23,26 +42,28 @@ def delta_session(name: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from delta import configure_spark_with_delta_pip
-    from pyspark.sql import SparkSession
-
     settings = local_settings(cores=2, memory_mb=1536) | {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # else VACUUM is a job of 10,000 tasks
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.databricks.delta.delta.log.cacheSize": "20",  # else delta-spark keeps the snapshot of every test's table
-        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.sql.ui.retainedExecutions": "20",
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # five round trips for each operator of a column, to say where it was written
         "spark.app.name": name,
     }
     if os.environ.get("ROWLOCK_GENERATED_CODE") == "no":  # `make test`: compiling an expression takes longer than evaluating it for a few rows
         settings |= {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
+    return settings
+
+
+def _builder(settings: dict[str, str]) -> Any:
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session: SparkSession = configure_spark_with_delta_pip(builder).getOrCreate()
+    return builder
+
+
+def _started(builder: Any) -> SparkSession:
+    session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

@@ -1,0 +1,205 @@
+"""`python -m model.differential.engine delta-spark|rowlock|rowlock-connect`: one engine in a process of its own, asked by lines of JSON and answering so.
+
+{"open": seed, "settings": {...}, "root": folder, "before": [texts]}   a new session with these settings, in a schema of its own
+{"attach": folder}                                                      the name `t` for the Delta table there
+{"do": text}                                                            a statement; what came of it, and the tables in `root` that it changed
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from model.differential.compare import definition
+
+CHEAPER = {"spark.sql.adaptive.enabled": "false"}
+OF_DELTA_SPARK = CHEAPER | {"spark.databricks.delta.writeChecksumFile.enabled": "false", "spark.databricks.delta.snapshotPartitions": "1"}
+"""Settings that change no answer and make small statements cheaper."""
+SIZES = re.compile(r"^(min|max|avg)$|[sS]ize|Time|Bytes|Ms$")
+ENGINES = ("delta-spark", "rowlock", "rowlock-connect")
+
+
+class Engine:
+    """The session of a case, and a session with usual settings that reads what it left."""
+
+    def __init__(self, name: str) -> None:
+        from support.sessions import delta_session, session_without_delta_spark
+
+        self.name = name
+        self.new_session: Any = None
+        if name == "rowlock-connect":
+            from support.connect_server import serving
+
+            self.served = serving(Path.cwd())
+            self.new_session = self.served.__enter__().session
+        elif name == "rowlock":
+            import rowlock
+
+            self.new_session = rowlock.enable(session_without_delta_spark("differential", CHEAPER)).newSession
+        else:
+            self.new_session = delta_session("differential", OF_DELTA_SPARK).newSession
+        self.reader = self.new_session()
+        self.session: Any = None
+        self.root = Path()
+        self.seen: dict[str, int] = {}
+        self.contents: dict[str, Any] = {}
+        self.schemas = 0
+
+    def end(self) -> None:
+        """Ends the server of a Connect session."""
+        if self.name == "rowlock-connect":
+            self.served.__exit__(None, None, None)
+
+    def open(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Begins a case."""
+        self.root = Path(given["root"])
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.seen, self.contents = {}, {}
+        self.schemas += 1
+        self.session = self.new_session()
+        self.session.sql(f"CREATE DATABASE d{self.schemas} LOCATION '{self.root}/wh'")
+        self.session.sql(f"USE d{self.schemas}")
+        for name, value in given["settings"].items():
+            self.session.conf.set(name, value)
+        for text in given["before"]:
+            outcome = self.do(text)
+            if "error" in outcome:
+                return outcome
+        return {}
+
+    def attach(self, folder: str) -> dict[str, Any]:
+        """Gives the name `t` to the table in a folder."""
+        self.reader.sql(f"DROP TABLE IF EXISTS d{self.schemas}.t")
+        self.reader.sql(f"CREATE TABLE d{self.schemas}.t USING delta LOCATION '{folder}'")
+        self.changed()
+        return {}
+
+    def do(self, text: str) -> dict[str, Any]:
+        """Runs one statement."""
+        try:
+            return self.answer(self.run(text.replace("{root}", str(self.root)))) | {"tables": self.changed()}
+        except Exception as e:
+            return self.failure(e) | {"tables": self.changed()}
+
+    def run(self, text: str) -> Any:
+        """What a statement returns."""
+        if text.startswith("call:") and self.name == "rowlock":
+            import rowlock
+
+            return rowlock.sql(self.session, text[5:])
+        if not text.startswith("py:"):
+            return self.session.sql(text.removeprefix("call:"))
+        from pyspark.sql import functions as F
+
+        source = text[3:]
+        if self.name != "delta-spark":
+            from rowlock.tables import DeltaTable
+
+            source = source.replace("delta.tables", "rowlock.tables")
+        else:
+            from delta.tables import DeltaTable  # type: ignore[assignment]
+        names = {"spark": self.session, "F": F, "DeltaTable": DeltaTable}
+        tree = ast.parse(source)
+        last = tree.body.pop()
+        shown = last if isinstance(last, ast.Expr) else ast.Expr(ast.Constant(None))
+        tree.body += [last] if shown is not last else []
+        exec(compile(tree, "<step>", "exec"), names)
+        returned = eval(compile(ast.Expression(shown.value), "<step>", "eval"), names)
+        for query in self.session.streams.active:
+            query.processAllAvailable()
+            query.stop()
+        return returned
+
+    def answer(self, returned: Any) -> dict[str, Any]:
+        """Rows and columns of a DataFrame; other values as they are."""
+        if not hasattr(returned, "collect"):
+            return {"answer": repr(returned).replace(str(self.root), "{root}") if isinstance(returned, str | int | list) else ""}
+        rows = [repr(without_sizes(r)).replace(str(self.root), "{root}") for r in returned.collect()]
+        return {"answer": returned.schema.simpleString(), "rows": rows}
+
+    def failure(self, error: Exception) -> dict[str, Any]:
+        """An error: the names of its classes, its condition, its text."""
+        condition = ""
+        for name in ("getCondition", "getErrorClass"):
+            if not condition and hasattr(error, name):
+                condition = getattr(error, name)() or ""
+        classes = [c.__name__ for c in type(error).__mro__ if c.__module__.startswith(("pyspark", "rowlock", "builtins", "delta"))]
+        return {"error": classes, "condition": condition, "text": str(error)[:1500].replace(str(self.root), "{root}")}
+
+    def changed(self) -> dict[str, Any]:
+        """The tables below the root whose newest version is another than at the last look, by folder: what they hold."""
+        out: dict[str, Any] = {}
+        for log in sorted(self.root.rglob("_delta_log")):
+            folder = log.parent.relative_to(self.root).as_posix()
+            version = max((int(p.stem) for p in log.glob("*.json") if p.stem.isdigit()), default=-1)
+            if self.seen.get(folder, -1) != version:
+                self.seen[folder] = version
+                content = self.content(str(log.parent), version)
+                out[folder] = {"version": version, "unchanged": content == self.contents.get(folder), **content}
+                self.contents[folder] = content
+        return out
+
+    def content(self, path: str, version: int) -> dict[str, Any]:
+        """What a table is: its definition, its rows, and its newest change where it keeps a feed.  Both engines' tables are read in the same way, without Spark."""
+        import rowlock
+
+        out: dict[str, Any] = definition(Path(path))
+        try:
+            out["rows"] = rows_of(rowlock.to_arrow(path, time_zone="UTC"))
+        except Exception:
+            out["rows"] = self.read(path)
+        if json.loads(out["properties"]).get("delta.enableChangeDataFeed", "").lower() == "true":
+            out["feed"] = self.read(path, readChangeFeed="true", startingVersion=version)
+        return out
+
+    def read(self, path: str, **options: Any) -> list[str]:
+        """The rows of a table as the engine itself reads them."""
+        try:
+            return rows_of(self.reader.read.format("delta").options(**options).load(path).drop("_commit_timestamp").toArrow())
+        except Exception as e:
+            return [f"not readable: {type(e).__name__} {str(e)[:600]}"]
+
+
+def without_sizes(value: Any) -> Any:
+    """A row of an answer without the sizes of files and the times, which are each engine's own."""
+    if hasattr(value, "asDict"):
+        return tuple(without_sizes(v) for k, v in value.asDict().items() if not SIZES.search(k))
+    return value
+
+
+def rows_of(table: Any) -> list[str]:
+    """The rows of an Arrow table as sorted text."""
+    return sorted(repr(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def main() -> int:
+    """Answers until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever prints goes to stderr
+    engine = Engine(sys.argv[1])
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for line in sys.stdin:
+        given = json.loads(line)
+        try:
+            if "open" in given:
+                said = engine.open(given)
+            elif "read" in given:
+                said = {"rows": engine.read(given["read"])}
+            elif "attach" in given:
+                said = engine.attach(given["attach"])
+            else:
+                said = engine.do(given["do"])
+        except Exception as e:
+            said = engine.failure(e) | {"broken": True}
+        print(json.dumps(said, default=repr), file=answers, flush=True)
+    engine.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Runs cases on two engines, each in a process of its own, and compares after each statement."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from model.differential.case import Case, Step
+from model.differential.compare import Difference, Meant, differences
+
+HERE = Path(__file__).parents[3]
+
+
+class Process:
+    """An engine's process."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        place = folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        environment = os.environ | {"PYTHONPATH": f"{HERE / 'src'}{os.pathsep}{HERE / 'tests'}", "ROWLOCK_GENERATED_CODE": "no", "TZ": "UTC"}
+        self.errors = (place / "stderr").open("w")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "model.differential.engine", name],
+            cwd=place, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
+        )  # fmt: skip
+
+    def ask(self, **given: Any) -> None:
+        """Sends a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(given) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """The next answer."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} ended: {Path(self.errors.name).read_text()[-2000:]}")
+        out: dict[str, Any] = json.loads(line)
+        return out
+
+    def end(self) -> None:
+        """Ends the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a case."""
+
+    case: Case
+    void: str = ""
+    """Why the case could not be run: its table cannot be made."""
+    statements: int = 0
+    failed_alike: int = 0
+    found: list[tuple[Step, Difference, str | None]] = field(default_factory=list)
+    """Each difference with the reason why it is meant, if it is."""
+
+    @property
+    def unmeant(self) -> list[tuple[Step, Difference]]:
+        """The differences that the list does not name."""
+        return [(step, difference) for step, difference, reason in self.found if reason is None]
+
+
+class Runner:
+    """Both engines, and the folder of their tables."""
+
+    def __init__(self, folder: Path, meant: Meant, *, ours: str = "rowlock") -> None:
+        self.folder = folder
+        self.meant = meant
+        self.engines = {"delta-spark": Process("delta-spark", folder), "rowlock": Process(ours, folder)}
+        for engine in self.engines.values():
+            engine.answer()
+        self.tables = 0
+
+    def end(self) -> None:
+        """Ends both."""
+        for engine in self.engines.values():
+            engine.end()
+
+    def run(self, case: Case, *, stop: bool = False) -> Result:
+        """Runs a case; with `stop` until the first difference that is not meant."""
+        result = Result(case)
+        root = self.folder / "cases" / str(case.seed)
+        shutil.rmtree(root, ignore_errors=True)
+        try:
+            origin = self._made(case, root, result)
+            if origin is not None:
+                self._steps(case, root, origin, result, stop=stop)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+        return result
+
+    def _made(self, case: Case, root: Path, result: Result) -> Path | None:
+        """The folder of the case's table as its maker made it; delta-spark makes it where Rowlock refuses to."""
+        for maker in dict.fromkeys((case.maker, "delta-spark")):
+            place = root / f"made by {maker}"
+            engine = self.engines[maker]
+            texts = [text.replace("{root}", str(place)) for text in case.table]
+            engine.ask(open=case.seed, settings={"spark.sql.session.timeZone": "UTC"}, root=str(place), before=texts)
+            said = engine.answer()
+            if "error" not in said:
+                if result.void:
+                    self._take(result, Step("; ".join(case.table), "table"), Difference("the table", "is made", result.void))
+                return place / "t"
+            result.void = f"{maker}: {said['error'][0]} [{said['condition']}] {said['text'][:300]}"
+        return None
+
+    def _steps(self, case: Case, root: Path, origin: Path, result: Result, *, stop: bool) -> None:
+        result.void = ""
+        roots = {name: root / name for name in self.engines}
+        said = self._both(lambda name: {"open": case.seed, "settings": case.settings, "root": str(roots[name]), "before": list(case.before)})
+        broken = [f"{name}: {s}" for name, s in said.items() if "error" in s]
+        if broken:
+            result.void = "; ".join(broken)[:500]
+            return
+        self._attach(origin, roots)
+        ours = roots["rowlock"]
+        for step in case.steps:
+            said = self._both(lambda name, step=step: {"do": step.text})
+            found = list(differences(said["delta-spark"], said["rowlock"]))
+            result.statements += 1
+            result.failed_alike += all("error" in s for s in said.values())
+            for one in found:
+                self._take(result, step, one)
+            if stop and result.unmeant:
+                return
+            if found:  # both go on from copies of delta-spark's table
+                self._attach(roots["delta-spark"] / f"t{self.tables}", roots)
+        read = self._both(lambda name: {"read": str(ours / f"t{self.tables}")})
+        if read["delta-spark"] != read["rowlock"]:
+            self._take(result, case.steps[-1], Difference("what each reads of Rowlock's table", str(read["delta-spark"]["rows"]), str(read["rowlock"]["rows"])))
+
+    def _take(self, result: Result, step: Step, found: Difference) -> None:
+        result.found.append((step, found, self.meant.reason(step, result.case.settings, found)))
+
+    def _attach(self, origin: Path, roots: dict[str, Path]) -> None:
+        """Copies a table for each engine into a folder that was not there, and gives it the name `t`."""
+        self.tables += 1
+        for root in roots.values():
+            shutil.copytree(origin, root / f"t{self.tables}")
+        self._both(lambda name: {"attach": str(roots[name] / f"t{self.tables}")})
+
+    def _both(self, given: Any) -> dict[str, dict[str, Any]]:
+        """Asks both at once."""
+        for name, engine in self.engines.items():
+            engine.ask(**given(name))
+        return {name: engine.answer() for name, engine in self.engines.items()}
