@@ -74,8 +74,8 @@ class Engine:
 
     def attach(self, folder: str) -> dict[str, Any]:
         """Gives the name `t` to the table in a folder."""
-        self.reader.sql(f"DROP TABLE IF EXISTS d{self.schemas}.t")
-        self.reader.sql(f"CREATE TABLE d{self.schemas}.t USING delta LOCATION '{folder}'")
+        self.session.sql(f"DROP TABLE IF EXISTS d{self.schemas}.t")
+        self.session.sql(f"CREATE TABLE d{self.schemas}.t USING delta LOCATION '{folder}'")
         self.changed()
         return {}
 

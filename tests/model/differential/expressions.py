@@ -9,7 +9,7 @@ from model.differential.values import NESTED, value
 
 def quoted(column: Column) -> str:
     """The name in backticks where it needs them."""
-    return f"`{column.name}`" if column.sql != column.name or column.name == "select" else column.name
+    return column.sql
 
 
 def condition(draw: Draw, columns: list[Column], *, before: str = "", depth: int = 0) -> str:

@@ -1,6 +1,6 @@
 """`python -m model.differential.record`: draws cases until they hold 200 statements, and writes them with delta-spark's answers into tests/data/differential.jsonl.
 
-Each engine makes its own table. A case ends at its first difference that is meant; cases with another are left out.
+Each engine makes its own table. A case ends with its first difference that is meant, or before its first that is not.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def main() -> int:
         case, _ = draw_case(seed)
         theirs = list(outcomes(engines["delta-spark"], case, folder / "theirs"))
         found = list(unlike(case, theirs, outcomes(engines["rowlock"], case, folder / "ours"), meant)) if theirs else []
-        kept = min((n + 1 for n, *_ in found), default=len(theirs))
-        if theirs and all(reason for *_, reason in found):
+        kept = min((n if reason is None else n + 1 for n, _, reason in found), default=len(theirs))
+        if kept:
             lines.append(json.dumps({"case": case.only(case.steps[:kept]).as_json(), "outcomes": theirs[:kept]}))
             count += kept
         print(f"{seed}: {kept} statements{''.join(f'; {d.aspect}: {reason}' for _, d, reason in found)}", flush=True)

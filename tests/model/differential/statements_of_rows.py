@@ -64,7 +64,7 @@ def _name(draw: Draw, column: Column) -> str:
     """A column's name, at times in another case."""
     if draw.maybe(f"case.{column.name}", 0.06):
         return f"`{column.name.swapcase()}`"
-    return f"`{column.name}`" if column.sql != column.name or column.name == "select" else column.name
+    return column.sql
 
 
 def _rows(draw: Draw, columns: list[Column]) -> str:

@@ -20,7 +20,7 @@ class Column:
     @property
     def sql(self) -> str:
         """The name in backticks where it needs them."""
-        return self.name if self.name.isidentifier() else f"`{self.name}`"
+        return self.name if self.name.isidentifier() and self.name.isascii() and self.name != "select" else f"`{self.name}`"
 
     @property
     def given(self) -> bool:
@@ -124,7 +124,7 @@ def _column(draw: Draw, n: int, *, mapped: bool, before: list[Column]) -> Column
 
 
 def _create(table: Table) -> str:
-    columns = ", ".join(f"{c.sql if c.name != 'select' else '`select`'} {c.kind} {c.more}".strip() for c in table.columns)
+    columns = ", ".join(f"{c.sql} {c.kind} {c.more}".strip() for c in table.columns)
     by = f" PARTITIONED BY ({', '.join(table.by_name[p].sql for p in table.partitions)})" if table.partitions else ""
     by = by or (f" CLUSTER BY ({', '.join(table.by_name[p].sql for p in table.clustering)})" if table.clustering else "")
     properties = ", ".join(f"'{k}' = '{v}'" for k, v in table.properties.items())
