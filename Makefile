@@ -15,7 +15,7 @@ FILE    ?= tests/data/conflict_cases.json
 SOAK_CI := tests/model tests/processes tests/interop tests/unit/cli tests/spark/test_routes.py tests/spark/test_moved_rows.py tests/spark/test_names_without_delta_spark.py tests/spark/test_on_s3.py tests/spark/test_connect_server.py tests/spark/test_beside_delta_spark.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties docs pictures release versions structure mutants fuzz servers swarm differential delta-docs clean
+.PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties settings docs pictures release versions structure mutants fuzz servers swarm differential delta-docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -93,6 +93,9 @@ properties: $(VENV)/.test  ## writes docs/properties.md from the list in the cod
 
 pictures: $(VENV)/.test  ## writes the picture of the README's figures, docs/pictures/figures.svg, from its table
 	$(PYTHON) tests/tools/pictures.py
+
+settings: $(VENV)/.test  ## writes docs/settings.md from the list in the code
+	$(PYTHON) tests/tools/settings_page.py
 
 docs: $(VENV)/.docs  ## the guides and the API reference as a static site, in site/ (ARGS="--site-dir /tmp/site")
 	$(BIN)/mkdocs build --strict $(ARGS)

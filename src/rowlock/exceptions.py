@@ -174,6 +174,10 @@ class ChecksumWarning(UserWarning):
     """
 
 
+class SettingWarning(UserWarning):
+    """A setting `spark.databricks.delta.*` of the session has no effect on Rowlock, and changes no result; each is named once in a process."""
+
+
 class DeltaConcurrentModificationException(RowlockError):
     """Another transaction committed a change that conflicts with this one.  Base of the conflicts below.
 

@@ -7,7 +7,9 @@ asks the store for little more than what is new.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rowlock import arguments, progress
@@ -26,10 +28,10 @@ from rowlock.storage.open import open_store
 from rowlock.transaction import run
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.identity import Numbers
+from rowlock.transaction.state import call
 from rowlock.transaction.state.options import application
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
-from rowlock.transaction.state.user_metadata import saying
 from rowlock.transaction.transaction import Table
 
 _open_tables: Cache[SharedState] = Cache(TABLES, lambda _: 1)
@@ -41,7 +43,7 @@ def append(
     *,
     storage_options: Mapping[str, str] | None = None,
     partition_by: str | Sequence[str] | None = None,
-    merge_schema: bool = False,
+    merge_schema: bool | None = None,
     properties: Mapping[str, str] | None = None,
     app_id: str | None = None,
     app_version: int | None = None,
@@ -59,7 +61,8 @@ def append(
             value of it can be lost.
         storage_options: How to reach a cloud (`AWS_ENDPOINT_URL`, ...); what is not given is taken from the environment, under the same names.
         partition_by: Columns to partition a table by that is made; of one that is there, they must be its own.
-        merge_schema: Whether columns that the table lacks are added to it.
+        merge_schema: Whether columns that the table lacks are added to it.  What is left out here, of `app_id` and `user_metadata`, and of the properties of a
+            table that is made, is as Delta's settings say of the Spark session, in a process that uses Rowlock with one.
         properties: Table properties of a table that is made; ignored where the table is there.
         app_id: The name of an application; with `app_version` the append is a step of it.
         app_version: The step's number, 0 or more.  A step that is in the log already is not appended again, however often it is given.
@@ -85,25 +88,41 @@ def append(
         True
     """
     app = application(app_id, app_version)
+    if merge_schema is not None:
+        arguments.flag(merge_schema, "merge_schema")
     columns, wanted = arguments.one_or_more_names(partition_by, "partition_by"), arguments.properties(properties, "properties")
-    arguments.flag(merge_schema, "merge_schema")
     if user_metadata is not None:
         arguments.text(user_metadata, "user_metadata")
     state, rows = opened(path, storage_options), rows_of(data)
-    writer = _Writer(state, rows, app, arguments.optional_portion(max_records_per_file, "max_records_per_file"))
-    with progress.work("append to", state.store.root), saying(user_metadata):
+    most = arguments.optional_portion(max_records_per_file, "max_records_per_file")
+    with progress.work("append to", state.store.root), _call(user_metadata, app) as step:
+        evolves = call.settings().flag("schema.autoMerge.enabled") if merge_schema is None else merge_schema
+        writer = _Writer(state, rows, step, most)
         head = head_or_created(state.newest, state, lambda: writer.create(columns, wanted))
         if isinstance(head, Receipt):
             return head
         try:
             creation.check_layout(head, columns)
-            return writer.append(head, merge_schema)
+            return writer.append(head, evolves)
         except (SchemaMismatch, InvalidInput, UnsupportedFeature):  # by what was known of the table: it may have been altered a moment ago
             now = state.refresh()
             if (now.metadata, now.protocol) == (head.metadata, head.protocol):
                 raise
             creation.check_layout(now, columns)
-            return writer.append(now, merge_schema)
+            return writer.append(now, evolves)
+
+
+@contextmanager
+def _call(user_metadata: str | None, app: SetTransaction | None) -> Iterator[SetTransaction | None]:
+    """The block of an append, by the settings of the Spark session of this process where Rowlock's part for Spark is loaded; the step that it is."""
+    handles: Any = sys.modules.get("rowlock.api.handle")
+    spark = None if handles is None else handles.delta_settings.session_of_process()
+    if spark is None:
+        with call.calling(user_metadata):
+            yield app
+        return
+    with handles.by_settings_of(spark, "write", user_metadata), handles.step_of(spark, app) as step:
+        yield step
 
 
 def opened(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> SharedState:

@@ -12,6 +12,7 @@ from rowlock.api.handle import Handle
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.frames.change_feed import changed_rows, changes_frame, refuse_its_columns
 from rowlock.engines.spark.frames.instants import milliseconds
+from rowlock.engines.spark.session.delta_settings import settings_of
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed, column_mapping
@@ -61,10 +62,13 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
     """
     check_classic(spark, "rowlock.changes")
     handle = Handle(spark, path, storage_options=storage_options)
+    settings_of(spark).check("feed")
     newest = handle.state.refresh()
     times = dict(handle.state.log.commit_times())
     first = _first(handle, start, times, newest)
     last = newest.version if end is None else _last(handle, end, times, newest)
+    if first > newest.version:  # which the session's setting allows
+        return changes_frame(handle.evaluator, newest, [], times)
     if last < first and _in_order(handle, start, end):
         return changes_frame(handle.evaluator, newest, [], times)  # no commit lies between the two times
     if last < first:
@@ -99,7 +103,7 @@ def _in_order(handle: Handle, start: Bound, end: Bound | None) -> bool:
 
 
 def first_version(handle: Handle, start: Bound) -> int:
-    """The first version that a version's number or a time asks for.  Raises VersionNotFound where the log does not hold it, InvalidInput, WrongType."""
+    """The first version that a version's number or a time asks for.  It is the one after the newest where the session's setting allows to start later.  Raises VersionNotFound where the log does not hold it, InvalidInput, WrongType."""
     return _first(handle, start, dict(handle.state.log.commit_times()), handle.state.refresh())
 
 
@@ -109,8 +113,12 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
     if version is None:
         at = milliseconds(handle.spark, start, handle.path)  # type: ignore[arg-type]
         version = next((v for v, t in times.items() if t >= at), None)
+        if version is None and _may_start_later(handle):
+            return newest.version + 1
         if version is None:
             raise VersionNotFound(f"The start {start} is after the newest version, {newest.version}: give an earlier time", table=handle.path)
+    if version > newest.version and _may_start_later(handle):
+        return newest.version + 1
     if version > newest.version:
         raise VersionNotFound(
             f"There is no version {version} yet: the newest is {newest.version} [DELTA_CDC_START_VERSION_AFTER_LATEST]", table=handle.path, version=version
@@ -118,6 +126,11 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
     if version not in times:
         raise VersionNotFound(f"The log no longer contains version {version}; its oldest is {min(times)}", table=handle.path, version=version)
     return version
+
+
+def _may_start_later(handle: Handle) -> bool:
+    """Whether the session's setting allows to start after the newest version, which gives no changes."""
+    return settings_of(handle.spark).flag("changeDataFeed.timestampOutOfRange.enabled")
 
 
 def _last(handle: Handle, end: Bound, times: Mapping[int, int], newest: Snapshot) -> int:

@@ -29,7 +29,8 @@ def clone_to(place: Place, source: Snapshot, *, name: str, replaces: bool, prope
     if place.has_log and not replaces:
         raise TableExists("There is a table already: a clone makes a new one; name another place", table=place.handle.path)
     count = ArrowEngine(place.handle.state.store).count
-    receipts.last = shallow_clone(source, place.handle.state, properties, name=name, replaces=replaces, count=count)
+    with place.handle.commits("clone"):
+        receipts.last = shallow_clone(source, place.handle.state, properties, name=name, replaces=replaces, count=count)
     place.register()
 
 

@@ -25,13 +25,14 @@ def convert(spark: SparkSession, identifier: str, partition_schema: Any, storage
     partitions = partition_type(partition_schema)
     if handle.state.log.exists():
         return handle
-    files = files_in(spark, handle.state.store, partitions)
-    footers = footers_of(handle.state.store, files)
-    schema = schema_in(handle.evaluator.reading_session, handle.evaluator.root, files, partitions)
-    metadata = creation.new_metadata(schema.json(), partitions.names, {}, table=handle.path)
-    creation.check_new_table(metadata, handle.path)
-    adds = with_statistics(files, footers, creation.draft_snapshot(metadata, handle.path))
-    parameters = {"numFiles": len(adds), "partitionedBy": list(metadata.partition_columns), "collectStats": True, "sourceFormat": "parquet"}
-    with contextlib.suppress(TableExists):  # another writer was first: a table is left as it is
-        creation.create_from(handle.state, metadata, operation="CONVERT", parameters=parameters, adds=adds)
+    with handle.commits("convert"):
+        files = files_in(spark, handle.state.store, partitions)
+        footers = footers_of(handle.state.store, files)
+        schema = schema_in(handle.evaluator.reading_session, handle.evaluator.root, files, partitions)
+        metadata = creation.new_metadata(schema.json(), partitions.names, {}, table=handle.path)
+        creation.check_new_table(metadata, handle.path)
+        adds = with_statistics(files, footers, creation.draft_snapshot(metadata, handle.path))
+        parameters = {"numFiles": len(adds), "partitionedBy": list(metadata.partition_columns), "collectStats": True, "sourceFormat": "parquet"}
+        with contextlib.suppress(TableExists):  # another writer was first: a table is left as it is
+            creation.create_from(handle.state, metadata, operation="CONVERT", parameters=parameters, adds=adds)
     return handle

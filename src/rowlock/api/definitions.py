@@ -24,7 +24,7 @@ class Definitions:
     _receipts: Receipts
 
     @classic
-    @commits
+    @commits("alter")
     def addConstraint(self, name: str, expression: str) -> None:
         """Adds a CHECK constraint: from now on only rows for which the expression is true can be written.
 
@@ -52,7 +52,7 @@ class Definitions:
             self._handle.state, self._handle.table.engine, arguments.text(name, "name"), arguments.text(expression, "expression")
         )
 
-    @commits
+    @commits("alter")
     def dropConstraint(self, name: str, ifExists: bool = False) -> None:
         """Removes a CHECK constraint, in one commit.  Runs no Spark job.
 
@@ -71,7 +71,7 @@ class Definitions:
             self._handle.state, self._handle.table.engine, arguments.text(name, "name"), if_exists=arguments.flag(ifExists, "ifExists")
         )
 
-    @commits
+    @commits("alter")
     def addColumn(self, colName: str, dataType: str | DataType, comment: str | None = None) -> None:
         """Adds a nullable column at the end; rows that are there have null in it.  Writes no data file; runs no Spark job.
 
@@ -95,7 +95,7 @@ class Definitions:
         field = field_of(arguments.text(colName, "colName"), dataType, said, self._handle.path)
         self._receipts.last = alteration.add_columns(self._handle.state, self._handle.table.engine, [field])
 
-    @commits
+    @commits("alter")
     def renameColumn(self, existing: str, new: str) -> None:
         """Gives a column another name.  Writes no data file; runs no Spark job.
 
@@ -118,7 +118,7 @@ class Definitions:
             self._handle.state, self._handle.table.engine, arguments.text(existing, "existing"), arguments.text(new, "new")
         )
 
-    @commits
+    @commits("alter")
     def dropColumns(self, *names: str) -> None:
         """Removes columns.  Writes no data file; runs no Spark job.
 
@@ -138,7 +138,7 @@ class Definitions:
         """
         self._receipts.last = alteration.drop_columns(self._handle.state, self._handle.table.engine, [arguments.text(n, "names") for n in names])
 
-    @commits
+    @commits("alter")
     def alterColumn(self, name: str, nullable: bool | None = None, dataType: str | DataType | None = None, comment: str | None = None) -> None:
         """Changes what a column may hold, or what is said of it.  Writes no data file.
 
@@ -168,7 +168,7 @@ class Definitions:
         self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, name, nullable=may_be_null, like=field, comment=said)
 
     @classic
-    @commits
+    @commits("alter")
     def setDefault(self, colName: str, expression: str) -> None:
         """Sets the default of a column: from now on new rows whose statement does not name the column get it.  Rows that are there stay as they are.
 
@@ -196,7 +196,7 @@ class Definitions:
         check_new_default(handle, name, text)
         self._receipts.last = alteration.set_default(handle.state, handle.table.engine, name, text)
 
-    @commits
+    @commits("alter")
     def dropDefault(self, colName: str) -> None:
         """Removes the default of a column, which is null from then on where a statement does not name it.  Writes no data file; runs no Spark job.
 
@@ -213,7 +213,7 @@ class Definitions:
         self._receipts.last = alteration.set_default(self._handle.state, self._handle.table.engine, arguments.text(colName, "colName"), None)
 
     @classic
-    @commits
+    @commits("alter")
     def syncIdentity(self, colName: str) -> None:
         """Moves the numbers of an identity column beyond all that are in its rows, which statements may have set; never back.
 

@@ -347,7 +347,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
 
     # ---- changing --------------------------------------------------------------------------
 
-    @commits
+    @commits("alter")
     def setProperties(self, properties: Mapping[str, Any]) -> None:
         """Sets table properties, Delta's and `rowlock.*`, in one commit.
 
@@ -369,7 +369,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
         wanted = arguments.properties(properties, "properties", optional=False)
         self._receipts.last = backfill.set_properties(self._handle.state, self._handle.table.engine, wanted)
 
-    @commits
+    @commits("alter")
     def unsetProperties(self, keys: Sequence[str]) -> None:
         """Removes table properties, in one commit; names that are not set are passed over.  Runs no Spark job.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from rowlock import arguments
 from rowlock.api import expressions
@@ -32,6 +32,7 @@ from rowlock.protocol.schema_fit import check_names
 from rowlock.storage.store import discard
 from rowlock.transaction.definition import creation
 from rowlock.transaction.run import Planned
+from rowlock.transaction.state import call
 from rowlock.transaction.state.options import WriteMode, application
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.versions import snapshot_of
@@ -93,7 +94,7 @@ def write(
     path: str,
     mode: WriteMode = "append",
     partition_by: str | Sequence[str] | None = None,
-    merge_schema: bool = False,
+    merge_schema: bool | None = None,
     properties: Mapping[str, str] | None = None,
     replace_where: str | Column | None = None,
     app_id: str | None = None,
@@ -108,6 +109,8 @@ def write(
     data_change: bool = True,
     user_metadata: str | None = None,
     max_records_per_file: int | None = None,
+    compression: str | None = None,
+    optimize_write: bool | None = None,
 ) -> Receipt:
     """Writes a DataFrame's rows into a table, which is made where there is none; one commit, safe beside any other writer.
 
@@ -119,11 +122,12 @@ def write(
         mode: What is done where there is a table: `append`; `overwrite` (its rows are replaced); `error` or `errorifexists` (TableExists is raised);
             `ignore` (nothing).
         partition_by: Columns to partition a table by that is made; of one that is there, they must be its own.
-        merge_schema: Whether columns that the table lacks are added to it.
+        merge_schema: Whether columns that the table lacks are added to it; by default as the session's `spark.databricks.delta.schema.autoMerge.enabled` says.
         properties: Table properties of a table that is made.
         replace_where: With `overwrite`: which rows are replaced, a string or Column; every row of `df` must meet it.  None replaces all.
         app_id: The name of an application; with `app_version` the write is a step of it.
-        app_version: The step's number, 0 or more.  A step that is in the log already is not written again, however often it is given.
+        app_version: The step's number, 0 or more.  A step that is in the log already is not written again, however often it is given.  By default both are
+            the session's `spark.databricks.delta.write.txnAppId` and `...txnVersion`.
         storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
         overwrite_schema: With `overwrite`: whether the table's columns and partitioning are replaced with its rows; properties stay.  A change of the
             definition: statements of others that were staged before it are staged again.
@@ -138,6 +142,10 @@ def write(
         user_metadata: A text of your own, which the commit carries as `userMetadata` and `history()` shows; by default the session's
             `spark.databricks.delta.commitInfo.userMetadata`.
         max_records_per_file: How many rows a data file holds at most, 1 or more.
+        compression: How the data files are compressed: `snappy`, `zstd`, `gzip`, `lz4` or `none`; by default as the table's `delta.parquet.compression.codec`
+            says, else the session's `spark.sql.parquet.compression.codec`.
+        optimize_write: Whether rows that Spark writes are shuffled first, so that each partition gets few files; by default as the session's
+            `spark.databricks.delta.optimizeWrite.enabled` says, else the table's `delta.autoOptimize.optimizeWrite`.
 
     Returns:
         The receipt of the commit; its version is None where nothing was written.
@@ -161,19 +169,31 @@ def write(
     frame = expressions.frame(df, "df")
     check_classic(frame, "rowlock.write")
     arguments.one_of(mode, "mode", MODES, path)
-    arguments.flag(merge_schema, "merge_schema")
+    if merge_schema is not None:
+        arguments.flag(merge_schema, "merge_schema")
     matching = matching_of(replace_on, replace_using, target_alias, path)
     what = overwrite_of(frame.sparkSession, path, mode, replace_where, overwrite_schema, partition_overwrite_mode, matching, data_change)
-    if user_metadata is not None:
-        arguments.text(user_metadata, "user_metadata")
+    for text, name in ((user_metadata, "user_metadata"), (compression, "compression")):
+        if text is not None:
+            arguments.text(text, name)
+    if optimize_write is not None:
+        arguments.flag(optimize_write, "optimize_write")
     columns, wanted = arguments.one_or_more_names(partition_by, "partition_by"), arguments.properties(properties, "properties")
     handle = Handle(frame.sparkSession, path, storage_options=storage_options)
     check_names(df.columns, handle.path)
     most = arguments.optional_portion(max_records_per_file, "max_records_per_file", path)
-    said = _Write(handle, df, mode, columns, what, application(app_id, app_version), merge_schema, most)
-    with handle.commits(user_metadata):
-        snapshot = head_or_created(handle.state.refresh, handle.state, lambda: said.create(wanted))
-        return snapshot if isinstance(snapshot, Receipt) else said.into(snapshot)
+    app = application(app_id, app_version)
+    with handle.commits("write", user_metadata, compression=compression, instead=optimizing(optimize_write)):
+        evolves = call.settings().flag("schema.autoMerge.enabled") if merge_schema is None else merge_schema
+        with handle.step(app) as step:
+            said = _Write(handle, df, mode, columns, what, step, evolves, most)
+            snapshot = head_or_created(handle.state.refresh, handle.state, lambda: said.create(wanted))
+            return handle.compacted(snapshot) if isinstance(snapshot, Receipt) else said.into(snapshot)
+
+
+def optimizing(said: bool | None) -> dict[str, str | None]:
+    """What a write says itself of optimized writes, in place of the session's setting."""
+    return {} if said is None else {"optimizeWrite.enabled": str(said)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,21 +253,23 @@ def create_with_rows_of(
     app: SetTransaction | None = None,
     user_metadata: str | None = None,
     max_records: int | None = None,
+    **options: Any,
 ) -> Receipt:
     """Makes a table with the columns and the rows of a DataFrame, as `made` says.  Raises TableExists, and what making a table raises."""
     handle = Handle(df.sparkSession, path)
     check_names(df.columns, handle.path)
-    with handle.commits(user_metadata):
-        return create_with_rows(
+    with handle.commits("create", user_metadata, **options), handle.step(app) as step:
+        receipt = create_with_rows(
             handle.state,
             delta_schema(df.schema),
             _stage(handle, df, max_records),
             partition_by=partition_by,
             properties=properties,
             mode="ErrorIfExists",
-            app=app,
+            app=step,
             made=made,
         )
+        return handle.compacted(receipt)
 
 
 def replace_with_rows(
@@ -259,20 +281,21 @@ def replace_with_rows(
     properties: Mapping[str, str],
     user_metadata: str | None = None,
     max_records: int | None = None,
+    **options: Any,
 ) -> Receipt:
     """Replaces a table that is there by one with the columns and rows of a DataFrame, in one commit; others' work of meanwhile is replaced, too.
 
     Raises ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then, else what making a table raises.
     """
     check_names(df.columns, handle.path)
-    before = versions_read(handle.evaluator, df, handle.state.refresh().version)
-    metadata = metadata_of_rows(
-        delta_schema(df.schema), handle.path, partition_by=partition_by, properties=properties, description=made.description, cluster_by=made.cluster_by
-    )
-    adds = _stage(handle, df, max_records)(creation.draft_snapshot(metadata, handle.path))
-    try:
-        after = versions_read(handle.evaluator, df, handle.state.refresh().version) if before else ()
-        with handle.commits(user_metadata):
+    with handle.commits("create", user_metadata, **options):
+        before = versions_read(handle.evaluator, df, handle.state.refresh().version)
+        metadata = metadata_of_rows(
+            delta_schema(df.schema), handle.path, partition_by=partition_by, properties=properties, description=made.description, cluster_by=made.cluster_by
+        )
+        adds = _stage(handle, df, max_records)(creation.draft_snapshot(metadata, handle.path))
+        try:
+            after = versions_read(handle.evaluator, df, handle.state.refresh().version) if before else ()
             return creation.replace_table(
                 handle.state,
                 metadata,
@@ -282,11 +305,11 @@ def replace_with_rows(
                 adds=adds,
                 derived_from=(*before, *after),
             )
-    except CommitUnknown:
-        raise
-    except Exception:  # certainly not committed
-        discard(handle.state.store, (add.path for add in adds))
-        raise
+        except CommitUnknown:
+            raise
+        except Exception:  # certainly not committed
+            discard(handle.state.store, (add.path for add in adds))
+            raise
 
 
 def _stage(handle: Handle, df: DataFrame, max_records: int | None = None) -> Stage:

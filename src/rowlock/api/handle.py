@@ -6,33 +6,43 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from rowlock import display
 from rowlock.api import expressions
+from rowlock.api.compactions import auto_compaction
 from rowlock.boundary.engine import AppendEngine
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.evaluator import Evaluator
+from rowlock.engines.spark.session import delta_settings
 from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.statements.merge_source import Source
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.schema import type_name
+from rowlock.protocol.session_settings import ROWS, Work
 from rowlock.storage.open import open_store
 from rowlock.transaction import run
 from rowlock.transaction.run import Planned
+from rowlock.transaction.state import call
 from rowlock.transaction.state.receipt import Receipt
-from rowlock.transaction.state.shared import SharedState, state_of
-from rowlock.transaction.state.user_metadata import saying
+from rowlock.transaction.state.shared import SharedState, logger, state_of
 from rowlock.transaction.state.writer import in_session
 from rowlock.transaction.transaction import Table
 
 Plan = Callable[[Evaluator, Snapshot], Planned]
-USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-"""Delta's setting for a text of the user's own in each commit of a session."""
+WORKS: Mapping[str, Work] = {
+    "WRITE": "write",
+    "MERGE": "merge",
+    "UPDATE": "update",
+    "DELETE": "delete",
+    "OPTIMIZE": "optimize",
+    "REORG": "optimize",
+}
+"""What a statement does, by Delta's name of its operation."""
 
 
 class Runner(Protocol):
@@ -55,6 +65,10 @@ class Runner(Protocol):
 
     def run(self, operation: str, plan: Plan) -> Receipt:
         """Carries out what `plan` makes of a snapshot; the receipt has no version while a transaction is open."""
+        ...
+
+    def commits(self, work: Work | None = None, user_metadata: str | None = None) -> AbstractContextManager[None]:
+        """A block that goes by the session's settings (see `session_commits`)."""
         ...
 
     def holding(self, sources: list[Source]) -> AbstractContextManager[None]:
@@ -118,20 +132,73 @@ class Handle:
                 source.release(self.evaluator)
 
     def run(self, operation: str, plan: Plan, *, metadata: Callable[[Snapshot], Metadata] | None = None, app: SetTransaction | None = None) -> Receipt:
-        """One statement as one transaction (see `run.run`)."""
-        with self.commits():
-            return run.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=app)
+        """One statement as one transaction (see `run.run`): where `app` is None, and it changes rows, the step that the session's settings name."""
+        work = WORKS[operation]
+        with self.commits(work):
+            with self.step(app, work in ROWS) as step:
+                receipt = run.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=step)
+            return self.compacted(receipt) if work in ROWS else receipt
 
-    def commits(self, user_metadata: str | None = None) -> AbstractContextManager[None]:
-        """A block whose commits carry `user_metadata`; where that is None, the text that the session's setting says."""
-        return session_commits(self.spark, user_metadata)
+    def compacted(self, receipt: Receipt) -> Receipt:
+        """The receipt of a commit of rows; after it small files are compacted, where the session or the table asks for that.  Its failure is only logged."""
+        if receipt.version is None or not call.settings().flag("autoCompact.enabled", self.state.newest().properties.auto_compacts):
+            return receipt
+        try:
+            written = self.state.log.commits(receipt.version - 1, receipt.version)[0].adds
+            if (statement := auto_compaction(self.state.newest(), written, call.settings())) is not None:
+                said = {"predicate": [], "zOrderBy": [], "clusterBy": [], "auto": True}
+                run.run(self.table, "OPTIMIZE", lambda head: ([auto_compaction(head, written, call.settings()) or statement], said))
+        except Exception as e:  # noqa: BLE001 - the commit has landed; the next one tries again
+            logger.warning("the compaction after version %d of %s failed and will be tried again: %s", receipt.version, self.path, e)
+        return receipt
+
+    @contextmanager
+    def step(self, app: SetTransaction | None, changes_rows: bool = True) -> Iterator[SetTransaction | None]:
+        """A block within `commits` for work that is the step `app` of an application; where that is None, and the work changes rows, the step that the settings name."""
+        with step_of(self.spark, app, changes_rows) as step:
+            yield step
+
+    def commits(self, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> AbstractContextManager[None]:
+        """A block whose commits go by the session's settings (see `session_commits`)."""
+        return session_commits(self.spark, work, user_metadata, **options)
 
 
 @contextmanager
-def session_commits(spark: SparkSession, user_metadata: str | None = None) -> Iterator[None]:
-    """A block whose commits carry `user_metadata` in their commitInfo; where that is None, the text that the session's setting says."""
-    with saying(user_metadata, lambda: spark.conf.get(USER_METADATA, None)), in_session(lambda: application_name(spark)):
+def session_commits(spark: SparkSession, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:
+    """A block whose commits are those of the session's application, and go by its settings (see `by_settings_of`)."""
+    with by_settings_of(spark, work, user_metadata, **options), in_session(lambda: application_name(spark)):
         yield
+
+
+@contextmanager
+def by_settings_of(spark: SparkSession, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:
+    """A block whose commits go by the session's settings as they are when the outermost such block begins, and carry `user_metadata` in their commitInfo.
+
+    `options`: what a write says itself of what settings are for (see `calling`).
+    Raises UnsupportedFeature for a setting that `work` cannot heed, InvalidInput for a value of another type.
+    """
+    outermost = not call.is_within()
+    with call.calling(user_metadata, lambda: delta_settings.settings_of(spark), **options) as this:
+        if work is not None:
+            call.settings().check(work)
+        yield
+        if outermost and this.committed and not is_connect(spark):
+            delta_settings.set_in(spark, "lastCommitVersionInSession", str(this.committed[-1].version))
+
+
+@contextmanager
+def step_of(spark: SparkSession, app: SetTransaction | None, changes_rows: bool = True) -> Iterator[SetTransaction | None]:
+    """A block for work that is the step `app` of an application, else the one that the session's settings name."""
+    found = call.settings().application if app is None and changes_rows else None
+    yield app or found
+    if found is not None:
+        reset_step(spark)
+
+
+def reset_step(spark: SparkSession) -> None:
+    """Unsets the number of the step that the session's settings named, where they say so: what comes next is no step of its own."""
+    if call.settings().flag("write.txnVersion.autoReset.enabled"):
+        delta_settings.set_in(spark, "write.txnVersion", None)
 
 
 class _WithHandle(Protocol):
@@ -145,15 +212,18 @@ R = TypeVar("R")
 T = TypeVar("T", bound=_WithHandle)
 
 
-def commits(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """A method of a table that commits: its commit carries the text that the session's setting says."""
+def commits(work: Work) -> Callable[[Callable[Concatenate[T, P], R]], Callable[Concatenate[T, P], R]]:
+    """A method of a table that commits: it goes by the session's settings."""
 
-    @functools.wraps(method)
-    def within(self: T, /, *args: P.args, **named: P.kwargs) -> R:
-        with self._handle.commits():
-            return method(self, *args, **named)
+    def decorated(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+        @functools.wraps(method)
+        def within(self: T, /, *args: P.args, **named: P.kwargs) -> R:
+            with self._handle.commits(work):
+                return method(self, *args, **named)
 
-    return within
+        return within
+
+    return decorated
 
 
 class Receipts(threading.local):

@@ -16,6 +16,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import manifest, vacuum
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import Vacuumed
+from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.versions import snapshot_of
 
 
@@ -82,8 +83,10 @@ class Maintenance:
         """What VACUUM deleted, or would delete in a dry run; `only_known`: only files that the log names (VACUUM LITE)."""
         if hours is not None:
             arguments.real(hours, "retentionHours", "hours")
-        checked = str(self._handle.spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true")).lower() != "false"
-        return vacuum.vacuum(self._handle.state.log, retention_hours=hours, check_retention=checked, dry_run=dry_run, only_known=only_known)
+        with self._handle.commits("vacuum"):
+            said = settings()
+            checked, lite = said.flag("retentionDurationCheck.enabled"), only_known or said.flag("vacuum.lite.enabled")
+            return vacuum.vacuum(self._handle.state.log, retention_hours=hours, check_retention=checked, dry_run=dry_run, only_known=lite)
 
     def restoreToVersion(self, version: int) -> DataFrame:
         """Brings an older version's rows, columns and properties back, as a new version.
@@ -142,7 +145,7 @@ class Maintenance:
         time_ms = milliseconds(self._handle.spark, timestamp, self._handle.path)
         return self._restored(snapshot_of(self._handle.state, timestamp_ms=time_ms), timestamp=asked)
 
-    @commits
+    @commits("restore")
     def _restored(self, target: Snapshot, *, version: int | None = None, timestamp: str | None = None) -> DataFrame:
         """Brings `target` back, which was asked for by `version` or by `timestamp`.  One row: delta-spark's metrics."""
         ignore_missing = str(self._handle.spark.conf.get("spark.sql.files.ignoreMissingFiles", "false")).lower() == "true"

@@ -18,8 +18,8 @@ from rowlock.engines.spark.statements.evolution import columns_set, evolving
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import Metadata
 from rowlock.transaction.run import Planned
+from rowlock.transaction.state.call import settings
 
 
 class DeltaMergeBuilder:
@@ -281,10 +281,11 @@ class DeltaMergeBuilder:
             1
         """
         pinned: list[Any] = []
-        clauses = evolving(self._clauses) if self._evolves else self._clauses
+        with self._handle.commits("merge"), self._handle.holding(pinned):
+            return self._executed(self._evolves or settings().flag("schema.autoMerge.enabled"), pinned)
 
-        def wider(snapshot: Snapshot) -> Metadata:
-            return widened_metadata(snapshot, columns_set(self._source, clauses, self._alias))
+    def _executed(self, evolves: bool, pinned: list[Any]) -> DataFrame:
+        clauses = evolving(self._clauses) if evolves else self._clauses
 
         def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
             statement = merge_statement(evaluator, snapshot, self._source, self._condition, clauses, self._alias, pinned[-1] if pinned else None)
@@ -293,14 +294,13 @@ class DeltaMergeBuilder:
             return [statement], statement.parameters
 
         self._receipts.last = None
-        with self._handle.holding(pinned):
-            if not self._evolves:
-                receipt = self._handle.run("MERGE", plan)
-            elif isinstance(self._handle, Handle):
-                receipt = self._handle.run("MERGE", plan, metadata=wider)
-            else:
-                text = "A MERGE with schema evolution is a transaction of its own in this version: run it outside of the block, or add the columns first"
-                raise UnsupportedFeature(text, feature="schema evolution in a transaction of several statements", access="write", table=self._handle.path)
+        if not evolves:
+            receipt = self._handle.run("MERGE", plan)
+        elif isinstance(self._handle, Handle):
+            receipt = self._handle.run("MERGE", plan, metadata=lambda head: widened_metadata(head, columns_set(self._source, clauses, self._alias)))
+        else:
+            text = "A MERGE with schema evolution is a transaction of its own in this version: run it outside of the block, or add the columns first"
+            raise UnsupportedFeature(text, feature="schema evolution in a transaction of several statements", access="write", table=self._handle.path)
         self._receipts.last = receipt
         return merge_frame(self._handle.spark, receipt.metrics)
 

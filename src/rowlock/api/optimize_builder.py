@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowlock import arguments, clock, display
+from rowlock.api.compactions import Words, compaction
 from rowlock.api.handle import Handle, Receipts
 from rowlock.boundary.statements import Statement
 from rowlock.engines.spark.catalyst.types import DataFrame
@@ -13,19 +14,15 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.optimize_metrics import Optimized, optimize_frame
 from rowlock.engines.spark.statements.compaction import files_where, predicate_text
 from rowlock.engines.spark.statements.row_order import Order
-from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.clustering import clustering_bins, open_cube
-from rowlock.maintenance.optimize import choose_bins, order_bins, order_columns, purge_bins, target_bytes
+from rowlock.maintenance.optimize import order_bins, order_columns, purge_bins, target_bytes
 from rowlock.parquet.dropped_columns import files_with_dropped_columns
 from rowlock.protocol.actions import AddFile
-from rowlock.protocol.clustering import Clustering, logical_columns, stored_columns
-from rowlock.protocol.schema import ColumnPath, column_name
+from rowlock.protocol.clustering import logical_columns
+from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.run import Planned
+from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Rewritten
-
-Words = Mapping[str, Any]
-"""Parameters of the operation beside its predicate."""
 
 
 class DeltaOptimizeBuilder:
@@ -85,20 +82,7 @@ class DeltaOptimizeBuilder:
     def _compact(self, *, full: bool = False) -> DataFrame:
         """`executeCompaction`; with `full` all files of a table with clustering columns are put in their order (OPTIMIZE FULL)."""
 
-        def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
-            target, stored = target_bytes(snapshot), stored_columns(snapshot.domains, snapshot.table)
-            columns = logical_columns(snapshot.domains, snapshot.schema, snapshot.table)
-            if full and not columns:
-                text = "OPTIMIZE FULL is for tables with clustering columns, and this one has none [DELTA_OPTIMIZE_FULL_NOT_SUPPORTED]"
-                raise StatementRefused(text, what="OPTIMIZE FULL", table=snapshot.table)
-            if not columns:
-                return Statement("move", None, only=choose_bins(files, target)), {}
-            bins = clustering_bins(files, stored, columns, full=full)
-            cube = open_cube(files, (path for group in bins for path in group), columns) or clock.new_id()
-            clustering = Clustering(stored, columns, cube, clock.new_id())
-            return Statement("move", Order(columns, target, clustering), only=bins), {"clusterBy": [column_name(c) for c in columns], "isFull": full}
-
-        return self._run(plan)
+        return self._run(lambda snapshot, files: compaction(snapshot, files, settings(), full=full))
 
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
         """Rewrites all files, those of a partition together, so that rows with near values of the columns lie near each other.
@@ -126,7 +110,9 @@ class DeltaOptimizeBuilder:
 
         def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
             columns = order_columns(snapshot, wanted)
-            return Statement("move", Order(columns, target_bytes(snapshot)), only=order_bins(files)), {"zOrderBy": _names(columns)}
+            return Statement("move", Order(columns, target_bytes(snapshot, settings().size("optimize.maxFileSize"))), only=order_bins(files)), {
+                "zOrderBy": _names(columns)
+            }
 
         return self._run(plan)
 

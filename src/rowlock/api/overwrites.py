@@ -15,6 +15,7 @@ from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, append_statement, conform
+from rowlock.engines.spark.statements.compaction import check_partition_condition
 from rowlock.engines.spark.statements.partition_overwrite import condition_of, partitions_of
 from rowlock.engines.spark.statements.row_statements import delete_statement, refuse_on_append_only
 from rowlock.engines.spark.statements.source_versions import versions_read
@@ -25,6 +26,7 @@ from rowlock.protocol.schema import nullable
 from rowlock.storage.store import discard
 from rowlock.transaction.definition import creation, schema_overwrite
 from rowlock.transaction.run import RERUNS, Planned
+from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt
 
 PartitionOverwriteMode = Literal["static", "dynamic"]
@@ -127,8 +129,12 @@ def overwrite_statements(
         append = append_statement(evaluator, snapshot, frame, max_records=max_records)
         partitions = condition_of(partitions_of(append.payload, snapshot), snapshot)
         return [delete_statement(evaluator, snapshot, partitions, alias), append], parameters | {"isDynamicPartitionOverwrite": True}
+    by_partitions = what.where is not None and not settings().flag("replaceWhere.dataColumns.enabled")
+    if what.where is not None and by_partitions:
+        check_partition_condition(evaluator, snapshot, what.where)
     delete = delete_statement(evaluator, snapshot, what.where, alias)
-    append = append_statement(evaluator, snapshot, frame, must_meet=None if what.where is None else delete, max_records=max_records)
+    checks = what.where is not None and (by_partitions or settings().flag("replaceWhere.constraintCheck.enabled"))
+    append = append_statement(evaluator, snapshot, frame, must_meet=delete if checks else None, max_records=max_records)
     return [delete, append], parameters | ({} if what.where is None else {"predicate": str(what.where)})
 
 

@@ -306,6 +306,10 @@ class DeltaTableBuilder:
             DeltaTable('...', version=0, columns=[id, region, amount], partitioned_by=['region'])
         """
         place = place_of(self._session(), self._name, self._location, self._storage_options)
+        with place.handle.commits("create"):
+            return self._execute(place)
+
+    def _execute(self, place: Place) -> Any:
         handle = place.handle
         if self._partitions and self._clusters:
             raise InvalidInput("A table is partitioned or clustered, not both", table=handle.path)

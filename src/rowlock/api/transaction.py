@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +12,7 @@ import orjson
 from rowlock import arguments, display
 from rowlock.api import expressions
 from rowlock.api.changes import Changes
-from rowlock.api.handle import Handle, Plan, Receipts
+from rowlock.api.handle import WORKS, Handle, Plan, Receipts, reset_step
 from rowlock.api.overwrites import Overwrite, overwrite_statements
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
@@ -23,8 +23,10 @@ from rowlock.engines.spark.statements.merge_source import Source
 from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
+from rowlock.protocol.session_settings import Work
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.run import Planned, StagingTransaction
+from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt, Reruns
 from rowlock.transaction.transaction import Options, Transaction
 from rowlock.transaction.waiting.lease_line import LeaseLine
@@ -38,6 +40,11 @@ class OpenTransaction:
     def __init__(self, handle: Handle, options: Options, app: SetTransaction | None, reruns: Reruns, user_metadata: str | None = None) -> None:
         self._handle, self._user_metadata = handle, user_metadata
         self._line = LeaseLine(handle.state)
+        self._of_settings = False
+        if app is None:
+            with handle.commits("write"):
+                app = settings().application
+            self._of_settings = app is not None
         self._staging = StagingTransaction(self._line, lambda reruns: handle.table.begin(options, app=app, reruns=reruns), reruns)
         self.steps: list[tuple[str, dict[str, Any]]] = []
         self._sources: list[Source] = []
@@ -79,7 +86,9 @@ class OpenTransaction:
         """Stages a statement on top of those before it.  The receipt has no version yet."""
         self.check_open()
         metrics: dict[str, int] = {}
-        if (parameters := self._staging.stage(lambda snapshot: plan(self.evaluator, snapshot))) is not None:
+        with self.commits(WORKS[operation]):
+            parameters = self._staging.stage(lambda snapshot: plan(self.evaluator, snapshot))
+        if parameters is not None:
             self.steps.append((operation, dict(parameters)))
             metrics = {f"numTargetRows{k.capitalize()}": n for k, n in self.txn.staged_rows.items()}
         return Receipt(
@@ -97,11 +106,19 @@ class OpenTransaction:
 
     def commit(self) -> Receipt:
         """Commits all statements as one version."""
-        with self._handle.commits(self._user_metadata):
+        with self.commits(None, self._user_metadata):
             if len(self.steps) == 1:
-                return self.txn.commit(*self.steps[0])
-            said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
-            return self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
+                receipt = self.txn.commit(*self.steps[0])
+            else:
+                said = [{"operation": operation, **parameters} for operation, parameters in self.steps]
+                receipt = self.txn.commit(_SEVERAL, {"statements": orjson.dumps(said, default=str).decode()})
+            if self._of_settings:
+                reset_step(self.spark)
+            return self._handle.compacted(receipt)
+
+    def commits(self, work: Work | None = None, user_metadata: str | None = None) -> AbstractContextManager[None]:
+        """A block that goes by the session's settings."""
+        return self._handle.commits(work, user_metadata)
 
     def give_up(self, error: BaseException) -> None:
         """The block raised: what it had staged, if anything, is thrown away."""

@@ -13,7 +13,7 @@ class Upgrades:
     _handle: Handle
     _receipts: Receipts
 
-    @commits
+    @commits("alter")
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
         """Raises the versions of the table's protocol; where they are as high already nothing is done.  Runs no Spark job.
 
@@ -35,7 +35,7 @@ class Upgrades:
             arguments.number(value, name)
         self._receipts.last = protocol.raise_versions(self._handle.state, readerVersion, writerVersion)
 
-    @commits
+    @commits("alter")
     def addFeatureSupport(self, featureName: str) -> None:
         """Lists a feature in the table's protocol, so that it can be used.  Runs no Spark job.
 
@@ -55,7 +55,7 @@ class Upgrades:
         arguments.text(featureName, "featureName")
         self._receipts.last = protocol.add_feature(self._handle.state, featureName)
 
-    @commits
+    @commits("alter")
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
         """Removes a feature from the table's protocol, where the table holds no trace of it.  Runs no Spark job.
 

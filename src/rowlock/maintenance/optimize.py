@@ -16,19 +16,26 @@ DEAD_SHARE = 0.05
 Bins = tuple[tuple[str, ...], ...]
 
 
-def target_bytes(snapshot: Snapshot) -> int:
-    """The size in bytes up to which files are packed into one output: delta.targetFileSize, else 1 GiB."""
-    return snapshot.properties.target_file_bytes or TARGET_BYTES
+def target_bytes(snapshot: Snapshot, asked: int | None = None) -> int:
+    """The size in bytes up to which files are packed into one output: what is asked for, else delta.targetFileSize, else 1 GiB."""
+    return asked or snapshot.properties.target_file_bytes or TARGET_BYTES
 
 
-def choose_bins(files: Iterable[AddFile], target: int) -> Bins:
+def small_files(files: Iterable[AddFile], written: Iterable[AddFile], below: int, least: int) -> list[AddFile]:
+    """The files of fewer than `below` bytes in the partitions of `written`; of a partition that has less than `least` of them none."""
+    touched = {tuple(sorted(f.partition_values.items())) for f in written}
+    groups = _by_partition(f for f in files if f.size_bytes < below and tuple(sorted(f.partition_values.items())) in touched)
+    return [f for group in groups if len(group) >= least for f in group]
+
+
+def choose_bins(files: Iterable[AddFile], target: int, below: int | None = None) -> Bins:
     """Groups of paths, each group to be compacted into one file; all files of a group are in the same partition.
 
-    Files are chosen that are smaller than `target` bytes, or more than DEAD_SHARE of whose rows are deleted.
+    Files are chosen that are smaller than `below` bytes (by default `target`), or more than DEAD_SHARE of whose rows are deleted.
     A single file is rewritten only to remove deleted rows.
     """
     bins: list[tuple[str, ...]] = []
-    for group in _by_partition(f for f in files if f.size_bytes < target or dead_share(f) > DEAD_SHARE):
+    for group in _by_partition(f for f in files if f.size_bytes < (below or target) or dead_share(f) > DEAD_SHARE):
         for chosen in _first_fit(group, target):
             if len(chosen) > 1 or chosen[0].deletion_vector is not None:
                 bins.append(tuple(f.path for f in chosen))

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from rowlock import clock
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.compression import codec_of
 from rowlock.parquet.physical import file_schema, names_in_files, nullable_schema, relabelled
 from rowlock.parquet.reading import SPARK_VERSION
 from rowlock.parquet.values import stored_values
@@ -45,8 +46,10 @@ def write_files(store: ObjectStore, table: pa.Table, snapshot: Snapshot, max_rec
 def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snapshot: Snapshot, *, folder: str | None = None) -> tuple[AddFile, pa.Table]:
     """Writes the rows of one partition into one new file; returns it with its rows, as `write_rows` does."""
     place, kind = (f"{folder}/", "cdc") if folder else ("", "part")
-    below = paths.partition_directory(values)
-    path = place + (f"{below}/" if below else "") + f"{kind}-00000-{clock.new_id()}-c000.snappy.parquet"
+    prefix = snapshot.properties.random_prefix_length
+    below = paths.partition_directory(values) if folder or prefix is None else clock.new_id()[:prefix]
+    codec = codec_of(snapshot.metadata.configuration)
+    path = place + (f"{below}/" if below else "") + f"{kind}-00000-{clock.new_id()}-c000{codec.suffix}.parquet"
     data = part.drop_columns(list(snapshot.metadata.partition_columns)) if values else part
     schema = nullable_schema(to_arrow(snapshot.schema))
     own = [n for n in data.column_names if n in schema.names]
@@ -55,7 +58,7 @@ def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snap
     for name in (n for n in data.column_names if n not in schema.names):
         stored = stored.append_column(data.schema.field(name), data.column(name))
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, stored.schema, compression="snappy", store_schema=False, use_dictionary=not has_ambiguous_names(snapshot.schema)) as writer:
+    with pq.ParquetWriter(sink, stored.schema, compression=codec.arrow, store_schema=False, use_dictionary=not has_ambiguous_names(snapshot.schema)) as writer:
         writer.write_table(stored)
         writer.add_key_value_metadata(_CALENDAR)
     body = sink.getvalue().to_pybytes()

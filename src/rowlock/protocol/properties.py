@@ -52,9 +52,11 @@ def column_mapping_mode(configuration: Mapping[str, str]) -> str:
     return configuration.get("delta.columnMapping.mode", "none").strip().lower() or "none"
 
 
-def validate_properties(properties: Mapping[str, str], table: str | None = None) -> None:
-    """Raises InvalidInput for the first property that cannot be set, naming it, its value and the allowed values."""
+def validate_properties(properties: Mapping[str, str], table: str | None = None, *, arbitrary: bool = False) -> None:
+    """Raises InvalidInput for the first property that cannot be set, naming it, its value and the allowed values; `arbitrary`: names that Delta does not know may be set."""
     for name, value in properties.items():
+        if arbitrary and name.lower().startswith("delta.") and delta_properties.find(name) is None:
+            continue
         if allowed := _problem(name, str(value)):
             shown = "..." if name.lower() == LOCK_PROVIDER.lower() else value  # it may be a connection string with a password
             raise InvalidInput(f"property {name} = {shown!r} is not possible: {allowed}", table=table)
@@ -212,6 +214,21 @@ class TableProperties:
     def target_file_bytes(self) -> int | None:
         """`delta.targetFileSize` in bytes (given as a number, or like `128mb`); None if the table does not set it."""
         return bytes_of(self.configuration.get("delta.targetFileSize", ""))
+
+    @property
+    def auto_compacts(self) -> bool:
+        """`delta.autoOptimize.autoCompact`, or its former name: whether small files are compacted after a commit of rows."""
+        return self._boolean("delta.autoOptimize", False) or self._boolean("delta.autoOptimize.autoCompact", False)
+
+    @property
+    def optimizes_writes(self) -> bool:
+        """`delta.autoOptimize.optimizeWrite`: whether rows are shuffled before they are written."""
+        return self._boolean("delta.autoOptimize.optimizeWrite", False)
+
+    @property
+    def random_prefix_length(self) -> int | None:
+        """How many characters the random folders of new data files have; None where they lie in those of their partitions."""
+        return self._integer("delta.randomPrefixLength", 2) if self._boolean("delta.randomizeFilePrefixes", False) else None
 
     @property
     def log_retention_ms(self) -> int:

@@ -15,6 +15,7 @@ from rowlock.log import checksums
 from rowlock.log.cleanup import clean_up
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.publish import outcome
+from rowlock.transaction.state.call import landed
 from rowlock.transaction.state.proposal import Proposal
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import logger
@@ -28,7 +29,7 @@ def commit(what: Proposal) -> Receipt:
     CommitUnknown where the log cannot be read back, and StorageError where the store refused the first put.
     """
     with progress.work("commit to", what.state.store.root):
-        return _committed(what)
+        return landed(_committed(what))
 
 
 def _committed(what: Proposal) -> Receipt:

@@ -17,9 +17,9 @@ from rowlock.conflict.value import Work
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError, StorageError
 from rowlock.transaction.publish.metrics import operation_parameters
 from rowlock.transaction.state.attempt import Attempt
+from rowlock.transaction.state.call import user_metadata
 from rowlock.transaction.state.pending import Pending
 from rowlock.transaction.state.proposal import Committing
-from rowlock.transaction.state.user_metadata import user_metadata
 from rowlock.transaction.state.writer import writer
 from rowlock.version import ENGINE_INFO
 

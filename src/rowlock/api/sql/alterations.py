@@ -18,6 +18,7 @@ from rowlock.protocol.schema import StructType, nullable_type
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, clustering_change, column_edits, creation, fields
 from rowlock.transaction.definition.column_edits import ColumnEdit
+from rowlock.transaction.state.call import settings
 
 
 def set_properties(target: Target, plan: Any) -> None:
@@ -147,7 +148,7 @@ def drop_constraint(target: Target, plan: Any) -> None:
     """ALTER TABLE ... DROP CONSTRAINT [IF EXISTS] name."""
     if plan.cascade():
         target.refuse("CASCADE", "Leave CASCADE out")
-    target.table().dropConstraint(str(plan.name()), ifExists=bool(plan.ifExists()))
+    target.table().dropConstraint(str(plan.name()), ifExists=bool(plan.ifExists()) or settings().flag("constraints.assumesDropIfExists.enabled"))
 
 
 def _path(target: Target, column: Any) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.api import frames
-from rowlock.api.handle import Handle
+from rowlock.api.handle import Handle, session_commits
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.api.overwrites import is_dynamic
-from rowlock.api.sql.target import Target, fitted, write_arguments
+from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import Column, DataFrame
@@ -32,7 +32,7 @@ def update(target: Target, plan: Any) -> DataFrame:
     table = target.table()
     values = ScalarSubqueries(target.nodes, target.statement, target.folder)
     table._update(_condition(target, plan.condition()), _assignments(target, plan.assignments(), values), values.frames)
-    return affected_frame(target.spark, _count(table.lastReceipt, "numUpdatedRows"))
+    return _answer(affected_frame(target.spark, _count(table.lastReceipt, "numUpdatedRows")), table.lastReceipt)
 
 
 def delete(target: Target, plan: Any) -> DataFrame:
@@ -41,12 +41,13 @@ def delete(target: Target, plan: Any) -> DataFrame:
     condition = plan.condition()
     everything = str(condition.toString()) == "true"
     table.delete(None if everything else _expression(target, condition))
-    return affected_frame(target.spark, _count(table.lastReceipt, "numDeletedRows"))
+    return _answer(affected_frame(target.spark, _count(table.lastReceipt, "numDeletedRows")), table.lastReceipt)
 
 
 def truncate(target: Target, plan: Any) -> None:
-    """TRUNCATE TABLE: a DELETE of all rows, whose files stay for older versions."""
-    target.table().delete()
+    """TRUNCATE TABLE: a DELETE of all rows, whose files stay for older versions; never a step of an application."""
+    with session_commits(target.spark, instead={"write.txnAppId": None, "write.txnVersion": None}):
+        target.table().delete()
 
 
 def merge(target: Target, plan: Any) -> DataFrame:
@@ -77,7 +78,7 @@ def merge(target: Target, plan: Any) -> DataFrame:
             builder = builder.whenNotMatchedBySourceDelete(condition)
         else:
             builder = builder.whenNotMatchedBySourceUpdate(condition, _assignments(target, action.assignments(), values))
-    return builder.execute()
+    return _answer(builder.execute(), table.lastReceipt)
 
 
 def insert(target: Target, plan: Any) -> None:
@@ -86,7 +87,7 @@ def insert(target: Target, plan: Any) -> None:
     refuse_options_of_client(target.spark, target.path)
     if has_method(plan, "replaceCriteriaOpt") and plan.replaceCriteriaOpt().isDefined():
         target.refuse("REPLACE USING / ON", "Use MERGE, or INSERT INTO ... REPLACE WHERE")
-    evolves = has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())
+    evolving = (has_method(plan, "withSchemaEvolution") and bool(plan.withSchemaEvolution())) or evolves({})
     if plan.ifPartitionNotExists():
         target.refuse("IF NOT EXISTS", "Leave IF NOT EXISTS out")
     rows = nodes.frame(with_defaults(nodes, plan, Handle(target.spark, target.path).state.refresh))
@@ -103,24 +104,21 @@ def insert(target: Target, plan: Any) -> None:
     given = [str(c) for c in nodes.items(plan.userSpecifiedCols())]
     others = [c for c in table.columns if c.lower() not in {name.lower() for name in fixed}]
     names = given or (list(rows.columns) if plan.byName() else others)
-    if evolves and not fixed and not given:  # the columns beyond those of the table are new, under their own names
-        named = rows if plan.byName() else rows.toDF(*[*names, *rows.columns[len(names) :]][: len(rows.columns)])
-        if plan.byName() or len(rows.columns) >= len(names):
-            frames.write(named, target.path, merge_schema=True, **how)
-            return
-    rows = fitted(target, rows, names, by_name=bool(plan.byName()))
+    if evolving and not fixed and not given:  # the columns beyond those of the table are new, under their own names
+        names = [*names, *rows.columns[len(names) :]]
+    rows = fitted(target, rows, names, by_name=bool(plan.byName()), evolving=evolving and not given)
     where: Column | None = None
     for name, value in fixed.items():
         column, same = partition_literal(table, name, value, target.path)
         rows = rows.withColumn(name, column)
         where = same if where is None else where & same
-    frames.write(rows, target.path, replace_where=where if plan.overwrite() and not dynamic else None, **how)
+    frames.write(rows, target.path, replace_where=where if plan.overwrite() and not dynamic else None, merge_schema=evolving, **how)
 
 
 def append(target: Target, plan: Any) -> None:
     """`df.writeTo(t).append()`, and AppendData as others make it: by name or by position."""
     options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
-    frames.write(_rows(target, plan, bool(options.get("merge_schema"))), target.path, **options)
+    frames.write(_rows(target, plan, evolves(options)), target.path, **options)
 
 
 def overwrite(target: Target, plan: Any) -> None:
@@ -128,7 +126,7 @@ def overwrite(target: Target, plan: Any) -> None:
     options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
     condition = plan.deleteExpr()
     where = None if str(condition.toString()) == "true" else _expression(target, condition)
-    frames.write(_rows(target, plan, bool(options.get("merge_schema"))), target.path, mode="overwrite", **{"replace_where": where, **_static(where), **options})
+    frames.write(_rows(target, plan, evolves(options)), target.path, mode="overwrite", **{"replace_where": where, **_static(where), **options})
 
 
 def _static(where: Column | None) -> dict[str, str]:
@@ -139,17 +137,21 @@ def _static(where: Column | None) -> dict[str, str]:
 def overwrite_partitions(target: Target, plan: Any) -> None:
     """`df.writeTo(t).overwritePartitions()`: the partitions that the rows fall into; all rows of a table without partitions."""
     options = write_arguments(target.nodes.mapping(plan.writeOptions()), target.path)
-    frames.write(_rows(target, plan, bool(options.get("merge_schema"))), target.path, mode="overwrite", **{**options, "partition_overwrite_mode": "dynamic"})
+    frames.write(_rows(target, plan, evolves(options)), target.path, mode="overwrite", **{**options, "partition_overwrite_mode": "dynamic"})
 
 
-def _rows(target: Target, plan: Any, evolves: bool) -> DataFrame:
+def _rows(target: Target, plan: Any, evolving: bool) -> DataFrame:
     rows = target.nodes.frame(plan.query())
     if has_method(plan, "withSchemaEvolution") and plan.withSchemaEvolution():
         target.refuse("WITH SCHEMA EVOLUTION", "Use option('mergeSchema', 'true')")
-    if plan.isByName() and evolves:
-        return rows
-    names = list(rows.columns) if plan.isByName() else target.table().toDF().columns
-    return fitted(target, rows, names, by_name=bool(plan.isByName()))
+    columns = target.table().toDF().columns
+    names = list(rows.columns) if plan.isByName() else [*columns, *rows.columns[len(columns) :]] if evolving else columns
+    return fitted(target, rows, names, by_name=bool(plan.isByName()), evolving=evolving)
+
+
+def _answer(rows: DataFrame, receipt: Receipt | None) -> DataFrame:
+    """The answer of a statement that changes rows; none, as delta-spark has it, where its step of an application is in the log already."""
+    return rows.limit(0) if receipt is not None and receipt.already_committed else rows
 
 
 def _count(receipt: Receipt | None, metric: str) -> int:

@@ -162,8 +162,9 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
     target = target_of(nodes, plan)
     if target is None:
         raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
-    with session_commits(nodes.spark):
-        return HANDLED[class_name(plan)][0](target, plan)
+    work = HANDLED[class_name(plan)][0]
+    with session_commits(nodes.spark, "alter" if work.__module__ == alterations.__name__ else None):
+        return work(target, plan)
 
 
 # ---- Delta's own statements ------------------------------------------------------------------

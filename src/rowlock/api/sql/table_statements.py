@@ -9,7 +9,7 @@ from rowlock.api import frames
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.placement import Place, place_of
 from rowlock.api.row_writes import Made
-from rowlock.api.sql.target import Target, fitted, write_arguments
+from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.errors import NameNotFound, NameTaken
@@ -102,7 +102,7 @@ def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool
     place.check("createOrReplace" if or_create else "replace")
     operation = "CREATE OR REPLACE TABLE AS SELECT" if or_create else "REPLACE TABLE AS SELECT"
     for name in options:
-        if name not in ("user_metadata", "max_records_per_file", "properties"):
+        if name not in ("user_metadata", "max_records_per_file", "properties", "compression", "optimize_write"):
             target.refuse(f"with the option for {name}", "Use df.write.mode('overwrite').option('overwriteSchema', 'true')")
     frames.replace_with_rows(
         place.handle,
@@ -112,6 +112,8 @@ def _replace_with_rows(target: Target, spec: Spec, place: Place, or_create: bool
         properties={**options.get("properties", {}), **spec.properties},
         user_metadata=options.get("user_metadata"),
         max_records=options.get("max_records_per_file"),
+        compression=options.get("compression"),
+        instead=frames.optimizing(options.get("optimize_write")),
     )
     place.register()
 
@@ -137,6 +139,8 @@ def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists
         app=application(options.get("app_id"), options.get("app_version")),
         user_metadata=options.get("user_metadata"),
         max_records=options.get("max_records_per_file"),
+        compression=options.get("compression"),
+        instead=frames.optimizing(options.get("optimize_write")),
     )
     place.register()
 
@@ -173,7 +177,7 @@ def save_as_table(target: Target, plan: Any) -> None:
             f"Table {'.'.join(target.parts)} already exists; use mode('append') or mode('overwrite') [TABLE_OR_VIEW_ALREADY_EXISTS]", table=target.path
         )
     elif mode != "Ignore":
-        rows = rows if options.get("merge_schema") or options.get("overwrite_schema") else fitted(target, rows, rows.columns)
+        rows = rows if options.get("overwrite_schema") else fitted(target, rows, rows.columns, evolving=evolves(options))
         frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
 
 

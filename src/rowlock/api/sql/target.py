@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle
+from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name
 from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.catalyst.typing import delta_schema
+from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.nodes import Nodes, dotted, path_of
 from rowlock.engines.spark.sql.store_assignment import assigned
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
+from rowlock.transaction.state.call import settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +71,10 @@ class Target:
         refuse(f"{self.statement} {what}".strip(), self.folder or ".".join(self.parts), "this version of Rowlock has no such form", instead)
 
 
-def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bool = False) -> DataFrame:
+def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bool = False, evolving: bool = False) -> DataFrame:
     """The rows under the table's columns `names`, by position, cast as the session's store assignment policy says.  Raises SchemaMismatch.
 
-    With `by_name` the fields of structs are matched by their names.
+    With `by_name` the fields of structs are matched by their names; with `evolving` columns and fields that the table lacks keep their own types.
     """
     if len(rows.columns) != len(names):
         raise SchemaMismatch(
@@ -78,7 +82,10 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bo
             f"[{'DELTA_INSERT_COLUMN_ARITY_MISMATCH' if len(rows.columns) < len(names) else 'DELTA_METADATA_MISMATCH'}]",
             table=target.path,
         )
-    schema = target.table().toDF().schema
+    head = Handle(target.spark, target.path).state.refresh()
+    if evolving:
+        head = replace(head, metadata=widened_metadata(head, delta_schema(rows.toDF(*names).schema)))
+    schema = table_schema(head)
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:
         raise SchemaMismatch(
@@ -105,6 +112,8 @@ _ARGUMENTS: Mapping[str, str] = {
     "txnversion": "app_version",
     "usermetadata": "user_metadata",
     "maxrecordsperfile": "max_records_per_file",
+    "compression": "compression",
+    "optimizewrite": "optimize_write",
 }
 """The arguments of `rowlock.write` by the names of options in small letters."""
 
@@ -126,7 +135,8 @@ def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
         else:
             raise UnsupportedFeature(
                 f"The option {name} of a write is refused: this version of Rowlock does nothing with it. It knows mergeSchema, overwriteSchema, replaceWhere, "
-                "replaceUsing, replaceOn, targetAlias, dataChange, partitionOverwriteMode, txnAppId, txnVersion, userMetadata, maxRecordsPerFile and table properties",
+                "replaceUsing, replaceOn, targetAlias, dataChange, partitionOverwriteMode, txnAppId, txnVersion, userMetadata, maxRecordsPerFile, compression, optimizeWrite "
+                "and table properties",
                 feature=f"option {name}",
                 access="write",
                 table=table,
@@ -134,9 +144,15 @@ def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
     return {name: value for name, value in out.items() if value is not None}
 
 
+def evolves(options: Mapping[str, Any]) -> bool:
+    """Whether a write with these arguments adds columns that the table lacks: as they say, else as the session's setting does."""
+    said = options.get("merge_schema")
+    return settings().flag("schema.autoMerge.enabled") if said is None else bool(said)
+
+
 def _value(lower: str, name: str, text: str, table: str) -> Any:
     """The value of an option as its argument takes it; None where it says nothing."""
-    if lower in ("mergeschema", "overwriteschema", "datachange"):
+    if lower in ("mergeschema", "overwriteschema", "datachange", "optimizewrite"):
         if text.strip().lower() not in ("true", "false"):
             raise InvalidInput(f"The option {name} is true or false, not {text!r}", table=table)
         return text.strip().lower() == "true"

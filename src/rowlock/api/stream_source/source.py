@@ -23,6 +23,7 @@ from rowlock.engines.spark.catalyst.errors import PathNotFound
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.change_feed import Changed, changed_rows, changes_frame
 from rowlock.engines.spark.frames.stream import columns_of_stream, rows_of_files, same_columns
+from rowlock.engines.spark.session.delta_settings import settings_of
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
 from rowlock.log.snapshot import Snapshot
@@ -79,6 +80,7 @@ class TableStream:
 
     def __init__(self, handle: Handle, options: StreamOptions, schema: StructType | None) -> None:
         self._handle, self._options = handle, options
+        settings_of(handle.spark).check("stream")
         self._shown: Snapshot = handle.state.refresh()
         self.columns = columns_of_stream(self._shown, with_changes=options.read_change_feed)
         if schema is not None and schema.fields and not same_columns(schema, self.columns):

@@ -20,7 +20,6 @@ from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import row_tracking
 from rowlock.protocol.features import check_writable, writer_features
-from rowlock.protocol.properties import validate_properties
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.state.receipt import Receipt
@@ -32,7 +31,7 @@ def set_properties(state: SharedState, engine: AppendEngine, properties: Mapping
 
     The receipt is that of the last commit, which sets the properties.  Raises as `creation.set_properties` does.
     """
-    validate_properties(properties)
+    creation.check_properties(properties, state.store.root)
     head = state.refresh()
     if row_tracking.asks_for_tracking(properties) and not row_tracking.is_enabled(head.protocol, head.metadata):
         wanted = replace(head.metadata, configuration=row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id))

@@ -20,11 +20,11 @@ from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.features import check_writable
 from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, with_commit_timestamp
-from rowlock.protocol.properties import column_mapping_mode, validate_properties, validate_together
+from rowlock.protocol.properties import column_mapping_mode, validate_together
 from rowlock.storage.open import is_table, real_place
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.commit import commit
-from rowlock.transaction.definition.creation import upgraded, widest
+from rowlock.transaction.definition.creation import check_properties, upgraded, widest
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.definition.new_table import NewTable
 from rowlock.transaction.publish.commit_bytes import commit_info
@@ -110,7 +110,7 @@ def _metadata(source: Snapshot, properties: Mapping[str, str], table: str) -> Me
     if foreign := sorted(k for k, v in properties.items() if (k in OF_ONE_TABLE or is_constraint(k)) and source.metadata.configuration.get(k) != v):
         raise InvalidInput(f"{foreign[0]} cannot be given to a clone: leave it out; a constraint is added afterwards, by addConstraint", table=table)
     properties = {k: v for k, v in properties.items() if k not in OF_ONE_TABLE}
-    validate_properties(properties, table)
+    check_properties(properties, table)
     configuration = {k: v for k, v in source.metadata.configuration.items() if k not in OF_ONE_TABLE} | dict(properties)
     validate_together(configuration, table)
     configuration = row_tracking.with_column_names(configuration, clock.new_id)

@@ -29,6 +29,7 @@ from rowlock.transaction.definition.clustering_columns import checked_columns
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.definition.new_table import NewTable
 from rowlock.transaction.publish.commit_bytes import commit_info
+from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
@@ -47,9 +48,9 @@ def new_metadata(
     """Checked metadata for a table that is created or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string)
     schemas.check_no_collation(schema.fields, table)
-    merged = {**NEW_TABLE_DEFAULTS, **configuration}
+    merged = {**NEW_TABLE_DEFAULTS, **settings().table_defaults(configuration)}
     schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
-    validate_properties(merged)
+    check_properties(merged, table)
     validate_together(merged, table)
     merged = row_tracking.with_column_names(merged, clock.new_id)
     names = tuple(found.name for c in partition_columns if (found := schema.find(c)) is not None)
@@ -65,6 +66,11 @@ def new_metadata(
         created_time_ms=clock.now_ms(),
     )
     return column_mapping.with_column_ids(metadata, clock.new_id)
+
+
+def check_properties(properties: Mapping[str, str], table: str | None = None) -> None:
+    """Raises InvalidInput for the first property that cannot be set; the session of the call may allow names that Delta does not know."""
+    validate_properties(properties, table, arbitrary=settings().flag("allowArbitraryProperties.enabled"))
 
 
 def _clustering(metadata: Metadata, columns: Sequence[ColumnPath], table: str) -> list[DomainMetadata]:
@@ -221,7 +227,7 @@ def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
 
 def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt:
     """Sets table properties.  Raises InvalidInput for a name or value that is not allowed, UnsupportedFeature by name."""
-    validate_properties(properties)
+    check_properties(properties, state.store.root)
     if has_constraints(properties):
         raise InvalidInput(
             "A CHECK constraint cannot be set as a property: the rows that are there must meet it: use DeltaTable.addConstraint", table=state.store.root

@@ -21,11 +21,11 @@ from rowlock.transaction.commit import commit
 from rowlock.transaction.group_commit.between_processes import Exchange, give_up, has_posts
 from rowlock.transaction.group_commit.group import Lot, Member, blame, queue_of
 from rowlock.transaction.publish import outcome
+from rowlock.transaction.state.call import user_metadata
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Pending
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
-from rowlock.transaction.state.user_metadata import user_metadata
 
 logger = logging.getLogger("rowlock")
 

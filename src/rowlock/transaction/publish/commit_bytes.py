@@ -16,8 +16,8 @@ from rowlock.protocol.in_commit import with_commit_timestamp, with_enablement
 from rowlock.transaction.publish.file_actions import FileActions
 from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters
 from rowlock.transaction.state.attempt import Attempt
+from rowlock.transaction.state.call import settings, user_metadata
 from rowlock.transaction.state.pending import Pending
-from rowlock.transaction.state.user_metadata import user_metadata
 from rowlock.transaction.state.writer import writer
 from rowlock.version import ENGINE_INFO
 
@@ -101,7 +101,7 @@ def commit_info(
         **({} if read_version is None else {"readVersion": read_version}),
         "isolationLevel": isolation,
         "isBlindAppend": blind,
-        "operationMetrics": {k: str(v) for k, v in metrics.items()},
+        **({"operationMetrics": {k: str(v) for k, v in metrics.items()}} if settings().flag("history.metricsEnabled") else {}),
         **({} if (said := user_metadata()) is None else {"userMetadata": said}),
         "engineInfo": ENGINE_INFO,
         "txnId": txn_id,

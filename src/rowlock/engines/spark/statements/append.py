@@ -36,6 +36,15 @@ from rowlock.protocol.generated import Generated, generated_columns
 from rowlock.protocol.identity import is_identity
 from rowlock.protocol.widening import same_shape
 from rowlock.storage.store import discard
+from rowlock.transaction.state.call import settings
+
+_OPTIMIZED = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled": "true",
+}
+"""How Spark rebalances rows before it writes them."""
 
 
 def conform(
@@ -130,7 +139,14 @@ def append_blocks(
         if max_records is not None and table.num_rows > max_records:
             return [file_block("appended", 0, write_files(evaluator.store, logical(table, snapshot), snapshot, max_records))]
         return [driver_block("appended", 0, table, None)] if table.num_rows else []
-    own = evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark, evaluator.session())
+    session = evaluator.session()
+    own = evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark, session)
+    if settings().flag("optimizeWrite.enabled", snapshot.properties.optimizes_writes):
+        for name, value in _OPTIMIZED.items():
+            session.conf().set(name, value)
+        megabytes = settings().text("optimizeWrite.binSize")
+        session.conf().set("spark.sql.adaptive.advisoryPartitionSizeInBytes", f"{megabytes}m")
+        own = own.hint("rebalance", *[F.col(quote(c)) for c in snapshot.partition_columns])
     files = [f for _, f in write_native(own, evaluator.store, snapshot, max_records=max_records)]
     for empty in [f for f in files if not f.num_records]:
         evaluator.store.delete(empty.path)

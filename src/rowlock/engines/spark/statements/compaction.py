@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -55,13 +55,7 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
         return files
     session, fields = wrap_session(evaluator.spark, evaluator.session()), nullable(table_schema(snapshot)).fields
     wanted = StructType([f for f in fields if f.name in snapshot.partition_columns])
-    probe = empty_frame(session, StructType(fields)).where(condition)
-    resolved = probe._jdf.queryExecution().analyzed()
-    names = {str(a.exprId()): f.name for a, f in zip(evaluator.bridge.list(resolved.output()), fields, strict=True)}  # the condition may spell them otherwise
-    used = {names[str(a.exprId())] for a in evaluator.bridge.list(resolved.condition().references().toSeq())}
-    if not used <= set(wanted.names):
-        text = f"Predicate references non-partition column '{min(used - set(wanted.names))}'. Only the partition columns may be referenced: [{', '.join(wanted.names)}]"
-        raise StatementRefused(text, what=condition, table=evaluator.store.root)
+    check_partition_condition(evaluator, snapshot, condition)
     stored = [names_in_files(snapshot)[n] for n in wanted.names]
     held = sorted({tuple(f.partition_values.get(n) for n in stored) for f in files}, key=repr)
     texts = [pa.array([values[n] or None for values in held], pa.string()) for n in range(len(stored))]
@@ -71,6 +65,18 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
     chosen = typed.where(condition).select(_INPUT_NUMBER)
     kept = {held[row[0]] for row in chosen.collect()}
     return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
+
+
+def check_partition_condition(evaluator: Evaluator, snapshot: Snapshot, condition: str | Column) -> None:
+    """Raises StatementRefused for a condition that names a column by which the table is not partitioned, AnalysisException for one that cannot be resolved."""
+    session, fields = wrap_session(evaluator.spark, evaluator.session()), nullable(table_schema(snapshot)).fields
+    resolved = empty_frame(session, StructType(fields)).where(condition)._jdf.queryExecution().analyzed()
+    names = {str(a.exprId()): f.name for a, f in zip(evaluator.bridge.list(resolved.output()), fields, strict=True)}  # the condition may spell them otherwise
+    used = {names[str(a.exprId())] for a in evaluator.bridge.list(resolved.condition().references().toSeq())}
+    if other := used - set(snapshot.partition_columns):
+        listed = ", ".join(snapshot.partition_columns)
+        text = f"Predicate references non-partition column '{min(other)}'. Only the partition columns may be referenced: [{listed}]"
+        raise StatementRefused(text, what=str(condition), table=evaluator.store.root)
 
 
 def predicate_text(evaluator: Evaluator, condition: str) -> str:

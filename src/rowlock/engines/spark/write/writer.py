@@ -21,6 +21,7 @@ from rowlock.engines.spark.read.scan import PATH, POSITION, quote
 from rowlock.engines.spark.read.stored_origin import from_file, stored_position
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.compression import codec_of
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import names_in_files
 from rowlock.parquet.writing import PartitionValues, stats_leaves
@@ -96,7 +97,8 @@ def write_native(
     stored = names_in_files(snapshot)
     known = dict(values or {})
     partitions = [n for n in snapshot.metadata.partition_columns if stored[n] not in known]
-    folder = (f"{within}/" if within else "") + f"rl-{clock.new_id()[:13]}"
+    prefix = None if within else snapshot.properties.random_prefix_length
+    folder = (f"{within}/" if within else f"{clock.new_id()[:prefix]}/" if prefix else "") + f"rl-{clock.new_id()[:13]}"
     types = {f.name: f.type for f in snapshot.schema.fields}
     mapped = is_mapped(snapshot.metadata.configuration)
     columns = [
@@ -105,7 +107,7 @@ def write_native(
         if n not in (PATH, POSITION) and stored.get(n) not in known
     ]
     address = [*([from_file()] if PATH in frame.columns else []), *(stored_position() if POSITION in frame.columns else [])]
-    writer = frame.select(*columns, *address).write.option("compression", "snappy")
+    writer = frame.select(*columns, *address).write.option("compression", codec_of(snapshot.metadata.configuration).spark)
     if has_ambiguous_names(snapshot.schema):
         writer = writer.option("parquet.enable.dictionary", "false")
     if max_records is not None:

@@ -1,0 +1,281 @@
+"""The settings of a Spark session that Delta knows, `spark.databricks.delta.*`: what each does here, and typed access to their values.
+
+One entry for each setting that Delta documents or makes public as of delta-spark 4.4, and for internal ones that would change rows or the log;
+`docs/settings.md` is made of it.  A setting is read when a statement runs, never when a handle is made.  Pure.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
+from rowlock.protocol.actions import SetTransaction
+from rowlock.protocol.delta_properties import DELTA_PROPERTIES, bytes_of
+
+PREFIX = "spark.databricks.delta."
+DEFAULTS = "properties.defaults."
+Effect = Literal["works", "idle", "refused"]
+Kind = Literal["boolean", "integer", "bytes", "ratio", "text"]
+Work = Literal["write", "merge", "update", "delete", "create", "alter", "optimize", "vacuum", "restore", "clone", "convert", "feed", "stream"]
+"""What a statement does, as far as settings tell statements apart."""
+
+ROWS: tuple[Work, ...] = ("write", "merge", "update", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a session.
+
+    name     without PREFIX
+    default  delta-spark's; None where it has none
+    effect   works    it does what Delta says
+             idle     it can change no result here: another value than the default is named once in a warning
+             refused  another value than the default is refused by name at a statement that it would change
+    says     what Rowlock does, as a sentence; of a refused one also what is done instead
+    at       the statements that it is for
+    """
+
+    name: str
+    kind: Kind
+    default: str | None
+    effect: Effect
+    says: str
+    at: tuple[Work, ...] = ()
+
+    def problem(self, value: str) -> str | None:
+        """Why the setting cannot have this value, as a phrase for an error; None if it can."""
+        text = value.strip().lower()
+        if self.kind == "boolean" and text not in ("true", "false"):
+            return "is true or false"
+        if self.kind == "integer" and not text.removeprefix("-").isdecimal():
+            return "is a whole number"
+        if self.kind == "bytes" and not bytes_of(text):
+            return "is a number of bytes such as 134217728 or 128mb"
+        if self.kind == "ratio" and not _is_number(text):
+            return "is a number"
+        return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _works(name: str, kind: Kind, default: str | None, says: str, *at: Work) -> Setting:
+    return Setting(name, kind, default, "works", says, at)
+
+
+def _idle(name: str, kind: Kind, default: str | None, says: str) -> Setting:
+    return Setting(name, kind, default, "idle", says)
+
+
+def _refused(name: str, default: str, says: str, *at: Work) -> Setting:
+    return Setting(name, "boolean" if default in ("true", "false") else "text", default, "refused", says, at)
+
+
+_NO_ICEBERG = "Rowlock converts no Iceberg or Hudi tables, and writes no metadata for them"
+_ONE_WAY = "Rowlock has one way of its own, which gives the same rows"
+_UNSAFE_STREAM = "A stream that meets such a change of the schema ends with an error that names what to do"
+
+_ALL = (
+    # ---- what writes do ----
+    _works("schema.autoMerge.enabled", "boolean", "false", "Columns that a table lacks are added by MERGE, INSERT and writes of DataFrames", *ROWS),
+    _works(
+        "write.txnAppId", "text", None, "With write.txnVersion: a write, UPDATE, DELETE or MERGE is that step of the application, and is committed once", *ROWS
+    ),
+    _works("write.txnVersion", "integer", None, "The number of the step", *ROWS),
+    _works("write.txnVersion.autoReset.enabled", "boolean", "false", "write.txnVersion is unset after the statement that used it", *ROWS),
+    _works("commitInfo.userMetadata", "text", None, "The text is in every commit of the session, and in the history"),
+    _works("lastCommitVersionInSession", "integer", None, "Rowlock sets it to the version of the session's last commit"),
+    _works("replaceWhere.dataColumns.enabled", "boolean", "true", "false: replaceWhere may name partition columns alone", "write"),
+    _works("replaceWhere.constraintCheck.enabled", "boolean", "true", "false: new rows need not meet the condition of replaceWhere", "write"),
+    _works("history.metricsEnabled", "boolean", "true", "false: commits have no operation metrics"),
+    _works(
+        "optimizeWrite.enabled", "boolean", None, "Rows that Spark writes are shuffled first, so that each partition gets few files; the property else", "write"
+    ),
+    _works("optimizeWrite.binSize", "integer", "512", "How many MB of shuffled rows go into one file", "write"),
+    _works("autoCompact.enabled", "boolean", None, "Small files are compacted after a commit of rows; the property else", *ROWS),
+    _works("autoCompact.minNumFiles", "integer", "50", "So many small files of a partition are compacted", *ROWS),
+    _works("autoCompact.maxFileSize", "bytes", "134217728", "The size up to which files are packed", *ROWS),
+    _works("autoCompact.minFileSize", "bytes", None, "A file below this size is small; by default half of autoCompact.maxFileSize", *ROWS),
+    # ---- tables ----
+    _works(
+        f"{DEFAULTS}*",
+        "text",
+        None,
+        "The property delta.* of each table that is made or replaced, unless the statement sets it; the values are those of the property",
+        "create",
+    ),
+    _works("allowArbitraryProperties.enabled", "boolean", "false", "true: properties delta.* that Delta does not know can be set", "create", "alter"),
+    _works("constraints.assumesDropIfExists.enabled", "boolean", "false", "true: DROP CONSTRAINT passes over a constraint that is not there", "alter"),
+    _refused("alterLocation.bypassSchemaCheck", "false", "SET LOCATION always compares the columns: make the new table's columns the same", "alter"),
+    # ---- reads ----
+    _works(
+        "changeDataFeed.timestampOutOfRange.enabled", "boolean", "false", "true: a change feed that starts or ends after the newest commit is no error", "feed"
+    ),
+    _idle("checkLatestSchemaOnRead", "boolean", "true", "The schema is compared in any case"),
+    _idle("stalenessLimit", "text", "0", "Every statement sees the newest version"),
+    # ---- upkeep ----
+    _works("retentionDurationCheck.enabled", "boolean", "true", "false: VACUUM takes a retention shorter than the table's own", "vacuum"),
+    _works(
+        "optimize.maxFileSize", "bytes", "1073741824", "OPTIMIZE packs files up to this size; where it is set it wins over delta.targetFileSize", "optimize"
+    ),
+    _works("optimize.minFileSize", "bytes", "1073741824", "OPTIMIZE packs files below this size; by default below the size up to which it packs", "optimize"),
+    _works("vacuum.lite.enabled", "boolean", "false", "true: VACUUM deletes only files that the log names, as VACUUM LITE does", "vacuum"),
+    _refused("vacuum.logging.enabled", "false", "VACUUM writes no commits: leave it unset", "vacuum"),
+    _refused("restore.protocolDowngradeAllowed", "false", "RESTORE and clones keep the features that the table has", "restore", "clone"),
+    _refused("replace.protocolDowngradeAllowed", "false", "A replaced table keeps the features that it has", "create"),
+    _refused("convert.partitionValues.ignoreCastFailure", "false", "Folders whose names are no values of their column's type are an error", "convert"),
+    _refused("convert.metadataCheck.enabled", "true", "A table that is there is left as it is", "convert"),
+    _refused("convert.useMetadataLog", "true", "All Parquet files of the folder are converted", "convert"),
+    _refused("convert.useCatalogSchema", "true", "The schema is that of the files", "convert"),
+    # ---- how delta-spark does its work ----
+    _idle("vacuum.parallelDelete.enabled", "boolean", "false", "Files are deleted by several threads of the driver"),
+    _idle("vacuum.parallelDelete.parallelism", "integer", None, "Files are deleted by several threads of the driver"),
+    _idle("merge.materializeSource.maxAttempts", "integer", "4", "The source of a MERGE is kept as Rowlock needs it"),
+    _idle("merge.repartitionBeforeWrite.enabled", "boolean", "true", "Rowlock shuffles what it writes as it needs"),
+    _idle("optimizeWrite.numShuffleBlocks", "integer", "50000000", "Spark's adaptive execution says how many blocks a shuffle has"),
+    _idle("optimizeWrite.maxShufflePartitions", "integer", "2000", "spark.sql.shuffle.partitions says how many partitions a shuffle has"),
+    _idle("optimize.repartition.enabled", "boolean", "false", "Rowlock shuffles what it writes as it needs"),
+    _idle("writeChecksumFile.enabled", "boolean", "true", "Checksums are written where the table's rowlock.checksums says so; no reader needs them"),
+    _idle("checkpoint.partSize", "integer", None, "Checkpoints are one file, or sidecar files"),
+    _idle("deltaLog.minorCompaction.useForReads", "boolean", "true", "Readers do not depend on compacted commits"),
+    _idle("snapshotPartitions", "integer", None, "The log is read on the driver"),
+    _idle("delta.log.cacheSize", "integer", "10000", "rowlock.set_limits sets the memory of caches"),
+    _idle("commitMetrics.enabled", "boolean", "true", "No metrics are sent to a catalog"),
+    _idle("catalog.update.enabled", "boolean", "false", "The catalog has a table's name and place; its columns are asked of the log"),
+    _idle("v2.enableMode", "text", "AUTO", _ONE_WAY),
+    _idle("clusteredTable.enableClusteringTablePreview", "boolean", "false", "Clustering is there without it"),
+    _idle("tableFeatures.fastDropFeature.dvTombstoneCountThreshold", "integer", "10000", "Dropping deletion vectors rewrites the files that have them"),
+    _idle("convert.iceberg.useNativePartitionValues", "boolean", "true", _NO_ICEBERG),
+    _idle("convert.iceberg.partitionEvolution.enabled", "boolean", "false", _NO_ICEBERG),
+    _idle("uniform.iceberg.maxActionsToConvertForCommitLarge", "integer", "1000000", _NO_ICEBERG),
+    _idle("iceberg.maxPendingCommits", "integer", "100", _NO_ICEBERG),
+    _idle("iceberg.maxPendingActions", "integer", "100000", _NO_ICEBERG),
+    _idle("hudi.maxPendingCommits", "integer", "100", _NO_ICEBERG),
+    # ---- internal ones of delta-spark that would change rows or what a commit holds ----
+    _refused("dynamicPartitionOverwrite.enabled", "true", "Say partitionOverwriteMode=static for the write", "write"),
+    _refused("replaceWhere.dataColumnsWithCDF.enabled", "true", "The change feed always has the rows that replaceWhere replaces", "write"),
+    _refused("convertEmptyToNullForStringPartitionCol", "true", "The empty text is always null in a partition column", *ROWS),
+    _refused("insert.preserveNullSourceStructs", "true", "A null struct always stays null", "write"),
+    _refused("merge.preserveNullSourceStructs", "true", "A null struct always stays null", "merge"),
+    _refused("resolveMergeUpdateStructsByName", "true", "Fields of structs always go by name", "merge", "update"),
+    _refused("updateAndMergeCastingFollowsAnsiEnabledFlag", "false", "spark.sql.storeAssignmentPolicy says how values are cast", "merge", "update"),
+    _refused("insert.byName.schemaEvolution.enabled", "true", "INSERT BY NAME evolves the schema as by position", "write"),
+    _refused("typeWidening.allowAutomaticWidening", "ALWAYS", "Set delta.enableTypeWidening=false on the table", "write", "merge"),
+    _refused("write.utcTimestampPartitionValues", "true", "Times in partition columns are always written in UTC", *ROWS),
+    _refused("identityColumn.enabled", "true", "Identity columns are always numbered", *ROWS),
+    _refused("identityColumn.allowSyncIdentityToLowerHighWaterMark.enabled", "false", "Numbers that were given are never given again", "alter"),
+    _refused("delete.deletionVectors.persistent", "true", "Set delta.enableDeletionVectors=false on the table", "delete"),
+    _refused("update.deletionVectors.persistent", "true", "Set delta.enableDeletionVectors=false on the table", "update"),
+    _refused("merge.deletionVectors.persistent", "true", "Set delta.enableDeletionVectors=false on the table", "merge"),
+    _refused("deltaTableBuilder.forceTablePropertyLowerCase.enabled", "false", "Properties keep the case that they are given in", "create"),
+    _refused("legacy.storeOptionsAsProperties", "false", "Options of a writer that are no properties are not stored", "create"),
+    _refused("clone.replaceEnabled", "true", "Leave OR REPLACE out", "clone"),
+    _refused("rowTracking.backfill.enabled", "true", "Enabling row tracking gives ids to the rows that are there", "alter"),
+    _refused("changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled", "false", "Read the changes before and after the change one by one", "feed"),
+    _refused("changeDataFeed.defaultSchemaModeForColumnMappingTable", "endVersion", "The columns are those of the last version that is read", "feed"),
+    _refused("changeDataFeed.allowTimeTravelOptionsForSchema", "false", "The columns are those of the last version that is read", "feed"),
+    _refused("withEventTimeOrder.enabled", "false", "The first version of a stream is read in the order of its files", "stream"),
+    _refused("streaming.unsafeReadOnIncompatibleColumnMappingSchemaChanges.enabled", "false", _UNSAFE_STREAM, "stream"),
+    _refused("streaming.unsafeReadOnIncompatibleSchemaChangesDuringStreamStart.enabled", "false", _UNSAFE_STREAM, "stream"),
+    _refused("streaming.unsafeReadOnPartitionColumnChanges.enabled", "false", _UNSAFE_STREAM, "stream"),
+    _refused("streaming.unsafeReadOnNullabilityChange.enabled", "false", _UNSAFE_STREAM, "stream"),
+)
+
+SETTINGS = {s.name: s for s in _ALL}
+"""By name, without PREFIX."""
+_PROTOCOL = ("delta.minReaderVersion", "delta.minWriterVersion")
+_IGNORES_PROTOCOL = "delta.ignoreProtocolDefaults"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values of a session's settings at one moment, by their names without PREFIX."""
+
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, name: str) -> str | None:
+        """A setting's value, else its default.  Raises InvalidInput, which names the setting, for a value of another type."""
+        setting = SETTINGS[name]
+        value = self.given.get(name)
+        if value is None:
+            return setting.default
+        if problem := setting.problem(value):
+            raise InvalidInput(f"The setting {PREFIX}{name} {problem}, not {value!r}")
+        return value
+
+    def flag(self, name: str, otherwise: bool = False) -> bool:
+        """Whether a setting is true; `otherwise` where it is not set and has no default.  Raises as `text`."""
+        value = self.text(name)
+        return otherwise if value is None else value.strip().lower() == "true"
+
+    def size(self, name: str) -> int | None:
+        """A setting in bytes, None where it is not set.  Raises as `text`."""
+        return bytes_of(self.text(name) or "") if name in self.given else None
+
+    @property
+    def application(self) -> SetTransaction | None:
+        """The step of an application that the session's next statement is.  Raises InvalidInput where only one of its two settings is there."""
+        app, version = self.text("write.txnAppId"), self.text("write.txnVersion")
+        if app is None and version is None:
+            return None
+        if app is None or version is None:
+            raise InvalidInput(
+                f"{PREFIX}write.txnAppId and {PREFIX}write.txnVersion go together: set both, or unset both [DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS]"
+            )
+        return SetTransaction(app, int(version))
+
+    def table_defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties that the session gives a new table beside the `properties` of the statement.  Raises InvalidInput for a name or value that is none."""
+        out = {f"delta.{name.removeprefix(DEFAULTS)}": value for name, value in self.given.items() if name.startswith(DEFAULTS)}
+        for name, value in out.items():
+            known = DELTA_PROPERTIES.get(name)
+            if known is None and not name.startswith("delta.feature."):
+                raise InvalidInput(f"The setting {PREFIX}{DEFAULTS}{name[6:]} has no effect: Delta knows no property {name}{_near(name, DELTA_PROPERTIES)}")
+            if known is not None and name not in _PROTOCOL and (problem := known.problem(value)):
+                raise InvalidInput(f"The setting {PREFIX}{DEFAULTS}{name[6:]} = {value!r} is not possible: {problem}")
+        if {**out, **properties}.get(_IGNORES_PROTOCOL, "").lower() == "true":
+            out = {k: v for k, v in out.items() if k not in _PROTOCOL and not k.startswith("delta.feature.")}
+        if (out.get(_PROTOCOL[0], "1"), out.get(_PROTOCOL[1], "2")) == ("1", "2"):
+            out = {k: v for k, v in out.items() if k not in _PROTOCOL}
+        return {**out, **properties}
+
+    def check(self, work: Work) -> None:
+        """Raises for settings that a statement cannot heed: UnsupportedFeature for a refused one, InvalidInput for a value of another type."""
+        for name in self.given:
+            setting = SETTINGS.get(name)
+            if setting is None or work not in setting.at:
+                continue
+            value = self.text(name) or ""
+            if setting.effect == "refused" and value.strip().lower() != (setting.default or "").lower():
+                raise UnsupportedFeature(
+                    f"The setting {PREFIX}{name} = {value} is refused, since Rowlock does not heed it. {setting.says}, and unset it: "
+                    f'spark.conf.unset("{PREFIX}{name}")',
+                    feature=f"setting {PREFIX}{name}",
+                    access="write",
+                )
+
+    def without_effect(self) -> dict[str, str]:
+        """What is to be said of settings that change nothing here, by their whole names."""
+        out = {}
+        for name, value in self.given.items():
+            setting = SETTINGS.get(name)
+            if setting is None and not name.startswith((DEFAULTS, "spark.")):
+                out[PREFIX + name] = f"The setting {PREFIX}{name} has no effect: Rowlock knows none of this name{_near(name, SETTINGS)}"
+            elif setting is not None and setting.effect == "idle" and value.strip().lower() != (setting.default or "").lower():
+                out[PREFIX + name] = f"The setting {PREFIX}{name} = {value} has no effect on Rowlock, and can change no result: {setting.says}"
+        return out
+
+
+def _near(name: str, known: Mapping[str, object]) -> str:
+    """A question that ends a message: which known name is meant; empty where none is like it."""
+    lowered = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.8)
+    return f"; is {lowered[found[0]]} meant?" if found else ""

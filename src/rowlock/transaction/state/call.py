@@ -1,0 +1,94 @@
+"""What the caller's session has a say in while a call commits: its settings, and the text of the user's own in each commit (Delta's `userMetadata`).
+
+They belong to the call, not to the transaction: whatever the call commits, rows or a change of the definition, goes by them.  A session's settings are
+asked once for each call, when it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from rowlock.parquet.compression import SETTING, compressing
+from rowlock.protocol.session_settings import Settings
+from rowlock.transaction.state.receipt import Receipt
+
+
+@dataclass(slots=True)
+class Call:
+    """A call on its way.
+
+    user_metadata  the text that its commits carry
+    settings       those of its session; None without a session
+    compression    the codec that a write asks for
+    committed      the receipts of the versions that it made
+    """
+
+    user_metadata: str | None = None
+    settings: Settings | None = None
+    compression: str | None = None
+    committed: list[Receipt] = field(default_factory=list)
+
+
+_current: ContextVar[Call | None] = ContextVar("the call that commits", default=None)
+_NONE = Settings()
+
+
+@contextmanager
+def calling(
+    text: str | None,
+    ask: Callable[[], Settings] | None = None,
+    *,
+    compression: str | None = None,
+    instead: Mapping[str, str | None] = MappingProxyType({}),
+) -> Iterator[Call]:
+    """A block whose commits carry `text`, and go by the settings that `ask` returns; its data files are compressed by `compression`.
+
+    What is None is as an outer block has it; an outer block's settings stay, but for those `instead`, of which None is unset.  Where no text is given, the settings may name one.
+    Raises InvalidInput for a codec that is none.
+    """
+    outer = _current.get() or Call()
+    settings = outer.settings if outer.settings is not None else ask() if ask is not None else None
+    if instead:
+        changed = {**(settings or _NONE).given, **instead}
+        settings = Settings({name: value for name, value in changed.items() if value is not None})
+    if text is None:
+        text = outer.user_metadata
+    if text is None and settings is not None:
+        text = settings.text("commitInfo.userMetadata")
+    call = Call(text, settings, compression or outer.compression, outer.committed)
+    token = _current.set(call)
+    try:
+        with compressing(call.compression, None if settings is None else settings.given.get(SETTING)):
+            yield call
+    finally:
+        _current.reset(token)
+
+
+def is_within() -> bool:
+    """Whether this is within a call whose session's settings are known."""
+    call = _current.get()
+    return call is not None and call.settings is not None
+
+
+def settings() -> Settings:
+    """The settings of the session whose call this is; none are set where there is no session."""
+    call = _current.get()
+    return _NONE if call is None or call.settings is None else call.settings
+
+
+def user_metadata() -> str | None:
+    """The text that a commit of this call carries; None where nobody gave one."""
+    call = _current.get()
+    return None if call is None else call.user_metadata
+
+
+def landed(receipt: Receipt) -> Receipt:
+    """Notes a commit for its call; returns the receipt."""
+    call = _current.get()
+    if call is not None and receipt.version is not None:
+        call.committed.append(receipt)
+    return receipt
