@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "rowlock"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("clock", "display", "exceptions", "lazy_import", "threads", "time_zones", "version"),
+    ("clock", "display", "exceptions", "threads", "time_zones", "version"),
     ("arguments", "progress"),
     ("limits",),
     ("caches",),

@@ -6,13 +6,13 @@ A cache never affects a result: every value can be computed again.  Callers must
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
+from rowlock import threads
 from rowlock.limits import limits
 
 V = TypeVar("V")
@@ -145,5 +145,4 @@ def _reset_after_fork() -> None:
         budget._reset()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)
+threads.after_fork(_reset_after_fork)

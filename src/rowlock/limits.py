@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import difflib
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rowlock import arguments
+from rowlock import arguments, threads
 from rowlock.exceptions import InvalidInput, WrongType
 
 PREFIX = "ROWLOCK_LIMITS_"
@@ -152,7 +151,7 @@ def _in_units(name: str, value: int) -> str:
 NAMES = tuple(f.name for f in fields(Limits))
 _PORTIONS = ("sampled_rows", "snapshot_chunk_files", "backfill_files", "group_files", "copied_piece_bytes")
 """Limits on work that is done in portions; a portion has at least one item."""
-_lock = threading.Lock()
+_lock = threads.module_lock()
 _current: Limits | None = None
 
 

@@ -5,6 +5,8 @@ simulation can decide who runs.  Locks that guard a few lines of memory are `thr
 
 A script may end while threads of its own still append or read.  From then on the interpreter starts no thread and no pool takes
 work, and what these threads do must not fail because of that: so no other module makes a pool.
+
+A forked child has none of its parent's threads, and locks that they held are never released: what outlives no fork is renewed by `after_fork`.
 """
 
 from __future__ import annotations
@@ -124,8 +126,21 @@ class SystemThreads:
 _SYSTEM = SystemThreads()
 _current: Threads = _SYSTEM
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_SYSTEM.forget)
+
+def after_fork(call: Callable[[], None]) -> None:
+    """Calls `call` in each child process that is forked from this one, before anything else runs there."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)
+
+
+def module_lock() -> threading.Lock:
+    """A new lock for a few lines of a module's memory; a forked child finds it free, even if a thread of its parent held it."""
+    made: Any = threading.Lock()
+    after_fork(made._at_fork_reinit)
+    return made  # type: ignore[no-any-return]
+
+
+after_fork(_SYSTEM.forget)
 
 
 @contextlib.contextmanager

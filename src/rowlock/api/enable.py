@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock import arguments
+from rowlock import arguments, threads
 from rowlock.api import expressions
 from rowlock.api.connect import check_classic
 from rowlock.api.delta_table import DeltaTable
@@ -15,7 +14,7 @@ from rowlock.api.sql.by_call import run_text
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql import insert_into, session
 
-_enabling = threading.Lock()
+_enabling = threads.module_lock()
 
 
 def enable(spark: SparkSession) -> SparkSession:

@@ -11,6 +11,7 @@ import decimal
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -19,7 +20,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowlock.exceptions import CorruptLog
-from rowlock.lazy_import import pl
 from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.protocol import action_json, names
@@ -42,7 +42,7 @@ class CheckpointState:
     txns: dict[str, SetTransaction] = field(default_factory=dict)
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
     adds: list[AddFile] = field(default_factory=list)
-    frames: list[pl.DataFrame] = field(default_factory=list)
+    frames: list[pa.RecordBatch] = field(default_factory=list)
     removes: list[RemoveFile] = field(default_factory=list)
     sidecars: list[str] = field(default_factory=list)
 
@@ -90,10 +90,11 @@ def _read_sidecars(file: pq.ParquetFile, state: CheckpointState) -> None:
 
 def _keep_one_per_path(state: CheckpointState) -> None:
     """Keeps one entry per path: other writers may have added one file under two spellings, which commit replay treats as one file too."""
-    if any(frame["log_path"].is_not_null().any() for frame in state.frames):
-        whole = pl.concat(state.frames)
-        if whole["path"].is_duplicated().any():
-            state.frames = [whole.unique("path", keep="last", maintain_order=True)]
+    if any(frame.column("log_path").null_count < frame.num_rows for frame in state.frames):
+        last = {path: (n, at) for n, frame in enumerate(state.frames) for at, path in enumerate(frame.column("path").to_pylist())}
+        if len(last) < sum(frame.num_rows for frame in state.frames):
+            kept = [[at for k, at in last.values() if k == n] for n in range(len(state.frames))]
+            state.frames = [frame.take(pa.array(sorted(rows), pa.int64())) for frame, rows in zip(state.frames, kept, strict=True) if rows]
 
 
 def _read_file(store: ObjectStore, key: str, state: CheckpointState, removes_only: bool) -> None:
@@ -191,18 +192,18 @@ def _adds(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> 
         yield action_json.add_from(raw, root)
 
 
-def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pl.DataFrame]:
+def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pa.RecordBatch]:
     present = [name for name in frames.ADD_FIELDS if type_.get_field_index(name) >= 0]
     wanted = [f"add.{name}" for name in present]
     has_stats, has_parsed = "stats" in present, type_.get_field_index("stats_parsed") >= 0
     table = file.read_row_group(group, columns=wanted)
-    struct = table.column("add").combine_chunks()
-    frame = frames.from_checkpoint(struct if isinstance(struct, pa.StructArray) else struct.chunk(0), root)
-    if has_parsed and (not has_stats or frame["stats"].null_count()):
-        parsed = _parsed_stats(file, group)
-        frame = frame.with_columns(pl.coalesce(pl.col("stats"), pl.Series("parsed", parsed, dtype=pl.String)).alias("stats"))
-    if frame.height:
-        yield frame
+    parts = [frames.from_checkpoint(chunk, root) for chunk in table.column("add").chunks]  # more than one where texts take more than 2 GiB
+    if has_parsed and (not has_stats or any(part.column("stats").null_count for part in parts)):
+        parsed = iter(_parsed_stats(file, group))
+        parts = [
+            frames.with_columns(part, {"stats": pc.coalesce(part.column("stats"), pa.array(islice(parsed, part.num_rows), pa.string()))}) for part in parts
+        ]
+    yield from frames.merged(parts)
 
 
 def _parsed_stats(file: pq.ParquetFile, group: int) -> list[str | None]:

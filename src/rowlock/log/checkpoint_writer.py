@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 
 from rowlock import clock
 from rowlock.exceptions import StorageError
-from rowlock.lazy_import import pl
 from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.log.snapshot import Snapshot
@@ -205,53 +204,36 @@ def _add_tables(snapshot: Snapshot, schema: pa.Schema) -> Iterator[pa.Table]:
     recent = list(snapshot.files.recent.values())
     parts = [*snapshot.files.live_frames(), *([frames.from_adds(recent)] if recent else [])]
     for frame in parts:
-        for start in range(0, frame.height, limits().snapshot_chunk_files):
-            yield _add_table(frame[start : start + limits().snapshot_chunk_files], schema)
+        for start in range(0, frame.num_rows, limits().snapshot_chunk_files):
+            yield _add_table(frame.slice(start, limits().snapshot_chunk_files), schema)
 
 
-def _add_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    plain = frame["path"].str.contains(paths.UNESCAPED)
-    spelled = (o or paths.encode(p) for p, o in zip(frame["path"], frame["log_path"], strict=True))
-    path = frame["path"] if plain.all() and not frame["log_path"].is_not_null().any() else pl.Series("path", spelled, dtype=pl.String)
+def _add_table(frame: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    path, spellings = frame.column("path"), frame.column("log_path")
+    if spellings.null_count < frame.num_rows or not pc.all(pc.match_substring_regex(path, paths.UNESCAPED)).as_py():
+        path = pa.array([o or paths.encode(p) for p, o in zip(path.to_pylist(), spellings.to_pylist(), strict=True)], pa.string())
     columns = {
-        "path": _arrow(path),
-        "partitionValues": _map(frame["partition_values"], null_is_empty=True),
-        "size": _arrow(frame["size"]),
-        "modificationTime": _arrow(frame["modification_time"]),
-        "dataChange": pa.repeat(pa.scalar(False), frame.height),
-        "stats": _arrow(frame["stats"]),
-        "tags": _map(frame["tags"]),
+        "path": path,
+        "partitionValues": _without_nulls(frame.column("partition_values")),
+        "size": frame.column("size"),
+        "modificationTime": frame.column("modification_time"),
+        "dataChange": pa.repeat(pa.scalar(False), frame.num_rows),
+        "stats": frame.column("stats"),
+        "tags": frame.column("tags"),
         "deletionVector": _vectors(frame),
-        "baseRowId": _arrow(frame["base_row_id"]),
-        "defaultRowCommitVersion": _arrow(frame["commit_version"]),
-        "clusteringProvider": _arrow(frame["clustering"]),
+        "baseRowId": frame.column("base_row_id"),
+        "defaultRowCommitVersion": frame.column("commit_version"),
+        "clusteringProvider": frame.column("clustering"),
     }
-    arrays = [columns[f.name].cast(f.type) for f in _ADD]
-    adds = pa.StructArray.from_arrays(arrays, fields=list(_ADD))
-    return pa.Table.from_arrays([adds if f.name == "add" else pa.nulls(frame.height, f.type) for f in schema], schema=schema)
+    adds = pa.StructArray.from_arrays([columns[f.name] for f in _ADD], fields=list(_ADD))
+    return pa.Table.from_arrays([adds if f.name == "add" else pa.nulls(frame.num_rows, f.type) for f in schema], schema=schema)
 
 
-def _arrow(series: pl.Series) -> pa.Array:
-    array = series.rechunk().to_arrow()
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+def _without_nulls(maps: pa.MapArray) -> pa.MapArray:
+    """The maps with an empty one in place of null."""
+    return maps if not maps.null_count else pa.array([pairs or [] for pairs in maps.to_pylist()], maps.type)
 
 
-def _map(series: pl.Series, *, null_is_empty: bool = False) -> pa.Array:
-    """A series of lists of key-value structs, as an Arrow map array."""
-    if null_is_empty:
-        series = series.fill_null([])
-    lists = _arrow(series).cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
-    pairs = lists.flatten()
-    offsets = pc.cumulative_sum(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32()))
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), offsets])
-    maps = pa.MapArray.from_arrays(offsets, pc.struct_field(pairs, ["key"]), pc.struct_field(pairs, ["value"]))
-    if not lists.null_count:
-        return maps
-    return pc.if_else(lists.is_valid(), maps, pa.nulls(len(maps), maps.type))
-
-
-def _vectors(frame: pl.DataFrame) -> pa.Array:
-    arrays = [_arrow(frame[name]) for name in ("dv_type", "dv_path", "dv_offset", "dv_size", "dv_cardinality")]
-    return pa.StructArray.from_arrays(
-        [a.cast(f.type) for a, f in zip(arrays, _VECTOR, strict=True)], fields=list(_VECTOR), mask=frame["dv_type"].is_null().to_arrow()
-    )
+def _vectors(frame: pa.RecordBatch) -> pa.Array:
+    arrays = [frame.column(name).cast(f.type) for name, f in zip(("dv_type", "dv_path", "dv_offset", "dv_size", "dv_cardinality"), _VECTOR, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(_VECTOR), mask=frame.column("dv_type").is_null())

@@ -1,31 +1,32 @@
-"""Live files as polars frames, one row per file, converted from and to `AddFile` values.
+"""Live files as Arrow record batches (frames), one row per file, converted from and to `AddFile` values.
 
-Owns the frame's schema and the conversions from add actions and from a checkpoint's Arrow struct.
+Owns the frame's schema and the conversions from add actions and from a checkpoint's Arrow struct.  Frames are Arrow and numpy,
+whose threads a forked child process starts anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowlock.lazy_import import pl
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor
 from rowlock.protocol.deletion_vector import StorageType
 
-_ARROW_MAP = pa.map_(pa.string(), pa.string())
+MAP = pa.map_(pa.string(), pa.string())
 _FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (
     ("path", "path", pa.string()),
-    ("partitionValues", "partition_values", _ARROW_MAP),
+    ("partitionValues", "partition_values", MAP),
     ("size", "size", pa.int64()),
     ("modificationTime", "modification_time", pa.int64()),
     ("dataChange", "data_change", pa.bool_()),
     ("stats", "stats", pa.string()),
-    ("tags", "tags", _ARROW_MAP),
+    ("tags", "tags", MAP),
     ("baseRowId", "base_row_id", pa.int64()),
     ("defaultRowCommitVersion", "commit_version", pa.int64()),
     ("clusteringProvider", "clustering", pa.string()),
@@ -39,55 +40,30 @@ _FROM_VECTOR: tuple[tuple[str, str, pa.DataType], ...] = (
     ("sizeInBytes", "dv_size", pa.int64()),
     ("cardinality", "dv_cardinality", pa.int64()),
 )
+_TYPES = {name: type_ for _, name, type_ in _FROM_ADD} | {name: type_ for _, name, type_ in _FROM_VECTOR} | {"log_path": pa.string()}
+_ORDER = ("path", "partition_values", "size", "modification_time", "data_change", "stats", "dv_type", "dv_path", "dv_offset", "dv_size", "dv_cardinality")
+SCHEMA = pa.schema([(name, _TYPES[name]) for name in (*_ORDER, "tags", "base_row_id", "commit_version", "clustering", "log_path")])
+"""The columns of a frame of files, and their types."""
 
 
-@cache
-def _schema() -> dict[str, Any]:
-    """The columns of a frame of files, and their types."""
-    a_map = pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
-    return {
-        "path": pl.String,
-        "partition_values": a_map,
-        "size": pl.Int64,
-        "modification_time": pl.Int64,
-        "data_change": pl.Boolean,
-        "stats": pl.String,
-        "dv_type": pl.String,
-        "dv_path": pl.String,
-        "dv_offset": pl.Int64,
-        "dv_size": pl.Int64,
-        "dv_cardinality": pl.Int64,
-        "tags": a_map,
-        "base_row_id": pl.Int64,
-        "commit_version": pl.Int64,
-        "clustering": pl.String,
-        "log_path": pl.String,
-    }
-
-
-def empty() -> pl.DataFrame:
-    """A frame without files."""
-    return pl.DataFrame(schema=_schema())
-
-
-def from_adds(adds: Iterable[AddFile]) -> pl.DataFrame:
+def from_adds(adds: Iterable[AddFile]) -> pa.RecordBatch:
     """A frame of add actions."""
-    return pl.DataFrame([_row_of(add) for add in adds], schema=_schema(), orient="row")
+    columns = list(zip(*map(_row_of, adds), strict=True)) or [()] * len(SCHEMA)
+    return pa.record_batch([pa.array(values, f.type) for values, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 
 
 def _row_of(add: AddFile) -> tuple[Any, ...]:
     dv = add.deletion_vector
     vector = (dv.storage_type, dv.path_or_inline_dv, dv.offset, dv.size_bytes, dv.cardinality) if dv else (None,) * 5
-    tags = None if add.tags is None else [{"key": k, "value": v} for k, v in add.tags.items()]
     return (
         add.path,
-        [{"key": k, "value": v} for k, v in add.partition_values.items()],
+        list(add.partition_values.items()),
         add.size_bytes,
         add.modification_time_ms,
         add.data_change,
         add.stats,
         *vector,
-        tags,
+        None if add.tags is None else list(add.tags.items()),
         add.base_row_id,
         add.default_row_commit_version,
         add.clustering_provider,
@@ -95,11 +71,28 @@ def _row_of(add: AddFile) -> tuple[Any, ...]:
     )
 
 
-def to_adds(frame: pl.DataFrame) -> Iterator[AddFile]:
+def to_adds(frame: pa.RecordBatch) -> Iterator[AddFile]:
     """The rows as `AddFile` values, created lazily in chunks."""
-    for start in range(0, frame.height, 10_000):
-        for row in frame[start : start + 10_000].iter_rows():
+    for start in range(0, frame.num_rows, 10_000):
+        chunk = frame.slice(start, 10_000)
+        for row in zip(*map(_values, chunk.columns), strict=False):
             yield _add_of(row)
+
+
+def _values(column: pa.Array) -> Iterable[Any]:
+    """The values of a column, maps as dicts; endless where all are null."""
+    if column.null_count == len(column):
+        return repeat(None)
+    return _dicts(column) if pa.types.is_map(column.type) else column.to_pylist()
+
+
+def _dicts(column: pa.MapArray) -> Iterator[dict[str, str | None] | None]:
+    """The maps as dicts; of a key that is there twice the last value."""
+    offsets = column.offsets.to_numpy()
+    first = int(offsets[0])
+    entries = list(zip(column.keys[first : offsets[-1]].to_pylist(), column.items[first : offsets[-1]].to_pylist(), strict=True))
+    for valid, start, end in zip(column.is_valid().to_pylist(), (offsets[:-1] - first).tolist(), (offsets[1:] - first).tolist(), strict=True):
+        yield dict(entries[start:end]) if valid else None
 
 
 def _add_of(row: tuple[Any, ...]) -> AddFile:
@@ -122,36 +115,37 @@ def _add_of(row: tuple[Any, ...]) -> AddFile:
         spelling,
     ) = row
     dv = None if dv_type is None else DeletionVectorDescriptor(cast(StorageType, dv_type), dv_path, dv_offset, dv_size, dv_cardinality)
-    return AddFile(
-        path,
-        {v["key"]: v["value"] for v in values or ()},
-        size,
-        modified,
-        bool(data_change),
-        stats,
-        dv,
-        None if tags is None else {t["key"]: t["value"] for t in tags},
-        base_row_id,
-        commit_version,
-        clustering,
-        spelling,
-    )
+    return AddFile(path, values or {}, size, modified, bool(data_change), stats, dv, tags, base_row_id, commit_version, clustering, spelling)
 
 
-def from_checkpoint(adds: pa.StructArray, root: str) -> pl.DataFrame:
+def from_checkpoint(adds: pa.StructArray, root: str) -> pa.RecordBatch:
     """A frame of the `add` column of a checkpoint of the table at `root`; rows without a path are left out."""
     adds = adds.filter(pc.is_valid(pc.struct_field(adds, ["path"])))
     columns = _pick(adds, _FROM_ADD)
     vectors = _field(adds, "deletionVector")
     columns |= _pick(vectors, _FROM_VECTOR) if vectors is not None else {}
-    frame = cast(pl.DataFrame, pl.from_arrow(pa.table(columns)))
-    missing = [pl.lit(None, dtype=type_).alias(name) for name, type_ in _schema().items() if name not in frame.columns]
-    frame = frame.with_columns(missing).select([pl.col(name).cast(type_) for name, type_ in _schema().items()])
-    odd = ~frame["path"].str.contains(paths.UNESCAPED) | frame["path"].str.contains(paths.NOT_CANONICAL)
-    if odd.any():
-        decoded, others = zip(*(paths.decode_with_spelling(p, root) if o else (p, None) for p, o in zip(frame["path"], odd, strict=True)), strict=True)
-        frame = frame.with_columns(pl.Series("path", decoded, dtype=pl.String), pl.Series("log_path", others, dtype=pl.String))
-    return frame
+    path = columns["path"]
+    odd = pc.or_(pc.invert(pc.match_substring_regex(path, paths.UNESCAPED)), pc.match_substring_regex(path, paths.NOT_CANONICAL))
+    if pc.any(odd).as_py():
+        pairs = (paths.decode_with_spelling(p, root) if o else (p, None) for p, o in zip(path.to_pylist(), odd.to_pylist(), strict=True))
+        decoded, others = zip(*pairs, strict=True)
+        columns |= {"path": pa.array(decoded, pa.string()), "log_path": pa.array(others, pa.string())}
+    return pa.record_batch([columns.get(f.name, pa.nulls(len(adds), f.type)) for f in SCHEMA], schema=SCHEMA)
+
+
+def merged(parts: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The rows of several frames, in as few frames as can be: a column of one holds at most 2 GiB of text."""
+    return [batch for batch in pa.Table.from_batches(parts, SCHEMA).combine_chunks().to_batches() if batch.num_rows]
+
+
+def with_columns(frame: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """The frame with these columns in place of its own."""
+    return pa.record_batch([columns.get(f.name, frame.column(f.name)) for f in SCHEMA], schema=SCHEMA)
+
+
+def rows_at(mask: Any) -> np.ndarray[Any, Any]:
+    """The row numbers at which an Arrow mask is true."""
+    return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
 
 
 def _pick(struct: pa.StructArray, fields: Sequence[tuple[str, str, pa.DataType]]) -> dict[str, pa.Array]:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from rowlock.lazy_import import pl
 from rowlock.limits import limits
 from rowlock.log import frames, pruning
 from rowlock.log.quick_bounds import QuickBounds
@@ -22,32 +23,42 @@ from rowlock.protocol.skipping import Predicate
 _Mask = npt.NDArray[np.bool_]
 
 
+_SCANS = 20
+"""So many times paths are looked up by going through a frame before an index is built, which costs as much."""
+
+
 class _Base:
-    """A frame of files with distinct paths, and an index by path that is built on first use.  Shared between versions."""
+    """A frame of files with distinct paths, and an index by path that is built when it is worth that.  Shared between versions."""
 
-    __slots__ = ("_hashes", "_order", "bounds", "frame")
+    __slots__ = ("_hashes", "_order", "_scans", "bounds", "frame")
 
-    def __init__(self, frame: pl.DataFrame) -> None:
+    def __init__(self, frame: pa.RecordBatch) -> None:
         self.frame = frame
         self.bounds = QuickBounds(frame)
-        self._hashes: npt.NDArray[np.uint64] | None = None
+        self._scans = 0
+        self._hashes: npt.NDArray[np.int64] | None = None
         self._order: npt.NDArray[np.intp] | None = None
 
     def rows_of(self, paths: Sequence[str]) -> npt.NDArray[np.intp]:
         """The row numbers of those of the paths that are in the frame, in no particular order."""
+        wanted, path = pa.array(paths, pa.string()), self.frame.column("path")
+        if self._order is None and self._scans < _SCANS:
+            self._scans += 1
+            return frames.rows_at(pc.is_in(path, value_set=wanted))
         if self._hashes is None or self._order is None:
-            hashes = self.frame["path"].hash(seed=7).to_numpy()
+            hashes = _hashes(path.to_pylist())
             order = np.argsort(hashes)
             self._order, self._hashes = order, hashes[order]
-        wanted = pl.Series("path", paths, dtype=pl.String)
-        keys = wanted.hash(seed=7).to_numpy()
+        keys = _hashes(paths)
         left, right = np.searchsorted(self._hashes, keys, "left"), np.searchsorted(self._hashes, keys, "right")
         candidates = [int(self._order[at]) for i in np.flatnonzero(right > left) for at in range(left[i], right[i])]
-        if not candidates:
-            return np.empty(0, dtype=np.intp)
         rows = np.unique(np.array(candidates, dtype=np.intp))
-        here: _Mask = self.frame["path"].gather(rows).is_in(wanted.unique().implode()).to_numpy()
-        return np.compress(here, rows)
+        found: npt.NDArray[np.intp] = rows[frames.rows_at(pc.is_in(path.take(pa.array(rows)), value_set=wanted))]
+        return found
+
+
+def _hashes(texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(hash, texts), np.int64, len(texts))
 
 
 class LiveFiles:
@@ -60,11 +71,11 @@ class LiveFiles:
         self._count, self._size_bytes = count, size_bytes
 
     @classmethod
-    def of_frames(cls, parts: Iterable[pl.DataFrame]) -> LiveFiles:
+    def of_frames(cls, parts: Iterable[pa.RecordBatch]) -> LiveFiles:
         """The live files in these frames, whose paths must be distinct across all of them."""
-        bases = tuple(_Base(part) for part in parts if part.height)
-        count, size = sum(b.frame.height for b in bases), sum(int(b.frame["size"].sum()) for b in bases)
-        return cls(bases, tuple(np.ones(b.frame.height, dtype=np.bool_) for b in bases), {}, count, size)
+        bases = tuple(_Base(part) for part in parts if part.num_rows)
+        count, size = sum(b.frame.num_rows for b in bases), sum(pc.sum(b.frame.column("size")).as_py() or 0 for b in bases)
+        return cls(bases, tuple(np.ones(b.frame.num_rows, dtype=np.bool_) for b in bases), {}, count, size)
 
     @classmethod
     def of_adds(cls, adds: Iterable[AddFile] = ()) -> LiveFiles:
@@ -97,7 +108,7 @@ class LiveFiles:
         if missing:
             for base, mask in zip(self._bases, self._masks, strict=True):
                 rows = base.rows_of(missing)
-                for add in frames.to_adds(base.frame[rows[mask[rows]]]):
+                for add in frames.to_adds(base.frame.take(pa.array(rows[mask[rows]]))):
                     found[add.path] = add
         return found
 
@@ -107,10 +118,10 @@ class LiveFiles:
             yield from frames.to_adds(frame)
         yield from self._overlay.values()
 
-    def live_frames(self) -> Iterator[pl.DataFrame]:
+    def live_frames(self) -> Iterator[pa.RecordBatch]:
         """The live files that are kept in frames; the others are in `recent`."""
         for base, mask in zip(self._bases, self._masks, strict=True):
-            yield base.frame if mask.all() else base.frame.filter(pl.Series(mask))
+            yield base.frame if mask.all() else base.frame.filter(pa.array(mask))
 
     @property
     def recent(self) -> Mapping[str, AddFile]:
@@ -142,12 +153,13 @@ class LiveFiles:
         for base, mask in zip(self._bases, self._masks, strict=True):
             alive = int(mask.sum())
             if alive < 4 * len(self._overlay) or alive * 2 < len(mask):
-                fresh.append(base.frame.filter(pl.Series(mask)))
+                fresh.append(base.frame.filter(pa.array(mask)))
             else:
                 bases.append(base)
                 masks.append(mask)
-        merged = _Base(pl.concat(fresh))
-        return LiveFiles((*bases, merged), (*masks, np.ones(merged.frame.height, dtype=np.bool_)), {}, self._count, self._size_bytes)
+        merged = [_Base(part) for part in frames.merged(fresh)]
+        alive_masks = (np.ones(base.frame.num_rows, dtype=np.bool_) for base in merged)
+        return LiveFiles((*bases, *merged), (*masks, *alive_masks), {}, self._count, self._size_bytes)
 
     def prune(self, predicate: Predicate | None, schema: StructType, partition_columns: Sequence[str], timezone: str | None = None) -> list[AddFile]:
         """The live files that may contain a row satisfying the predicate; never too few.
@@ -159,8 +171,8 @@ class LiveFiles:
         pruner = pruning.FilePruner(predicate, schema, partition_columns, timezone)
         out: list[AddFile] = []
         for base, mask in zip(self._bases, self._masks, strict=True):
-            left = base.frame.filter(pl.Series(mask & pruner.match_bounds(base.bounds, base.frame.height)))
-            out += (add for add in frames.to_adds(pruner.match_partitions(left)) if pruner.may_match(add))
+            left = base.frame.filter(pa.array(mask & pruner.match_bounds(base.bounds, base.frame.num_rows)))
+            out += (add for add in frames.to_adds(left.filter(pa.array(pruner.match_partitions(left)))) if pruner.may_match(add))
         out += (add for add in self._overlay.values() if pruner.may_match(add))
         return out
 

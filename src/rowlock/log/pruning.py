@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowlock.exceptions import CorruptLog
-from rowlock.lazy_import import pl
 from rowlock.limits import limits
 from rowlock.log.quick_bounds import QuickBounds, ranges_of
 from rowlock.protocol import partition_values
@@ -63,30 +64,26 @@ class FilePruner:
         if num_files >= limits().quick_pass_files:
             for wanted in self._ranges:
                 if (kept := bounds.keeps(wanted)) is not None:
-                    keep &= kept.to_numpy()
+                    keep &= kept
         return keep
 
-    def match_partitions(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The files whose partition values may match; each distinct combination of values is tested once."""
-        if isinstance(self._on_partitions, Unknown) or not frame.height:
-            return frame
+    def match_partitions(self, frame: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Mask of the files whose partition values may match; each distinct combination of values is tested once."""
+        if isinstance(self._on_partitions, Unknown) or not frame.num_rows:
+            return np.ones(frame.num_rows, dtype=np.bool_)
         used = {c[0].lower() for c in columns_of(self._on_partitions)}
         fields = [f for f in self._partitions if f.name.lower() in used]
-        wide = frame.select("partition_values").with_row_index("row").explode("partition_values").unnest("partition_values")
-        kept = frame.with_row_index("row")
-        columns: list[str] = []
-        for i, f in enumerate(fields):
-            name = f"partition {i}"
-            values = wide.filter(pl.col("key") == f.physical_name).select("row", pl.col("value").alias(name), pl.lit(True).alias(f"{name} known"))
-            kept = kept.join(values.unique("row"), on="row", how="left", maintain_order="left")
-            columns += [name, f"{name} known"]
-        combinations = kept.select(columns).unique()
-        verdicts = [self._combination_may_match(fields, row) for row in combinations.iter_rows()]
-        wanted = combinations.filter(pl.Series(verdicts, dtype=pl.Boolean))
-        return kept.join(wanted, on=columns, how="semi", nulls_equal=True, maintain_order="left").select(frame.columns)
+        columns = [pc.map_lookup(frame.column("partition_values"), pa.scalar(f.physical_name), "all") for f in fields]  # null where the log has no value
+        numbers = np.zeros(frame.num_rows, np.int64)
+        for column in columns:
+            codes = pc.dictionary_encode(pc.list_element(column, 0), null_encoding="encode").indices.to_numpy().astype(np.int64) * 2
+            codes += column.is_valid().to_numpy(zero_copy_only=False)
+            numbers = np.unique(numbers * (int(codes.max()) + 1) + codes, return_inverse=True)[1]
+        _, first, each = np.unique(numbers, return_index=True, return_inverse=True)
+        return np.array([self._combination_may_match(fields, [c[int(at)].as_py() for c in columns]) for at in first], dtype=np.bool_)[each]
 
-    def _combination_may_match(self, fields: Sequence[StructField], row: tuple[Any, ...]) -> bool:
-        raw = {f.physical_name: row[2 * i] for i, f in enumerate(fields) if row[2 * i + 1]}
+    def _combination_may_match(self, fields: Sequence[StructField], row: Sequence[Sequence[str | None] | None]) -> bool:
+        raw = {f.physical_name: values[0] for f, values in zip(fields, row, strict=True) if values}
         return may_match(self._on_partitions, self._typed(raw), {}, self._schema)
 
 

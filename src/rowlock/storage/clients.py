@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import obstore.exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from rowlock import threads
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.address import Address
 from rowlock.storage.options import Settings, environment_fingerprint, unknown_name
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Client = S3Store | GCSStore | AzureStore
 _KEPT = 64
 _clients: OrderedDict[tuple[Address, str, str], Client] = OrderedDict()
-_lock = threading.Lock()
+_lock = threads.module_lock()
 _NO_RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
 
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from rowlock import arguments
+from rowlock import arguments, threads
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, TableExists, WrongType
 from rowlock.protocol.paths import canonical, decode, encode, is_absolute, relative_to, scheme_of
 from rowlock.storage.address import SCHEMES, parse, shown
@@ -23,7 +22,7 @@ from rowlock.storage.options import Settings, settings_for
 from rowlock.storage.store import ObjectStore
 
 _memory: dict[str, MemoryStore] = {}
-_lock = threading.Lock()
+_lock = threads.module_lock()
 
 
 def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> ObjectStore:

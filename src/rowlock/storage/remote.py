@@ -40,7 +40,7 @@ class RemoteStore:
     def __init__(self, address: Address, settings: Settings, requests: Requests | None = None) -> None:
         """`requests`: who sends its requests; by default the process's client for these settings."""
         self.address, self.settings = address, settings
-        self._requests = requests or ObstoreRequests(client_of(address, settings))
+        self._requests = requests or ObstoreRequests(client_of(address, settings), address.root)
         self._environment = environment_fingerprint()
 
     @property

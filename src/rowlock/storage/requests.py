@@ -9,12 +9,23 @@ from typing import Any, Protocol
 import obstore as obs
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 
+from rowlock import threads
+from rowlock.exceptions import StorageError
 from rowlock.storage.clients import Client
 
 Told = Mapping[str, Any]
 """What a server tells of an object: `path`, `size`, `last_modified` (a datetime), `e_tag`, `version`."""
 PART_BYTES = 16 << 20
 _PARTS_AT_ONCE = 4
+_used = _forked_after_use = False
+
+
+def _look_back() -> None:
+    global _forked_after_use
+    _forked_after_use = _used
+
+
+threads.after_fork(_look_back)
 
 
 class Requests(Protocol):
@@ -60,8 +71,21 @@ class Requests(Protocol):
 class ObstoreRequests:
     """The requests of an obstore client."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, table: str) -> None:
+        self._of_client, self._table = client, table
+
+    @property
+    def _client(self) -> Client:
+        """The client.  Raises StorageError in a forked child of a process that has used one: it would wait for ever for threads that are not there."""
+        global _used
+        if _forked_after_use:
+            raise StorageError(
+                "This process was forked from one that had already sent requests to an object store, by a library (obstore) whose threads do not outlive a fork. "
+                'Start such workers with multiprocessing.get_context("spawn") or "forkserver", or fork before the first request',
+                table=self._table,
+            )
+        _used = True
+        return self._of_client
 
     def put(self, key: str, data: bytes) -> None:
         obs.put(self._client, key, data, chunk_size=PART_BYTES)

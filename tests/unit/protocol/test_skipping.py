@@ -221,6 +221,28 @@ def test_bounds_with_the_mark_of_lost_bytes(low: str, high: str, op: Any, value:
     assert kept is None or kept.all() or (op == "<" and value == "a")
 
 
+def test_columns_of_bounds_drop_files_of_which_single_statistics_are_odd() -> None:
+    """The quick pass is worth its name, and where it cannot tell it keeps the file."""
+    stats = [
+        *(
+            orjson.dumps({"minValues": {"i": n, "s": f"a{n}", "d": f"2024-01-0{n}"}, "maxValues": {"i": n, "s": f"a{n}", "d": f"2024-01-0{n}"}}).decode()
+            for n in (1, 3, 5)
+        ),
+        None,
+        '{"minValues":{"other":1},"maxValues":{"i":null}}',
+    ]
+    schema = StructType(tuple(StructField(n, PrimitiveType(t)) for n, t in (("i", "integer"), ("s", "string"), ("d", "date"))))
+    bounds = QuickBounds(frames.from_adds(AddFile(f"{n}", {}, 1, 1, True, s) for n, s in enumerate(stats)))
+    for column, value in (("i", 3), ("s", "a3"), ("d", dt.date(2024, 1, 3))):
+        for op, kept in (("=", [False, True, False]), ("<=", [True, True, False]), (">=", [False, True, True])):
+            (found,) = [bounds.keeps(r) for r in ranges_of(Compare(op, (column,), value), schema)]  # type: ignore[arg-type]
+            assert found is not None and found.tolist() == [*kept, True, True]
+    for odd in ('{"minValues":{"i":"x"},"maxValues":{"i":9}}', " ", '{"minValues":{"i":9'):
+        broken = QuickBounds(frames.from_adds([AddFile("a", {}, 1, 1, True, stats[0]), AddFile("b", {}, 1, 1, True, odd)]))
+        (found,) = [broken.keeps(r) for r in ranges_of(Compare("=", ("i",), 7), schema)]
+        assert found is None
+
+
 def test_a_text_of_the_greatest_characters_is_found() -> None:
     """All of it looks like the mark of a maximum that was cut off."""
     text = "\U0010ffff" * 6

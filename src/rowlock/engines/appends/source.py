@@ -6,18 +6,18 @@ and so is one that was given to an earlier append: rows are never appended from 
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from rowlock import threads
 from rowlock.exceptions import InvalidInput, SchemaMismatch, WrongType
 from rowlock.limits import limits
 
 _spent: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
-_lock = threading.Lock()
+_lock = threads.module_lock()
 
 
 class Rows(Protocol):

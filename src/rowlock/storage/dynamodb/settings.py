@@ -16,10 +16,10 @@ environment.  Nothing here shows a secret.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from typing import Any, cast
 
+from rowlock import threads
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.dynamodb.entries import Client
 
@@ -39,7 +39,8 @@ _CREDENTIALS = {
     "aws_session_token": ("AWS_SESSION_TOKEN_DYNAMODB", "AWS_SESSION_TOKEN"),
 }
 _clients: dict[tuple[tuple[str, str], ...], Client] = {}
-_lock = threading.Lock()
+_lock = threads.module_lock()
+threads.after_fork(_clients.clear)  # a child must not write into its parent's connections
 
 
 def option(options: Mapping[str, str] | None, *names: str) -> str | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import warnings
 import weakref
@@ -223,5 +222,4 @@ def _fresh_states() -> None:
     _states, _states_lock = weakref.WeakValueDictionary(), threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_states)
+threads.after_fork(_fresh_states)

@@ -8,7 +8,6 @@ the driver is evaluated by Spark's optimizer, without a job.  Classic sessions o
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from py4j.java_gateway import is_instance_of, java_import
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,6 +24,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 from pyspark.util import _load_from_socket
 
+from rowlock import threads
 from rowlock.exceptions import InvalidInput
 
 JavaObject = Any
@@ -380,12 +381,28 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 _instances: dict[int, Catalyst] = {}
-_lock = threading.Lock()
+_lock = threads.module_lock()
+_parents_jvm: Any = None
+
+
+def _after_fork() -> None:
+    global _parents_jvm
+    _instances.clear()
+    _parents_jvm = SparkContext._jvm or _parents_jvm
+
+
+threads.after_fork(_after_fork)
 
 
 def catalyst(spark: SparkSession) -> Catalyst:
-    """The bridge to the JVM of a session.  Raises InvalidInput for a Spark Connect session."""
-    key = id(getattr(spark, "_jvm", None))
+    """The bridge to the JVM of a session.  Raises InvalidInput for a Spark Connect session, and for the session of a parent process."""
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None and jvm is _parents_jvm:
+        raise InvalidInput(
+            "This Spark session belongs to the process that this one was forked from, and cannot be used by two: commands of both would meet on one connection. "
+            'Start workers with multiprocessing.get_context("spawn") and a session of their own, or use threads'
+        )
+    key = id(jvm)
     with _lock:
         if key not in _instances:
             _instances.clear()

@@ -8,12 +8,12 @@ session, and under names that Spark redacts in its event log.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from rowlock import threads
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.address import Address, parse
 from rowlock.storage.options import Settings, settings_for
@@ -38,7 +38,7 @@ _TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 _ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
 
 _seen: dict[str, str] = {}
-_lock = threading.Lock()
+_lock = threads.module_lock()
 
 
 def connectors(stores: Sequence[str]) -> dict[str, str]:

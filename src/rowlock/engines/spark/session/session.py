@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rowlock import arguments
+from rowlock import arguments, threads
 from rowlock.engines.spark.session.class_archive import Recording, archive_options, quoted
 from rowlock.engines.spark.session.java import ensure_java
 
@@ -23,7 +22,7 @@ LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
 
 _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "MASTER")
 """What makes PySpark begin a client of a Connect server, or take another master than it is told."""
-_starting = threading.Lock()
+_starting = threads.module_lock()
 
 
 def spark(*, cores: int | None = None, memory_mb: int | None = None, stores: Sequence[Literal["s3", "gs", "az"]] = ()) -> SparkSession:

@@ -16,6 +16,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from rowlock import threads
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.catalyst.errors import PublicAnalysisException, as_sparks, condition_of
 from rowlock.engines.spark.sql.compiled import Classes
@@ -166,7 +167,7 @@ def _names(held: Any) -> list[str]:
 
 
 _errors: OrderedDict[str, BaseException] = OrderedDict()
-_numbers, _lock = itertools.count(1), threading.Lock()
+_numbers, _lock = itertools.count(1), threads.module_lock()
 
 
 def _keep(error: BaseException) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -121,10 +120,10 @@ class MergeRun:
         source, names = self.plan.source.table, [self.snapshot.schema.names[t] for t, _ in self.plan.keys]
         if source is None or not names or self.plan.alone is not None or not slices:
             return [], list(slices)
-        values = [_wide(source.column(s)).combine_chunks() for _, s in self.plan.keys]
+        values = [_key(source.column(s)).combine_chunks() for _, s in self.plan.keys]
 
         def may_match(columns: pa.Table) -> Any:
-            masks = [pc.is_in(_wide(columns.column(n)), value_set=v, skip_nulls=True) for n, v in zip(names, values, strict=True)]
+            masks = [pc.is_in(_key(columns.column(n)), value_set=v, skip_nulls=True) for n, v in zip(names, values, strict=True)]
             return functools.reduce(pc.and_, masks)
 
         return driver_rows.read_matching(self.evaluator, slices, self.snapshot, may_match, list(dict.fromkeys(names)), limits().driver_rows)
@@ -158,10 +157,10 @@ class MergeRun:
             n, m = target.num_rows, source.num_rows
             return np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
         names = [f"k{n}" for n in range(len(self.plan.keys))]
-        a = pl.DataFrame({name: _key_series(target.column(t)) for name, (t, _) in zip(names, self.plan.keys, strict=True)}).with_row_index("i")
-        b = pl.DataFrame({name: _key_series(source.column(s)) for name, (_, s) in zip(names, self.plan.keys, strict=True)}).with_row_index("j")
-        joined = a.join(b, on=names, how="inner")
-        return joined["i"].to_numpy().astype(np.int64), joined["j"].to_numpy().astype(np.int64)
+        a = pa.table({name: _key(target.column(t)) for name, (t, _) in zip(names, self.plan.keys, strict=True)} | {"i": np.arange(target.num_rows)})
+        b = pa.table({name: _key(source.column(s)) for name, (_, s) in zip(names, self.plan.keys, strict=True)} | {"j": np.arange(source.num_rows)})
+        joined = a.join(b, names, join_type="inner", use_threads=False)
+        return joined.column("i").to_numpy(), joined.column("j").to_numpy()
 
     def _take_pairs(self, rows: Addressed) -> None:
         if rows.num_rows and ACTION in rows.table.column_names:
@@ -286,10 +285,8 @@ def _unmatched(rows: Addressed, matched: dict[str, BitMap64]) -> Addressed:
     return rows.filter(mask)
 
 
-def _key_series(column: pa.ChunkedArray) -> pl.Series:
-    return pl.Series(pl.from_arrow(_wide(column)))
-
-
-def _wide(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Integers of any width as int64, so that equal keys are equal values."""
-    return pc.cast(column, pa.int64()) if pa.types.is_integer(column.type) else column
+def _key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Integers of any width as int64, so that equal keys are equal values; text in its wide form, as the join of both sides demands one type."""
+    if pa.types.is_integer(column.type):
+        return pc.cast(column, pa.int64())
+    return pc.cast(column, pa.large_string()) if pa.types.is_string(column.type) else column

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -50,7 +49,7 @@ class Feeds:
             return
         try:
             off = _difference(store, step.before, step)
-        except (*UNREADABLE, Doubtful, UnsupportedFeature, pl.exceptions.PolarsError) as e:
+        except (*UNREADABLE, Doubtful, UnsupportedFeature) as e:
             self.not_compared[step.version] = (str(e).splitlines() or [type(e).__name__])[0]
             return
         self.compared += 1
@@ -88,9 +87,18 @@ def _difference(store: ObjectStore, before: Snapshot, step: Step) -> int:
     for action in commit.cdc:
         rows, kinds = _changes(store, action, after)
         parts += [_signed(rows.filter(pc.is_in(kinds, pa.array(wanted))), sign) for wanted, sign in ((_ADDED, 1), (_TAKEN, -1))]
-    frame = pl.concat([pl.DataFrame(pl.from_arrow(p)) for p in parts])
-    columns = [c for c in frame.columns if c != _SIGN]
-    return int(frame.group_by(columns).agg(pl.col(_SIGN).sum())[_SIGN].abs().sum() or 0)
+    rows = pa.concat_tables([pa.table([_groupable(c) for c in p.columns], names=[*map(str, range(len(p.columns) - 1)), _SIGN]) for p in parts])
+    sums = rows.group_by(rows.column_names[:-1]).aggregate([(_SIGN, "sum")])
+    return int(pc.sum(pc.abs(sums.column(f"{_SIGN}_sum"))).as_py() or 0)
+
+
+def _groupable(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A column whose equal values are one key for Arrow: nested ones as text, and one zero and one NaN."""
+    if pa.types.is_nested(column.type):
+        return pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
+    if pa.types.is_floating(column.type):
+        return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), pc.add(column, pa.scalar(0.0, column.type)))
+    return column
 
 
 def _signed(rows: pa.Table, sign: int) -> pa.Table:

@@ -1,0 +1,70 @@
+"""Children of a process that has used Rowlock, however they are started: each writes and reads, or says at once why it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import rowlock
+from rowlock import threads
+from servers.minio import Minio
+
+PROGRAM = Path(__file__).resolve().parents[1] / "support" / "forking_writer.py"
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+KINDS = ["fork", "forkserver", "spawn"]
+
+
+def answers(kind: str, others: int, path: str, options: dict[str, str] | None = None) -> list[str]:
+    command = [sys.executable, str(PROGRAM), kind, str(others), path, json.dumps(options)]
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": str(SOURCES)}, check=True, capture_output=True, text=True, timeout=200).stdout.splitlines()
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["", "beside threads"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_children_write_checkpoints(tmp_path: Path, kind: str, others: int) -> None:
+    """Of what a child needs for a checkpoint nothing may wait for a thread of its parent."""
+    assert answers(kind, others, str(tmp_path / "table")) == ["6 rows", "6 rows"]
+    written = rowlock.to_arrow(tmp_path / "table")["writer"].to_pylist()
+    assert [written.count(n) for n in range(3)] == [7, 6, 6]
+    assert len(list((tmp_path / "table" / "_delta_log").glob("*.checkpoint.parquet"))) >= 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_children_on_an_object_store(minio: Minio, kind: str) -> None:
+    """obstore's threads do not outlive a fork: such a child says so at its first request instead of waiting for ever."""
+    path = minio.fresh_root()
+    told = answers(kind, 0, path, minio.storage_options)
+    rows = rowlock.to_arrow(path, storage_options=minio.storage_options).num_rows
+    if kind == "fork":
+        assert [("spawn" in text, path in text) for text in told] == [(True, True)] * 2 and rows == 7
+    else:
+        assert told == ["6 rows", "6 rows"] and rows == 7 + 12
+
+
+def test_locks_that_a_thread_held_at_a_fork_are_free_in_the_child() -> None:
+    lock, held, done = threads.module_lock(), threading.Event(), threading.Event()
+
+    def at_work() -> None:
+        with lock:
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=at_work)
+    thread.start()
+    assert held.wait(10)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        with lock:
+            os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    done.set()
+    thread.join()
+    assert status == 0
