@@ -16,7 +16,7 @@ from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.boundary.row_changes import Change
 from rowlock.conflict.delta import delta_between
-from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.exceptions import CorruptLog, InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.restored_files import RestoredFiles
 from rowlock.protocol import change_feed, clustering, row_tracking
@@ -60,19 +60,15 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
         )
         found = replace(found, adds=adds, domains=(*found.domains, *domains))
         key = (*(r.key for r in found.removes), None, *(a.key for a in found.adds))
-        if key not in written:
-            written[key] = _change_files(table, target, head, found)
-        return replace(found, adds=adds if ignore_missing else _safe(files, adds, head, target), cdc=written[key])
+        try:
+            if key not in written:
+                written[key] = _change_files(table, target, head, found)
+            return replace(found, adds=adds if ignore_missing else files.safe(adds, head), cdc=written[key])
+        except (NotFound, CorruptLog):
+            _check_files(table.state.store, found.adds, target)  # a VACUUM may have deleted them since they were looked for
+            raise
 
     return commit_from_head(table.state, "RESTORE", parameters, actions_on, options=options, removes_rows=True, observer=table.observer)
-
-
-def _safe(files: RestoredFiles, adds: Sequence[AddFile], head: Snapshot, target: Snapshot) -> tuple[AddFile, ...]:
-    """The files as no VACUUM deletes them.  Raises StatementRefused where one has done so just now."""
-    try:
-        return files.safe(adds, head)
-    except NotFound as gone:
-        raise _missing([gone.key], target) from None
 
 
 def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions:

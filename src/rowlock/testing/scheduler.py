@@ -19,6 +19,10 @@ START_MS = 1_750_000_000_000
 _MICROSECONDS = 1_000_000
 
 
+_LEAVING_S = 10.0
+"""How long a schedule that has ended waits for a thread that has nothing left to do."""
+
+
 class Crashed(BaseException):
     """Raised in every thread of a simulated process that was killed; no `except Exception` holds it up."""
 
@@ -92,6 +96,7 @@ class Scheduler:
         self._due: list[tuple[int, float, int, Task | Callable[[], None], int]] = []
         self._order = 0
         self._tasks: set[Task] = set()
+        self._threads: list[threading.Thread] = []
         self._of_thread: dict[int, Task] = {}
         self._main = _closed()
         self.ended = False
@@ -129,7 +134,9 @@ class Scheduler:
         task.restarts = restarts
         self._tasks.add(task)
         self._push(after_s, task, task.token)
-        threading.Thread(target=self._live, args=(task, call), name=f"actor {name}", daemon=True).start()
+        thread = threading.Thread(target=self._live, args=(task, call), name=f"actor {name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
         return task
 
     def _live(self, task: Task, call: Callable[[], object]) -> None:
@@ -158,6 +165,8 @@ class Scheduler:
         if self._tasks:
             self._hand_on()
             self._main.acquire()
+        while self._threads:  # the last one may still be on its way out, and a process that ends beside it is aborted
+            self._threads.pop().join(_LEAVING_S)
 
     def _end(self) -> None:
         self.ended = True

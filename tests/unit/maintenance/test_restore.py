@@ -16,6 +16,7 @@ from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restoration
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol import row_tracking
+from rowlock.storage.memory import MemoryStore
 from support.days import Days
 from support.turning_down import turn_down
 
@@ -33,9 +34,9 @@ DELETE WHERE k = 8
 LAST = len(HISTORY)
 
 
-def lived(days: Days | None = None, **properties: str) -> InMemory:
+def lived(days: Days | None = None, store: MemoryStore | None = None, **properties: str) -> InMemory:
     """A table with that history; where `days` is given a day lies between two versions."""
-    world = InMemory()
+    world = InMemory(store=store)
     world.create(schema_string([("k", "long", True), ("v", "long", True)]), (), properties)
     for text in HISTORY:
         if days is not None:
@@ -96,6 +97,32 @@ def test_what_is_refused() -> None:
     with pytest.raises(StatementRefused, match=lost):
         world.restore(1)
     assert log.latest().version == LAST
+
+
+class Vacuumed(MemoryStore):
+    """A store of which a file is deleted right after somebody has looked whether it is there."""
+
+    suffix: str | None = None
+
+    def head(self, key: str) -> Any:
+        found = super().head(key)
+        if self.suffix is not None and key.endswith(self.suffix) and not key.startswith("_delta_log"):
+            self.delete(key)
+        return found
+
+
+@pytest.mark.parametrize("feed", ["true", "false"])
+@pytest.mark.parametrize("suffix", [".bin", ".json"], ids=["vector", "data file"])
+def test_files_that_a_vacuum_deletes_after_they_were_found(suffix: str, feed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is not damaged: the version cannot be restored any more, and nothing is committed."""
+    turn_down(monkeypatch, inline_vector_bytes=0)
+    store = Vacuumed("memory://vacuumed")
+    with clock.use(days := Days()):
+        world = lived(days, store, **{"delta.deletedFileRetentionDuration": "interval 36 hours", "delta.enableChangeDataFeed": feed})
+        store.suffix = suffix
+        with pytest.raises(StatementRefused, match=rf"cannot be restored: [^ ]*\{suffix}.* missing, most likely vacuumed"):
+            InMemory(store=store).restore(3)
+        assert world.state.log.latest().version == LAST
 
 
 @pytest.mark.parametrize("in_files", [False, True])

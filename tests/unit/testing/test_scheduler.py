@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from rowlock import clock, threads
@@ -166,3 +168,15 @@ def test_a_pool_runs_in_the_schedule_and_raises_the_first_error() -> None:
         s.spawn("main", main, Process("p"))
         s.run()
     assert said == [[1, 4, 9]] and s.errors == []
+
+
+def test_no_thread_is_left_when_a_schedule_has_ended() -> None:
+    """A program that ends beside one is aborted."""
+    before = set(threading.enumerate())
+    for seed in range(20):
+        scheduler, process = Scheduler(seed), Process("p")
+        with simulated(scheduler):
+            for n in range(3):
+                scheduler.spawn(f"a{n}", lambda s=scheduler: s.pause(1.0), process, daemon=n == 0)  # type: ignore[misc]
+            scheduler.run()
+        assert set(threading.enumerate()) <= before
