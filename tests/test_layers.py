@@ -40,8 +40,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("simulation",),
     ("api",),
     ("tables", "streaming"),
+    ("as_delta",),
     ("rowlock",),  # the package's own __init__: the face
     ("cli",),
+    ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

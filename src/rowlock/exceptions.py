@@ -39,7 +39,7 @@ CommitOverwrittenWarning is a warning and no error: by the time that it is notic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 
@@ -136,6 +136,17 @@ class UnsupportedFeature(RowlockError):
     def __init__(self, message: str, *, feature: str, access: Literal["read", "write"], table: str | None = None, version: int | None = None) -> None:
         self.feature, self.access = feature, access
         super().__init__(message, table=table, version=version)
+        if _on_refusal is not None:
+            _on_refusal(feature)
+
+
+_on_refusal: Callable[[str], object] | None = None
+
+
+def on_refusal(call: Callable[[str], object] | None) -> None:
+    """From now on `call` is given the feature of each UnsupportedFeature of this process, also of those that a program catches; None ends it."""
+    global _on_refusal
+    _on_refusal = call
 
 
 class CorruptLog(RowlockError):

@@ -323,6 +323,24 @@ def serve(
         run(choices, _console())
 
 
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False})
+def run(
+    context: typer.Context,
+    program: Annotated[str | None, typer.Argument(metavar="PROGRAM", help="A Python program that was written for delta-spark.")] = None,
+    script: Annotated[bool, typer.Option("--script", help='Print the file for spark-submit "$(rowlock run --script)" PROGRAM.')] = False,
+) -> None:
+    """Run a Python program that was written for delta-spark, unchanged, on Rowlock: rowlock run job.py ARGUMENTS."""
+    from rowlock.cli import run as running
+
+    if script:
+        print(running.__file__)
+        return
+    if program is None or not Path(program).is_file():
+        Console(stderr=True).print(f"[bold red]error[/]: there is no program {_escaped(program or '')!r}: rowlock run PROGRAM ARGUMENTS", highlight=False)
+        raise typer.Exit(2)
+    raise typer.Exit(running.run(program, context.args))
+
+
 @app.command()
 def prepare() -> None:
     """Make later sessions on this machine start faster: Spark's classes are kept in an archive (200 MB) in the user's cache. Takes about a minute, once."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
 from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.engines.spark.session.delta_spark_programs import EXTENSION, SERVES, drop_missing_catalog
 from rowlock.engines.spark.sql import hooks
 from rowlock.engines.spark.sql.callback import Answers, Callback, connect
 from rowlock.engines.spark.sql.commands import HARMLESS
@@ -16,9 +18,7 @@ from rowlock.exceptions import InvalidInput, UnsupportedFeature
 TRIED_ON = "4.2."
 """The version of Spark whose commands were looked at one by one."""
 _INSTEAD = "Use rowlock.sql(spark, text), rowlock.DeltaTable and rowlock.write there"
-SERVES = "spark.rowlock.delta"
-"""The setting of a session that says which of the two serves Delta tables where delta-spark's JAR is on the class path: `delta-spark`, or `rowlock`."""
-_DELTA_SPARK = "io.delta.sql.DeltaSparkSessionExtension"
+_LOGGER = logging.getLogger("rowlock")
 _beside: set[int] = set()
 """The JVMs in which delta-spark is."""
 _connected: dict[int, Callback] = {}
@@ -30,7 +30,8 @@ def enable(spark: SparkSession, answers: Answers) -> None:
     if str(spark.conf.get("spark.sql.analyzer.singlePassResolver.enabled", "false")).lower() == "true":
         _refused("rowlock.enable", _INSTEAD, "Spark's single-pass analyzer (spark.sql.analyzer.singlePassResolver.enabled) passes the rules by")
     classes = Classes(spark)
-    beside = classes.has(_DELTA_SPARK)
+    left_out = drop_missing_catalog(spark)
+    beside = classes.has(EXTENSION)
     if beside:
         _beside.add(id(catalyst(spark).jvm))
         serves_delta(spark)
@@ -39,6 +40,19 @@ def enable(spark: SparkSession, answers: Answers) -> None:
     classes.load("streams", "rowlock-beside" if beside else "rowlock")
     _connect(spark, classes, answers)
     hooks.install(spark, classes)
+    _log_who_serves(spark, beside, left_out)
+
+
+def _log_who_serves(spark: SparkSession, beside: bool, left_out: list[str]) -> None:
+    """One line: who serves Delta tables on the session that was just enabled."""
+    if left_out:
+        _LOGGER.warning("rowlock.enable: the class path lacks delta-spark, so %s is left out; Rowlock serves Delta tables on this session", left_out[0])
+    elif beside and not serves_delta(spark):
+        _LOGGER.warning(
+            "rowlock.enable: delta-spark's JAR serves Delta tables on this session, Rowlock what names rowlock; set %s=rowlock to give it all", SERVES
+        )
+    else:
+        _LOGGER.info("rowlock.enable: Rowlock serves Delta tables on this session")
 
 
 def serves_delta(spark: SparkSession) -> bool:

@@ -1,0 +1,5 @@
+"""`python -m rowlock`: the command line."""
+
+from rowlock.cli.main import app
+
+app(prog_name="rowlock")
