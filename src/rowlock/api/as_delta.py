@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-import rowlock.exceptions
-from rowlock import tables
+from rowlock import exceptions
+from rowlock.api.delta_table import DeltaTable
 from rowlock.api.enable import enable
+from rowlock.api.merge_builder import DeltaMergeBuilder
+from rowlock.api.optimize_builder import DeltaOptimizeBuilder
+from rowlock.api.table_builder import DeltaTableBuilder, IdentityGenerator
 from rowlock.engines.spark.session.delta_spark_programs import change_sessions
 from rowlock.exceptions import InvalidInput
 from rowlock.version import VERSION
@@ -29,7 +32,7 @@ _CONFLICTS = (
     "MetadataChangedException",
     "ProtocolChangedException",
 )
-_TABLES = ("DeltaTable", "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTableBuilder", "IdentityGenerator")
+_TABLES = (DeltaTable, DeltaMergeBuilder, DeltaOptimizeBuilder, DeltaTableBuilder, IdentityGenerator)
 
 
 def install(announce: Callable[[str], None] = _LOGGER.warning, missing: Callable[[str], None] = lambda name: None) -> None:
@@ -75,13 +78,13 @@ class _Module(ModuleType):
 def _modules(missing: Callable[[str], None]) -> dict[str, ModuleType]:
     """The modules of delta-spark's wheel that programs import."""
     parts: dict[str, dict[str, Any]] = {
-        "delta.tables": {name: getattr(tables, name) for name in _TABLES},
-        "delta.exceptions": {name: getattr(rowlock.exceptions, name) for name in _CONFLICTS},
+        "delta.tables": {kind.__name__: kind for kind in _TABLES},
+        "delta.exceptions": {name: getattr(exceptions, name) for name in _CONFLICTS},
         "delta.pip_utils": {"configure_spark_with_delta_pip": configure_spark_with_delta_pip},
         "delta.version": {"__version__": VERSION},
     }
     parts["delta"] = {
-        "DeltaTable": tables.DeltaTable,
+        "DeltaTable": DeltaTable,
         "configure_spark_with_delta_pip": configure_spark_with_delta_pip,
         "__version__": VERSION,
     }
