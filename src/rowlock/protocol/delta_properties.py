@@ -12,6 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_READER_VERSION, MAX_WRITER_VERSION = 3, 7
+"""The highest versions of the protocol that Delta has."""
+MIN_READER_VERSION, MIN_WRITER_VERSION, FEATURE_PREFIX = "delta.minReaderVersion", "delta.minWriterVersion", "delta.feature."
+"""Properties that change the protocol when they are set, and are not stored."""
+
 Treatment = Literal["effect", "refused", "feature", "ignored"]
 Kind = Literal["boolean", "integer", "interval", "choice", "bytes", "text"]
 
@@ -99,7 +104,7 @@ def _of_feature(name: str, feature: str) -> DeltaProperty:
 
 _ICEBERG = "Rowlock writes no Iceberg metadata and does not keep to what Iceberg needs of the files"
 _COORDINATED = "Rowlock commits to the log itself, by no coordinator"
-_PROTOCOL = "A table gets the protocol that its other properties need: leave this out, or call DeltaTable.upgradeTableProtocol"
+_PROTOCOL = "Raises the protocol to support all features of this version, and never lowers it; it is not stored among the properties"
 _MATERIALIZED = "It names the column of data files that holds ids of rewritten rows: the table gives it, once, where delta.enableRowTracking is set"
 _REDIRECT = "Rowlock follows no redirection to another table"
 
@@ -176,10 +181,18 @@ _ALL = (
     _refused("rowTracking.materializedRowIdColumnName", _MATERIALIZED),
     _refused("rowTracking.materializedRowCommitVersionColumnName", _MATERIALIZED),
     # ---- columns and protocol ----
-    _effect("columnMapping.mode", "choice", "Columns can be renamed and dropped without writing files again", choices=("none", "name", "id")),
+    _effect(
+        "columnMapping.mode",
+        "choice",
+        "Columns can be renamed and dropped without writing files again",
+        choices=("none", "name", "id"),
+    ),
     _effect("columnMapping.maxColumnId", "integer", "The highest id that a column was given; Rowlock sets it"),
     _effect("enableTypeWidening", "boolean", "Columns' types can be widened"),
-    *(_refused(f"min{kind}Version", _PROTOCOL) for kind in ("Reader", "Writer")),
+    *(
+        _effect(f"min{kind}Version", "choice", _PROTOCOL, choices=tuple(map(str, range(1, highest + 1))))
+        for kind, highest in (("Reader", MAX_READER_VERSION), ("Writer", MAX_WRITER_VERSION))
+    ),
     _ignored("ignoreProtocolDefaults", "boolean", "Rowlock takes no protocol or features from a session's settings"),
     _ignored(
         "dropFeatureTruncateHistory.retentionDuration", "interval", "delta-spark's DROP FEATURE ... TRUNCATE HISTORY reads it, which Rowlock does not have"

@@ -16,6 +16,7 @@ from rowlock.protocol.char_varchar import unknown_bounds
 from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
 from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.defaults import column_defaults, inner_defaults
+from rowlock.protocol.delta_properties import FEATURE_PREFIX, MAX_READER_VERSION, MAX_WRITER_VERSION, MIN_READER_VERSION, MIN_WRITER_VERSION
 from rowlock.protocol.generated import FEATURE as GENERATED
 from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns, inner_generated
 from rowlock.protocol.identity import FEATURE as IDENTITY
@@ -24,9 +25,6 @@ from rowlock.protocol.identity import problem_of as identity_problem_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
 from rowlock.protocol.schema import StructType, parse_schema, read_only_types, zoneless_column
-
-MAX_READER_VERSION = 3
-MAX_WRITER_VERSION = 7
 
 V2_CHECKPOINTS = "v2Checkpoint"
 _WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
@@ -260,24 +258,34 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     if clustered:
         writer |= {"clustering", "domainMetadata"}
     for key, value in configuration.items():
-        if key.startswith("delta.feature.") and value in ("supported", "enabled"):
-            name = key[len("delta.feature.") :]
+        if key.startswith(FEATURE_PREFIX) and value in ("supported", "enabled"):
+            name = key[len(FEATURE_PREFIX) :]
             if name not in WRITABLE:
                 raise _refusal(name, "write", None)
             writer.add(name)
             reader |= {name} & READABLE
     if "rowTracking" in writer:
         writer.add("domainMetadata")  # a metadata domain holds the row id high-water mark
-    if not writer:
-        return Protocol(1, 2)
-    features = frozenset(writer | {"invariants", "appendOnly"})
-    return listing(frozenset(reader), features)
+    asked = features_of_versions(int(configuration.get(MIN_READER_VERSION, "1")), int(configuration.get(MIN_WRITER_VERSION, "2")))
+    return lowest_protocol(frozenset(reader | asked & READABLE), frozenset(writer | asked))
 
 
-def listing(readers: frozenset[str], writers: frozenset[str], lowest_reader: int = 1) -> Protocol:
+def features_of_versions(reader: int, writer: int) -> frozenset[str]:
+    """The features that a table with these versions in its properties must support; none where one of the versions lists its features by name."""
+    if writer >= MAX_WRITER_VERSION:
+        return frozenset()
+    return writer_features(Protocol(reader, writer)) - ({"columnMapping"} if reader == 1 else set())
+
+
+def without_protocol_properties(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The properties but for those that name versions and features of the protocol, which the protocol holds."""
+    return {k: v for k, v in configuration.items() if k not in (MIN_READER_VERSION, MIN_WRITER_VERSION) and not k.startswith(FEATURE_PREFIX)}
+
+
+def listing(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
     """The protocol that lists these features by name; reader features get a list only if there are others than column mapping."""
     needs_list = bool(readers - {"columnMapping"})
-    return Protocol(3 if needs_list else 2 if readers else lowest_reader, 7, readers if needs_list else None, readers | writers)
+    return Protocol(3 if needs_list else 2 if readers else 1, 7, readers if needs_list else None, readers | writers)
 
 
 def with_versions(protocol: Protocol, reader: int, writer: int) -> Protocol:
@@ -306,7 +314,7 @@ def with_feature(protocol: Protocol, name: str) -> Protocol:
     added = {name} | ({"domainMetadata"} if name in _NEED_DOMAINS else set())
     if added <= writer_features(protocol):
         return protocol
-    return _lowest_protocol(reader_features(protocol) | (added & READABLE), writer_features(protocol) | added)
+    return lowest_protocol(reader_features(protocol) | (added & READABLE), writer_features(protocol) | added)
 
 
 def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[str], name: str, table: str | None = None) -> Protocol:
@@ -328,10 +336,10 @@ def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[
         raise StatementRefused(f"Feature {name} cannot be dropped while the table uses it: {found}", what=name, table=table)
     if name == "domainMetadata" and (needs := sorted(_NEED_DOMAINS & writer_features(protocol))):
         raise StatementRefused(f"Feature {name} cannot be dropped: {needs[0]} needs it", what=name, table=table)
-    return _lowest_protocol(reader_features(protocol) - {name}, writer_features(protocol) - {name})
+    return lowest_protocol(reader_features(protocol) - {name}, writer_features(protocol) - {name})
 
 
-def _lowest_protocol(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
+def lowest_protocol(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
     """The lowest protocol with exactly these features: a legacy version if one matches."""
     for version in range(MAX_WRITER_VERSION):
         reader = 2 if "columnMapping" in readers else 1

@@ -97,9 +97,39 @@ def test_new_tables() -> None:
     assert not vectors_allowed(vectors, metadata()) and not vectors_allowed(Protocol(1, 2), metadata(enableDeletionVectors="true"))
 
 
+LEGACY_5 = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping")
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}, Protocol(2, 5)),
+        ({"delta.minReaderVersion": "2"}, Protocol(1, 2)),
+        ({"delta.minReaderVersion": "1", "delta.minWriterVersion": "1"}, Protocol(1, 1)),
+        ({"delta.minWriterVersion": "4"}, Protocol(1, 4)),
+        (
+            {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2", "delta.enableChangeDataFeed": "true"},
+            features("appendOnly", "invariants", "changeDataFeed"),
+        ),
+        ({"delta.minReaderVersion": "3", "delta.minWriterVersion": "7", "delta.enableDeletionVectors": "true"}, features(reader=("deletionVectors",))),
+        (
+            {"delta.minReaderVersion": "2", "delta.minWriterVersion": "5", "delta.enableDeletionVectors": "true"},
+            Protocol(3, 7, frozenset({"deletionVectors", "columnMapping"}), frozenset({*LEGACY_5, "deletionVectors"})),
+        ),
+    ],
+)
+def test_versions_among_the_properties_of_a_new_table(properties: dict[str, str], expected: Protocol) -> None:
+    """What delta-spark 4.4.0 makes of them: all features of these versions, listed by name where one more is needed, else the lowest versions that have them."""
+    validate_properties(properties)
+    assert protocol_for_new_table(properties) == expected
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("delta.minReaderVersion", "4"),
+        ("delta.minWriterVersion", "8"),
+        ("delta.minWriterVersion", "abc"),
         ("rowlock.onConflict", "maybe"),
         ("rowlock.isolation", "WriteSerializable"),
         ("delta.isolationLevel", "write_serializable"),

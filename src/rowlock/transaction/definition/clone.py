@@ -24,7 +24,7 @@ from rowlock.protocol.properties import column_mapping_mode, validate_together
 from rowlock.storage.open import is_table, real_place
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.commit import commit
-from rowlock.transaction.definition.creation import check_properties, upgraded, widest
+from rowlock.transaction.definition.creation import check_properties, stored, upgraded, widest
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.definition.new_table import NewTable
 from rowlock.transaction.publish.commit_bytes import commit_info
@@ -44,7 +44,7 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
     """
     _check_places(source, target.store)
     metadata = _metadata(source, properties, target.store.root)
-    protocol = upgraded(source.protocol, metadata.configuration)
+    protocol, metadata = upgraded(source.protocol, metadata.configuration), stored(metadata)
     check_writable(protocol, metadata, target.store.root)
     adds = tuple(_from_elsewhere(f, source.table, target.store.root) for f in source.files.adds())
     parameters = {"source": name, "sourceVersion": source.version}

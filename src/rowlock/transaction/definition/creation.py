@@ -19,7 +19,16 @@ from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.constraints import has_constraints
-from rowlock.protocol.features import check_writable, features_of_columns, listing, protocol_for_new_table, reader_features, writer_features
+from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VERSION
+from rowlock.protocol.features import (
+    check_writable,
+    features_of_columns,
+    lowest_protocol,
+    protocol_for_new_table,
+    reader_features,
+    without_protocol_properties,
+    writer_features,
+)
 from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import with_commit_timestamp
 from rowlock.protocol.properties import validate_properties, validate_together
@@ -152,7 +161,7 @@ def create_from(
     app: SetTransaction | None = None,
 ) -> Receipt:
     """Creates a table from checked metadata and data files that are written already.  Raises TableExists."""
-    protocol = protocol_for(metadata, clustered=bool(cluster_by))
+    protocol, metadata = protocol_for(metadata, clustered=bool(cluster_by)), stored(metadata)
     domains = _clustering(metadata, cluster_by, state.store.root)
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=uncounted)
     domains += marks
@@ -187,7 +196,7 @@ def replace_table(
             text = f"The new rows were read from version {other[0]} of this table, and version {head.version} would be replaced."
             raise conflict_with(Commit(head.version), "rows read", what=text).exception(head.table)
         fresh = with_marks_of(replace(metadata, id=head.metadata.id), head.metadata)
-        protocol = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by)))
+        protocol, fresh = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by))), stored(fresh)
         clustered = _clustering(fresh, cluster_by, head.table) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
         born, marks = row_identity.assign_row_ids_under(
             protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=uncounted
@@ -211,18 +220,24 @@ def change_metadata(
     """Commits the metadata `change(head)`, computed again from every new head.  The receipt has no version where nothing changes."""
 
     def make(head: Snapshot) -> HeadActions | None:
-        metadata = change(head)
-        if metadata == head.metadata:
+        wanted = change(head)
+        protocol, metadata = upgraded(head.protocol, wanted.configuration), stored(wanted)
+        if wanted == head.metadata or (metadata == head.metadata and protocol == head.protocol):
             return None
-        protocol = upgraded(head.protocol, metadata.configuration)
         return HeadActions(metadata=metadata, protocol=protocol if protocol != head.protocol else None)
 
     return commit_from_head(state, operation, parameters, make, reads_rows=reads_rows)
 
 
 def upgraded(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
-    """The protocol with the features that these properties need."""
-    return widest(protocol, protocol_for_new_table(configuration))
+    """The protocol with the features that these properties need.  A version that they do not name is the protocol's own."""
+    versions = {MIN_READER_VERSION: str(protocol.min_reader_version), MIN_WRITER_VERSION: str(protocol.min_writer_version)}
+    return widest(protocol, protocol_for_new_table({**versions, **configuration}))
+
+
+def stored(metadata: Metadata) -> Metadata:
+    """The metadata as the log has it: without the properties that the protocol holds."""
+    return replace(metadata, configuration=without_protocol_properties(metadata.configuration))
 
 
 def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt:
@@ -278,7 +293,7 @@ def widest(old: Protocol, new: Protocol) -> Protocol:
     readers, writers = reader_features(old) | reader_features(new), writer_features(old) | writer_features(new)
     if readers == reader_features(old) and writers == writer_features(old):
         return old
-    return listing(readers, writers, old.min_reader_version)
+    return lowest_protocol(readers, writers)
 
 
 def parameters_of(metadata: Metadata, cluster_by: Sequence[ColumnPath], managed: bool) -> dict[str, Any]:
