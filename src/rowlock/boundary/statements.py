@@ -25,6 +25,7 @@ class Statement:
     only             of a move: the paths to rewrite, in groups; each group becomes one output
     parameters       the statement in words, for operationParameters and messages
     source_versions  versions of this same table at which its source rows were read; empty where they came from elsewhere
+    source_rows      how many rows the source of a MERGE has, as far as the engine says
     sets             columns that the statement assigns, as far as the engine says; of an append the columns that its rows have
     """
 
@@ -35,6 +36,7 @@ class Statement:
     parameters: dict[str, Any] = field(default_factory=dict)
     source_versions: tuple[int, ...] = ()
     sets: tuple[str, ...] = ()
+    source_rows: int | None = None
 
     @property
     def touches(self) -> bool:

@@ -143,5 +143,5 @@ def rows_that_meet(evaluator: Evaluator, table: pa.Table, relation: Relation, co
 def evaluate(evaluator: Evaluator, rows: Addressed, relation: Relation, resolved: Resolved, session: JavaObject) -> Addressed:
     """The outputs of `resolved` for the rows that meet its condition.  The last two outputs must be the address.  No job."""
     plan = evaluator.bridge.local(relation.seq, rows.with_address_columns(), relation.schema_json, session)
-    plan = evaluator.bridge.project(resolved.outputs, evaluator.bridge.filter(resolved.condition, plan))
+    plan = resolved.over(evaluator.bridge, plan)
     return addressed_by_index(evaluator.bridge.evaluate(plan, evaluator.spark, session), rows.origin.paths)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -46,15 +47,14 @@ def scan(
     if sum(f.size_bytes for f in files) <= limits().single_task_bytes:
         session.conf().set("spark.sql.files.minPartitionNum", "1")
     physical = evaluator.physical_plan(snapshot, files, relation)
-    outputs = evaluator.with_hashed_address(resolved.outputs, snapshot)
+    hashed = replace(resolved, outputs=evaluator.with_hashed_address(resolved.outputs, snapshot))
     try:
-        table = _collect(evaluator, physical, outputs, resolved.condition, session, most if bounded else None, join)
+        table = _collect(evaluator, physical, hashed, session, most if bounded else None, join)
     except PySparkException:
         if not any(s.without or s.only is not None for s in slices):
             raise
-        table = _collect(
-            evaluator, evaluator.live_plan(snapshot, slices, relation.attributes), outputs, resolved.condition, session, most if bounded else None, join
-        )
+        live = evaluator.live_plan(snapshot, slices, relation.attributes)
+        table = _collect(evaluator, live, hashed, session, most if bounded else None, join)
     if table.num_rows > most:
         raise TooManyRows
     return rows_in_slices(addressed_by_hash(table, evaluator.paths_by_hash(slices)), slices)
@@ -63,8 +63,7 @@ def scan(
 def _collect(
     evaluator: Evaluator,
     child: JavaObject,
-    outputs: JavaObject,
-    condition: JavaObject | None,
+    resolved: Resolved,
     session: JavaObject,
     most: int | None,
     join: Callable[[JavaObject], JavaObject] | None,
@@ -72,6 +71,6 @@ def _collect(
     """The rows of a job; at most one more than `most`, if given."""
     if join is not None:
         child = join(child)
-    plan = evaluator.bridge.project(outputs, evaluator.bridge.filter(condition, child))
+    plan = resolved.over(evaluator.bridge, child)
     frame: DataFrame = evaluator.bridge.dataframe(plan, evaluator.spark, session)
     return to_arrow(frame if most is None else frame.limit(most + 1))

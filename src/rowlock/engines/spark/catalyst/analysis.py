@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.char_varchar import fitted_text
+from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.generated import Generated
 from rowlock.protocol.identity import Identity
@@ -105,18 +106,39 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A resolved `SELECT outputs FROM relation WHERE condition`; `outputs` is a Scala Seq."""
+    """A resolved `SELECT outputs FROM relation WHERE condition`; `outputs` is a Scala Seq.  `draws`: values of a MERGE that are not deterministic."""
 
     outputs: JavaObject
     condition: JavaObject | None
+    draws: Draws | None = None
+
+    def rows(self, bridge: Catalyst, child: JavaObject) -> JavaObject:
+        """The plan of the rows of `child` that meet the condition, with what `outputs` read."""
+        met = bridge.filter(self.condition, child)
+        return met if self.draws is None else self.draws.below(bridge, met)
+
+    def over(self, bridge: Catalyst, child: JavaObject) -> JavaObject:
+        """The plan of the outputs over `child`."""
+        return bridge.project(self.outputs, self.rows(bridge, child))
 
 
 class Resolver:
-    """Resolves the expressions of one statement over one frame; `statement` is its name for errors."""
+    """Resolves the expressions of one statement over one frame; `statement` is its name for errors.  The last `draws` columns of the frame are `with_draws`'s."""
 
-    def __init__(self, spark: SparkSession, frame: DataFrame, statement: str, table: str) -> None:
-        self.spark, self.frame, self.statement, self.table = spark, frame, statement, table
+    def __init__(self, spark: SparkSession, frame: DataFrame, statement: str, table: str, draws: int = 0) -> None:
+        self.spark, self.frame, self.statement, self.table, self.draws = spark, frame, statement, table, draws
         self.bridge: Catalyst = catalyst(spark)
+
+    def with_draws(self, values: Sequence[Expression]) -> tuple[Resolver, list[Column]]:
+        """(a resolver whose frame computes what is not deterministic in `values`, the values over that frame).
+
+        Raises StatementRefused for a function that asks for the file of a row: rows on the driver have none.
+        """
+        frame, drawn, found = with_draws(self.bridge, self.frame, [as_column(v) for v in values])
+        for each in found:
+            if name := of_a_file(self.bridge, each):
+                raise self._refused(f"{name}(), which rows on the driver cannot tell", "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED")
+        return Resolver(self.spark, frame, self.statement, self.table, len(found)), drawn
 
     def attributes(self) -> list[JavaObject]:
         """The attributes of the frame."""
@@ -149,7 +171,15 @@ class Resolver:
         if not (plan.deterministic() and plan.subqueriesAll().isEmpty()):  # the source of a MERGE may be so, the statement may not
             for e in [*self.bridge.list(outputs), *([resolved_condition] if resolved_condition is not None else [])]:
                 self.check(e)
-        return Resolved(outputs.appendedAll(self.bridge.seq(beside)) if beside else outputs, resolved_condition)
+        outputs = outputs.appendedAll(self.bridge.seq(beside)) if beside else outputs
+        return Resolved(outputs, resolved_condition, self._draws(below) if self.draws else None)
+
+    def _draws(self, below: JavaObject) -> Draws:
+        """The values that the projection below a statement draws.  Raises StatementRefused for a subquery in one."""
+        values = tuple(self.bridge.list(below.projectList())[-self.draws :])
+        if any(self.bridge.subquery.hasSubquery(v) for v in values):
+            raise self._refused("a subquery", "DELTA_UNSUPPORTED_SUBQUERY")
+        return Draws(values, self.table)
 
     def check(self, expression: JavaObject) -> None:
         """Raises StatementRefused for a subquery or a non-deterministic expression."""

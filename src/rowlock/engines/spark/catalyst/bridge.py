@@ -51,6 +51,7 @@ class Catalyst:
         self.alias, self.cast, self.subquery = expressions.Alias, expressions.Cast, expressions.SubqueryExpression
         self.not_null, self.logical_relation = expressions.KnownNotNull, _module(sql.execution.datasources, "LogicalRelation")
         self.cast_to = _module(expressions, "Cast")
+        self.new_id, self.bitwise_or = _module(expressions, "NamedExpression").newExprId, expressions.BitwiseOr
         self.subquery_alias, self.alias_identifier = logical.SubqueryAlias, sql.catalyst.AliasIdentifier
         self.struct_literal, self.struct_field = expressions.Literal, expressions.GetStructField
         self.at_least, self.literal = expressions.GreaterThanOrEqual, _module(expressions, "Literal")
@@ -101,6 +102,10 @@ class Catalyst:
     def alias_as(self, child: JavaObject, attribute: JavaObject) -> JavaObject:
         """`child` under the name and the id of `attribute`, so that expressions over `attribute` read it."""
         return self.alias(child, attribute.name(), attribute.exprId(), self.nil, self.none, self.nil)
+
+    def named(self, child: JavaObject, name: str) -> JavaObject:
+        """`child` under a name and an id of its own."""
+        return self.alias(child, name, self.new_id(), self.nil, self.none, self.nil)
 
     def named_plan(self, plan: JavaObject, name: str, qualifier: Sequence[str]) -> JavaObject:
         """A plan under a table's name, and the names before it."""

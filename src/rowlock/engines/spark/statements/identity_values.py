@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -96,4 +97,4 @@ def numbered_inserts(evaluator: Evaluator, tables: Target, columns: Sequence[Ide
     outputs = bridge.list(inserts.outputs)
     for column, number in zip(columns, numbers, strict=True):
         outputs[tables.schema.names.index(column.name)] = number
-    return Resolved(bridge.seq(outputs), inserts.condition)
+    return replace(inserts, outputs=bridge.seq(outputs))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from rowlock.boundary.provenance import Provenance, union_by_path
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark import driver_rows, scan_job
 from rowlock.engines.spark.addressed_rows import Addressed, Found, addressed_by_index
-from rowlock.engines.spark.catalyst.analysis import Resolved
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, inserted_origin
@@ -107,7 +107,9 @@ class MergeRun:
         large = source.size_bytes > limits().broadcast_source_bytes or sum(s.file.size_bytes for s in slices) <= largest
         if not large or not bridge.has_equal_keys(self.plan.join):
             return False
-        return not bridge.runs_python([self.plan.on, *bridge.list(self.plan.pairs.outputs), *(bridge.list(inserts.outputs) if inserts else ())])
+        parts = [part for part in (self.plan.pairs, inserts) if part is not None]
+        computed = [e for part in parts for e in (*bridge.list(part.outputs), *(part.draws.values if part.draws else ()))]
+        return not bridge.runs_python([self.plan.on, *computed])
 
     def _few_pairs(self, rows: Addressed) -> bool:
         """Whether these rows are paired on the driver: the source is there, and ON has equal keys or all pairs are few."""
@@ -140,7 +142,7 @@ class MergeRun:
         flat = pa.Table.from_arrays(columns, names=[f"c{n}" for n in range(len(columns))])
         bridge = self.evaluator.bridge
         relation = bridge.local(self.plan.pair.seq, flat, self.plan.pair.schema_json, self.plan.session)
-        plan = bridge.project(self.plan.pairs.outputs, bridge.filter(self.plan.on, relation))
+        plan = self.plan.pairs.over(bridge, bridge.filter(self.plan.on, relation))
         result = bridge.evaluate(plan, self.evaluator.spark, self.plan.session)
         return addressed_by_index(result, rows.origin.paths)
 
@@ -148,7 +150,7 @@ class MergeRun:
         """The outputs of `plan.pairs` for rows on the driver and a source that is not there, by a join in a Spark job."""
         bridge, target = self.evaluator.bridge, self.plan.target
         child = self._join_plan(bridge.local(target.seq, rows.with_address_columns(), target.schema_json, self.plan.session))
-        result = to_arrow(bridge.dataframe(bridge.project(self.plan.pairs.outputs, child), self.evaluator.spark, self.plan.session))
+        result = to_arrow(bridge.dataframe(self.plan.pairs.over(bridge, child), self.evaluator.spark, self.plan.session))
         return addressed_by_index(result, rows.origin.paths)
 
     def _candidates(self, target: pa.Table, source: pa.Table) -> tuple[Numbers, Numbers]:
@@ -194,8 +196,9 @@ class MergeRun:
             self.job.pairs(slices, inserts=False)  # a join with a large source is not begun to see whether its result is small
             return
         try:
-            resolved = Resolved(self.plan.pairs.outputs, None)
-            rows = scan_job.scan(self.evaluator, slices, self.plan.target, resolved, self.plan.session, self.snapshot, join=self._join_plan, bounded=True)
+            rows = scan_job.scan(
+                self.evaluator, slices, self.plan.target, self.plan.pairs, self.plan.session, self.snapshot, join=self._join_plan, bounded=True
+            )
             self._take(rows, self.plan.clauses.matched, matched=True)
         except scan_job.TooManyRows:
             self.ways.written_by_spark("changed rows")
@@ -239,9 +242,10 @@ class MergeRun:
         rest = [minus(s, matched.get(s.path)) for s in scanned]
         applies = self.evaluator.bridge.at_least_zero(alone.outputs.apply(len(self.snapshot.schema.fields)))
         try:
-            self._take(scan_job.scan(self.evaluator, rest, target, Resolved(alone.outputs, applies), self.plan.session, self.snapshot), clauses, matched=False)
+            applying = replace(alone, condition=applies)
+            self._take(scan_job.scan(self.evaluator, rest, target, applying, self.plan.session, self.snapshot), clauses, matched=False)
         except scan_job.TooManyRows:
-            child = self.evaluator.bridge.filter(applies, self.evaluator.rewrite_plan(self.snapshot, rest, target.attributes))
+            child = applying.rows(self.evaluator.bridge, self.evaluator.rewrite_plan(self.snapshot, rest, target.attributes))
             self.job.write(child, alone.outputs, rest, clauses, matched=False)
 
     def inserts(self, numbers: Numbers) -> list[RowBlock]:
@@ -251,8 +255,8 @@ class MergeRun:
         bridge, inserts = self.evaluator.bridge, self.plan.inserts
         applies = bridge.at_least_zero(inserts.outputs.apply(len(self.snapshot.schema.fields)))
         chosen = None if len(numbers) == self.plan.source.num_rows else numbers
-        child = bridge.filter(applies, self.plan.source.plan(self.evaluator, self.plan.insert_side, self.plan.session, chosen))
-        plan = bridge.project(inserts.outputs, child)
+        source = self.plan.source.plan(self.evaluator, self.plan.insert_side, self.plan.session, chosen)
+        plan = replace(inserts, condition=applies).over(bridge, source)
         if self.plan.source.table is None and len(numbers) > limits().driver_rows:
             self.ways.written_by_spark("inserts")
             return [self._write_inserts(plan)]

@@ -7,7 +7,7 @@ gets a bitmap of the matched positions for each data file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap64
 
@@ -67,7 +67,7 @@ class MergeJob:
         *values, _, position = bridge.list(plan.pairs.outputs)
         outputs = [*values, plan.from_file, position]
         if not inserts or plan.inserts is None:
-            child = bridge.join(target, source, plan.on, broadcast=plan.source.table is not None)
+            child = plan.pairs.rows(bridge, bridge.join(target, source, plan.on, broadcast=plan.source.table is not None))
             inserted = False
         else:
             child, outputs = self._with_inserts(bridge.join(target, source, plan.on, outer=True), outputs, plan.inserts)
@@ -87,7 +87,8 @@ class MergeJob:
         applies, lost = bridge.at_least_zero(action), bridge.is_null(plan.from_file)
         row = [bridge.chosen(lost, new, old) for new, old in zip(values, outputs[: len(values)], strict=True)]
         taken = bridge.chosen(lost, bridge.literal.apply(_INSERT), outputs[len(values)])
-        return bridge.filter(bridge.either(bridge.negated(lost), applies), child), [*row, taken, *outputs[len(values) + 1 :]]
+        child = plan.pairs.rows(bridge, bridge.filter(bridge.either(bridge.negated(lost), applies), child))
+        return replace(inserts, condition=None).rows(bridge, child), [*row, taken, *outputs[len(values) + 1 :]]
 
     def write(
         self, child: JavaObject, outputs: JavaObject, slices: Sequence[Slice], clauses: Sequence[Clause], *, matched: bool, inserted: bool = False

@@ -29,6 +29,7 @@ from rowlock.engines.spark.catalyst.analysis import (
     as_column,
     assigned_columns,
     at_one_time,
+    is_default,
     outcome_frame,
     target_path,
 )
@@ -143,13 +144,17 @@ def merge_statement(
     probe = evaluator.probe(tables, alias, session)
     given = source.select("*")
     resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (probe.join(given, as_column(on)), probe, given))
-    frames = [_outcome(resolver, tables, clauses.matched, alias, source)]
-    if clauses.not_matched_by_source:
-        frames.append(_outcome(target_resolver, tables, clauses.not_matched_by_source, alias, source))
-    if clauses.not_matched:
-        frames.append(_outcome(source_resolver, tables, clauses.not_matched, alias, source, insert=True))
-    plans = at_one_time(bridge, [analyzed(f) for f in frames])
-    join = plans[0].child()
+    parts = _analyzed(
+        [
+            _Part(resolver, clauses.matched),
+            *([_Part(target_resolver, clauses.not_matched_by_source)] if clauses.not_matched_by_source else ()),
+            *([_Part(source_resolver, clauses.not_matched, insert=True)] if clauses.not_matched else ()),
+        ],
+        tables,
+        alias,
+        source,
+    )
+    join = parts[0][1].child().child() if parts[0][0].draws else parts[0][1].child()
     if class_name(join) != "Join":
         raise InvalidInput("The ON condition of MERGE must compare one target row with one source row", table=root)
     left, right = [*bridge.list(join.left().output()), *tables.address], [*bridge.list(join.right().output()), tables.source_row]
@@ -164,9 +169,8 @@ def merge_statement(
     read += versions_read(evaluator, source, snapshot.version) if read else ()
     read += tuple(version for frame in clauses.values_from for version in versions_read(evaluator, frame, snapshot.version))
     target = Relation.of(bridge, left, tables.relation.schema)
-    rest = iter(plans[1:])
-    alone = target_resolver.resolved(next(rest), beside=tables.address) if clauses.not_matched_by_source else None
-    inserts = source_resolver.resolved(next(rest), beside=(tables.source_row,)) if clauses.not_matched else None
+    alone = parts[1][0].resolved(parts[1][1], beside=tables.address) if clauses.not_matched_by_source else None
+    inserts = parts[-1][0].resolved(parts[-1][1], beside=(tables.source_row,)) if clauses.not_matched else None
     inserts = inserts and numbered_inserts(evaluator, tables, numbered, pinned, inserts)
     plan = MergePlan(
         clauses=replace(clauses, matched=tuple(matched), not_matched_by_source=tuple(by_source)),
@@ -176,7 +180,7 @@ def merge_statement(
         target=target,
         pair=Relation.of(bridge, [*left, *right], _positional([*target.schema.fields, *pinned.numbered_schema.fields])),
         source_side=bridge.seq(right),
-        pairs=resolver.resolved(plans[0], beside=(tables.source_row, *tables.address)),
+        pairs=parts[0][0].resolved(parts[0][1], beside=(tables.source_row, *tables.address)),
         alone=alone,
         inserts=inserts,
         insert_side=bridge.seq([*source_resolver.attributes(), tables.source_row]),
@@ -186,7 +190,7 @@ def merge_statement(
     )
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
     sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
-    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets)
+    return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets, source_rows=pinned.num_rows)
 
 
 def _positional(fields: Sequence[StructField]) -> StructType:
@@ -200,6 +204,39 @@ def _check_clauses(clauses: Clauses, root: str) -> None:
     for kind, group in (("MATCHED", clauses.matched), ("NOT MATCHED", clauses.not_matched), ("NOT MATCHED BY SOURCE", clauses.not_matched_by_source)):
         if any(c.condition is None for c in group[:-1]):
             raise InvalidInput(f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply", table=root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The clauses of one kind, and what resolves them."""
+
+    resolver: Resolver
+    clauses: Sequence[Clause]
+    insert: bool = False
+
+    def with_draws(self) -> _Part:
+        """The same clauses over a frame that computes what is not deterministic in their values (see `Draws`)."""
+        given = [(n, key, value) for n, c in enumerate(self.clauses) for key, value in (c.assignments or {}).items() if not is_default(value)]
+        resolver, values = self.resolver.with_draws([value for _, _, value in given])
+        drawn = {(n, key): value for (n, key, _), value in zip(given, values, strict=True)}
+        clauses = [
+            c if c.assignments is None else replace(c, assignments={k: drawn.get((n, k), v) for k, v in c.assignments.items()})
+            for n, c in enumerate(self.clauses)
+        ]
+        return replace(self, resolver=resolver, clauses=clauses)
+
+
+def _analyzed(parts: Sequence[_Part], tables: Target, alias: str | None, source: DataFrame) -> list[tuple[Resolver, JavaObject]]:
+    """The analyzed outcome of each part, all at the same current time, and what resolved it.  Raises StatementRefused."""
+
+    def plans(of: Sequence[_Part]) -> list[JavaObject]:
+        return at_one_time(of[0].resolver.bridge, [analyzed(_outcome(p.resolver, tables, p.clauses, alias, source, insert=p.insert)) for p in of])
+
+    found = plans(parts)
+    if not all(plan.deterministic() for plan in found):
+        parts = [p.with_draws() for p in parts]
+        found = plans(parts)
+    return [(p.resolver, plan) for p, plan in zip(parts, found, strict=True)]
 
 
 def _outcome(resolver: Resolver, tables: Target, clauses: Sequence[Clause], alias: str | None, source: DataFrame, *, insert: bool = False) -> DataFrame:
@@ -266,7 +303,7 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
     With `lenient` only columns that the source has.  A generated or identity column that the source lacks is left out, and made.
     Raises SchemaMismatch.
     """
-    plan = analyzed(resolver.frame)
+    plan = analyzed(resolver.frame).child() if resolver.draws else analyzed(resolver.frame)
     by_name: dict[str, JavaObject] = {}
     for attribute in resolver.bridge.list((plan if insert else plan.right()).output()):
         by_name.setdefault(str(attribute.name()).lower(), attribute)
