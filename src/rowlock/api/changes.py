@@ -47,6 +47,10 @@ class Changes:
         expressions.expression(condition, "condition")
         self._run("DELETE", lambda evaluator, snapshot: _one(delete_statement(evaluator, snapshot, condition, self._alias)))
 
+    def _truncate(self) -> None:
+        """`delete` of all rows, under the name of TRUNCATE TABLE."""
+        self._run("TRUNCATE", lambda evaluator, snapshot: ([delete_statement(evaluator, snapshot, None, None)], {}))
+
     @classic
     def update(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> None:
         """Sets columns of the rows for which a condition is true, or of all rows.

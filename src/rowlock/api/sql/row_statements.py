@@ -47,7 +47,7 @@ def delete(target: Target, plan: Any) -> DataFrame:
 def truncate(target: Target, plan: Any) -> None:
     """TRUNCATE TABLE: a DELETE of all rows, whose files stay for older versions; never a step of an application."""
     with session_commits(target.spark, instead={"write.txnAppId": None, "write.txnVersion": None}):
-        target.table().delete()
+        target.table()._truncate()
 
 
 def merge(target: Target, plan: Any) -> DataFrame:

@@ -79,7 +79,7 @@ def overwrite(
         now = clock.now_ms()
         return HeadActions(
             adds=born,
-            metrics={**creation.append_metrics(adds), "numRemovedFiles": len(head.files)},
+            metrics={**creation.append_metrics(adds), "numRemovedFiles": len(head.files), "numRemovedBytes": head.files.total_size_bytes},
             removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()),
             protocol=protocol if protocol != head.protocol else None,
             metadata=fresh if fresh != head.metadata else None,

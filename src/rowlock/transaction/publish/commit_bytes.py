@@ -14,7 +14,7 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import with_commit_timestamp, with_enablement
 from rowlock.transaction.publish.file_actions import FileActions
-from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters
+from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters, times
 from rowlock.transaction.state.attempt import Attempt
 from rowlock.transaction.state.call import settings, user_metadata
 from rowlock.transaction.state.pending import Pending
@@ -24,7 +24,7 @@ from rowlock.version import ENGINE_INFO
 
 def commit_bytes(txn: Pending, attempt: Attempt, files: FileActions, parameters: Mapping[str, Any]) -> bytes:
     """The commit file of a transaction, on top of its base."""
-    return commit_of(txn, attempt, files, parameters, operation_metrics(txn, files), () if txn.app is None else (txn.app,), {})
+    return commit_of(txn, attempt, files, parameters, {**operation_metrics(txn, files), **times(txn)}, () if txn.app is None else (txn.app,), {})
 
 
 def commit_of(

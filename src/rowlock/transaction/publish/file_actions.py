@@ -31,12 +31,13 @@ from rowlock.transaction.state.vectors import Vectors
 
 @dataclass(frozen=True, slots=True)
 class FileActions:
-    """The file actions of one commit, with what its metrics need: rows copied by copy on write, files that got a new deletion vector."""
+    """The file actions of one commit, with what its metrics need: rows copied by copy on write, files that got a new deletion vector, and how many of them had one."""
 
     adds: tuple[AddFile, ...]
     removes: tuple[RemoveFile, ...]
     rows_copied: int = 0
     vectors_added: int = 0
+    vectors_updated: int = 0
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCdcFile, ...] = ()
 
@@ -69,7 +70,8 @@ def file_actions(effects: Effects, head: Snapshot, *, engine: Engine, vectors: V
     for add, (_, dead, _) in zip(adds, marked, strict=False):
         vectors.remember(add, dead)
     tracked, domains = row_identity.assign_row_ids(adds, head, engine.count)
-    return FileActions(tracked, tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors), domains, cdc)
+    updated = sum(t.head.deletion_vector is not None for t in survivors)
+    return FileActions(tracked, tuple(removes), sum(s.add.num_records or 0 for s in copies), len(survivors), updated, domains, cdc)
 
 
 def append_actions(adds: Sequence[AddFile], head: Snapshot, engine: AppendEngine) -> FileActions:

@@ -42,6 +42,10 @@ from rowlock.storage.store import discard
 __all__ = ["RowPlan", "delete_statement", "refuse_on_append_only", "run", "update_statement"]
 
 
+EVERY_ROW = ["true"]
+"""The `predicate` of a DELETE without a condition, as delta-spark writes it; that of such an UPDATE is empty."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowPlan:
     """A resolved UPDATE (outputs: the new row, then its address) or DELETE (outputs: the address).
@@ -132,7 +136,7 @@ def _statement(
     reads = skipping_predicate(plain, target.ids)
     more["mask"] = row_mask(plain, target.ids)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
-    text = [] if resolved.condition is None else [str(resolved.condition.sql())]
+    text = (EVERY_ROW if kind == "delete" else []) if resolved.condition is None else [str(resolved.condition.sql())]
     plan = RowPlan(kind, target.relation, resolved, session, everything, reads, **more)
     return Statement(kind, plan, reads, parameters={"predicate": text}, source_versions=read, sets=sets)
 
