@@ -39,6 +39,7 @@ WORKS: Mapping[str, Work] = {
     "MERGE": "merge",
     "UPDATE": "update",
     "DELETE": "delete",
+    "TRUNCATE": "delete",
     "OPTIMIZE": "optimize",
     "REORG": "optimize",
 }

@@ -254,7 +254,7 @@ def without_name(parts: Sequence[str], alias: str | None) -> list[Sequence[str]]
 def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> tuple[str, ...]:
     """The exact names, from the top, of the column or field that an assignment's key names.  Raises SchemaMismatch, InvalidInput."""
     if isinstance(key, Column):
-        key = _column_name(key)
+        key = column_text(key)
     if not isinstance(key, str):
         raise InvalidInput(f"A column to set must be named by a string, not {type(key).__name__}", table=table)
     parts = column_path(key)
@@ -268,7 +268,8 @@ def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> 
     return found
 
 
-def _column_name(column: Column) -> str:
+def column_text(column: Column) -> str:
+    """The expression of a Column as text."""
     text = str(column)
     return text[len("Column<'") : -len("'>")]
 

@@ -29,6 +29,7 @@ from rowlock.engines.spark.catalyst.analysis import (
     as_column,
     assigned_columns,
     at_one_time,
+    column_text,
     is_default,
     outcome_frame,
     target_path,
@@ -348,7 +349,8 @@ def _parameters(condition: JavaObject, clauses: Clauses) -> dict[str, Any]:
     """operationParameters of the commit, as delta-spark writes them."""
 
     def listed(group: Sequence[Clause]) -> str:
-        return orjson.dumps([{"actionType": c.kind, **({"predicate": str(c.condition)} if c.condition is not None else {})} for c in group]).decode()
+        texts = [column_text(c.condition) if isinstance(c.condition, Column) else c.condition for c in group]
+        return orjson.dumps([{**({} if t is None else {"predicate": t}), "actionType": c.kind} for c, t in zip(group, texts, strict=True)]).decode()
 
     return {
         "predicate": orjson.dumps([str(condition.sql())]).decode(),
