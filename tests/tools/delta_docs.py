@@ -21,7 +21,7 @@ from pathlib import Path
 
 from model.differential.case import Case, Step
 from model.differential.compare import Meant
-from model.differential.record import outcomes, unlike
+from model.differential.record import first_difference, outcomes
 from model.differential.runner import Process
 
 PAGES = Path("docs/src/content/docs")
@@ -182,11 +182,10 @@ def _run(number: int, snippet: Snippet, engines: dict[str, Process], folder: Pat
     one = case(number, snippet)
     if one is None:
         return "not runnable"
-    theirs = list(outcomes(engines["delta-spark"], one, folder / "theirs"))
-    found = list(unlike(one, theirs, outcomes(engines["rowlock"], one, folder / "ours"), Meant()))
-    for n, difference, reason in found:
+    kept, theirs, found = first_difference(one, ((o["delta-spark"], o["rowlock"]) for o in outcomes(engines, one, folder / "tables")), Meant())
+    for difference, reason in found:
         if reason is None:
-            print(f"---- {snippet.name}: {one.steps[min(n, len(one.steps) - 1)].text[:400]}\n{difference.text()}", flush=True)
+            print(f"---- {snippet.name}: {one.steps[kept].text[:400]}\n{difference.text()}", flush=True)
     if any(reason is None for *_, reason in found):
         return "differs"
     if found:

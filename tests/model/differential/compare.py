@@ -15,7 +15,9 @@ from model.differential.case import Step
 MEANT = Path(__file__).parent / "meant.toml"
 FIELDS = {"aspect", "kind", "statement", "setting", "delta_spark", "rowlock", "reason", "open"}
 
-_OWN_NUMBERS = re.compile(r"^(delta\.columnMapping\.maxColumnId|delta\.rowTracking\.materialized.*|rowlock\..*|delta\.inCommitTimestampEnablement.*)$")
+_OWN_NUMBERS = re.compile(
+    r"^(delta\.columnMapping\.maxColumnId|delta\.rowTracking\.materialized.*|delta\.feature\..*|rowlock\..*|delta\.inCommitTimestampEnablement.*)$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,11 @@ class Difference:
     aspect: str
     delta_spark: str
     rowlock: str
+
+    @property
+    def is_slight(self) -> bool:
+        """Whether the tables hold the same for all that: a case can go on."""
+        return self.aspect.startswith(("condition", "answer", "a commit without", "property", "comment", "commits"))
 
     def text(self) -> str:
         """For people."""
@@ -94,8 +101,8 @@ def _of_tables(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[D
                         yield Difference(f"property {name} of {folder}", str(one_by_one.get(name)), str(other_by_one.get(name)))
             elif a != b:
                 yield Difference(f"{aspect} of {folder}", *_apart(a, b))
-        if one.get("version") != other.get("version"):
-            yield Difference(f"version of {folder}", str(one.get("version")), str(other.get("version")))
+        if one["commits"] != other["commits"]:
+            yield Difference(f"commits to {folder}", str(one["commits"]), str(other["commits"]))
 
 
 def _apart(a: Any, b: Any) -> tuple[str, str]:
@@ -114,7 +121,7 @@ def _shown(outcome: Mapping[str, Any], *, full: bool = False) -> str:
     if "error" in outcome:
         shown = f"{outcome['error'][0]} [{outcome['condition']}] {' '.join(outcome['text'].split())[:400]}"
     else:
-        shown = f"{outcome.get('answer', '')} {sorted(outcome.get('rows', []))[:12]}"
+        shown = f"{outcome.get('answer', '')[:300]} {sorted(outcome.get('rows', []))[:12]}"
     return shown + (f"; changed {sorted(outcome.get('tables', {}))}" if full else "")
 
 
@@ -124,10 +131,9 @@ class Meant:
     def __init__(self, file: Path = MEANT, *, pass_over: str = "") -> None:
         self.pass_over = pass_over
         self.entries: list[dict[str, str]] = tomllib.loads(file.read_text()).get("meant", []) if file.exists() else []
-        self.used: dict[str, int] = {}
         for entry in self.entries:
             wrong = set(entry) - FIELDS
-            if wrong or not entry.get("reason") or not (entry.get("rowlock") or entry.get("delta_spark")):
+            if wrong or not (entry.get("reason") or entry.get("open")) or not (entry.get("rowlock") or entry.get("delta_spark")):
                 raise ValueError(f"meant.toml: {entry} has no reason, names neither engine's side, or has unknown fields {wrong}")
 
     def reason(self, step: Step, settings: Mapping[str, str], found: Difference) -> str | None:
@@ -145,6 +151,5 @@ class Meant:
         }
         for entry in self.entries:
             if all(re.search(entry[name], text, re.DOTALL) for name, text in sides.items() if name in entry):
-                self.used[entry["reason"]] = self.used.get(entry["reason"], 0) + 1
-                return entry["reason"]
+                return entry.get("reason") or f"open: {entry['open']}"
         return None

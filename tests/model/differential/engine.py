@@ -138,9 +138,9 @@ class Engine:
             folder = log.parent.relative_to(self.root).as_posix()
             version = max((int(p.stem) for p in log.glob("*.json") if p.stem.isdigit()), default=-1)
             if self.seen.get(folder, -1) != version:
-                self.seen[folder] = version
+                commits, self.seen[folder] = version - self.seen.get(folder, -1), version
                 content = self.content(str(log.parent), version)
-                out[folder] = {"version": version, "unchanged": content == self.contents.get(folder), **content}
+                out[folder] = {"commits": commits, "unchanged": content == self.contents.get(folder), **content}
                 self.contents[folder] = content
         return out
 

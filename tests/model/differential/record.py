@@ -1,6 +1,6 @@
 """`python -m model.differential.record`: draws cases until they hold 200 statements, and writes them with delta-spark's answers into tests/data/differential.jsonl.
 
-Each engine makes its own table. A case ends with its first difference that is meant, or before its first that is not.
+Each engine makes its own table. A case ends before its first difference that is not meant.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from model.differential.case import Case, from_json
 from model.differential.compare import Difference, Meant, differences
-from model.differential.runner import Process
+from model.differential.runner import Process, ask_all
 from model.differential.statements import draw_case
 
 FILE = Path(__file__).parents[2] / "data" / "differential.jsonl"
@@ -32,33 +32,40 @@ def recorded() -> Iterator[tuple[Case, list[Outcome]]]:
         yield from_json(given["case"]), given["outcomes"]
 
 
-def outcomes(engine: Process, case: Case, root: Path) -> Iterator[Outcome]:
-    """What an engine makes of a case by itself, statement by statement; nothing where it cannot make the table."""
+def outcomes(engines: Mapping[str, Process], case: Case, root: Path) -> Iterator[dict[str, Outcome]]:
+    """What engines make of a case, each by itself, statement by statement; nothing where one cannot make the table."""
+    roots = {name: str(root / name) for name in engines}
     try:
         for settings, texts in (({"spark.sql.session.timeZone": "UTC"}, case.table), (case.settings, case.before)):
-            engine.ask(open=case.seed, settings=settings, root=str(root), before=[t.replace("{root}", str(root)) for t in texts])
-            if "error" in engine.answer():
+            opened = ask_all(
+                engines, {n: {"open": 0, "settings": settings, "root": at, "before": [t.replace("{root}", at) for t in texts]} for n, at in roots.items()}
+            )
+            if any("error" in said for said in opened.values()):
                 return
         if case.table:
-            engine.ask(attach=str(root / "t"))
-            engine.answer()
+            ask_all(engines, {name: {"attach": f"{roots[name]}/t"} for name in engines})
         for step in case.steps:
-            engine.ask(do=step.text)
-            yield engine.answer()
+            yield ask_all(engines, {name: {"do": step.text} for name in engines})
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def unlike(case: Case, theirs: list[Outcome], ours: Iterator[Outcome], meant: Meant) -> Iterator[tuple[int, Difference, str | None]]:
-    """The differences of the first statement that differs, each with the reason why it is meant; a case that ends early differs, too."""
-    n = -1
-    for n, (one, other) in enumerate(zip(theirs, ours, strict=False)):
-        found = list(differences(one, other))
-        yield from ((n, d, meant.reason(case.steps[n], case.settings, d)) for d in found)
-        if found:
-            return
-    if n + 1 < len(theirs):
-        yield n + 1, Difference("the table", "made", "not made"), None
+def first_difference(case: Case, pairs: Iterator[tuple[Outcome, Outcome]], meant: Meant) -> tuple[int, list[Outcome], list[tuple[Difference, str | None]]]:
+    """How many statements can be kept, delta-spark's outcomes, and the differences found, each with the reason why it is meant.
+
+    The statements end with the first difference after which the tables hold other things, or before the first that is not meant.
+    """
+    theirs: list[Outcome] = []
+    found: list[tuple[Difference, str | None]] = []
+    for step, (one, other) in zip(case.steps, pairs, strict=False):
+        theirs.append(one)
+        here = [(d, meant.reason(step, case.settings, d)) for d in differences(one, other)]
+        found += here
+        if any(reason is None for _, reason in here):
+            return len(theirs) - 1, theirs, found
+        if not all(d.is_slight for d, _ in here):
+            break
+    return len(theirs), theirs, found
 
 
 def main() -> int:
@@ -72,15 +79,14 @@ def main() -> int:
     lines, count, meant = [], 0, Meant()
     while count < STATEMENTS:
         case, _ = draw_case(seed)
-        theirs = list(outcomes(engines["delta-spark"], case, folder / "theirs"))
-        found = list(unlike(case, theirs, outcomes(engines["rowlock"], case, folder / "ours"), meant)) if theirs else []
-        kept = min((n if reason is None else n + 1 for n, _, reason in found), default=len(theirs))
+        kept, theirs, found = first_difference(case, ((o["delta-spark"], o["rowlock"]) for o in outcomes(engines, case, folder / "tables")), meant)
         if kept:
             lines.append(json.dumps({"case": case.only(case.steps[:kept]).as_json(), "outcomes": theirs[:kept]}))
+            FILE.write_text("\n".join(lines) + "\n")
             count += kept
-        print(f"{seed}: {kept} statements{''.join(f'; {d.aspect}: {reason}' for _, d, reason in found)}", flush=True)
+        notes = "".join(f"\n  {reason or d.text()}" for d, reason in found)
+        print(f"{seed}: {kept} statements, {count} in all{notes}", flush=True)
         seed += 1
-    FILE.write_text("\n".join(lines) + "\n")
     for engine in engines.values():
         engine.end()
     return 0

@@ -27,7 +27,7 @@ def test_the_first_option_is_the_simplest() -> None:
 
 
 def test_what_differs_is_named() -> None:
-    table = {"t": {"version": 1, "rows": ["(1,)"], "schema": "{}"}}
+    table = {"t": {"commits": 1, "unchanged": False, "rows": ["(1,)"], "schema": "{}"}}
     same = {"answer": "struct<>", "rows": [], "tables": table}
     failed = {"error": ["AnalysisException"], "condition": "X", "text": "no", "tables": {}}
     assert not list(differences(same, same))

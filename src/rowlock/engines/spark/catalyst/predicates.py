@@ -237,11 +237,15 @@ def _key(node: Node) -> tuple[int, str] | None:
     if (
         node.name == "Cast"
         and node.children[0].name == "AttributeReference"
-        and node.fields.get("dataType") in INTEGER_BITS
-        and node.children[0].fields.get("dataType") in INTEGER_BITS
+        and _type_name(node) in INTEGER_BITS
+        and _type_name(node.children[0]) in INTEGER_BITS
     ):
         node = node.children[0]
-    if node.name != "AttributeReference" or node.fields.get("dataType") not in _KEY_TYPES:
+    if node.name != "AttributeReference" or (kind := _type_name(node)) not in _KEY_TYPES:
         return None
-    kind = node.fields["dataType"]
-    return int(node.fields["exprId"]["id"]), "integer" if kind in INTEGER_BITS else str(kind)
+    return int(node.fields["exprId"]["id"]), "integer" if kind in INTEGER_BITS else kind
+
+
+def _type_name(node: Node) -> str:
+    """The name of a node's type; of a nested one, which Spark gives as an object, text that names no type."""
+    return str(node.fields.get("dataType"))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from rowlock.engines.spark.catalyst.bridge import Catalyst, bare, catalyst, nullable
 from rowlock.engines.spark.read.scan import empty_frame
@@ -26,22 +26,25 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     schema = nullable(StructType([StructField(f.name, bare(f.dataType), True) for f in columns]))
     wanted = empty_frame(spark, schema)._jdf.queryExecution().analyzed().output()
     conf = spark._jsparkSession.sessionState().conf()
-    if str(spark.conf.get("spark.sql.storeAssignmentPolicy", "ANSI")).upper() == "ANSI":
-        rows = _castable(rows, schema, by_name)
+    ansi = str(spark.conf.get("spark.sql.storeAssignmentPolicy", "ANSI")).upper() == "ANSI"
+    rows = _castable(rows, schema, by_name, ansi=ansi)
     resolver: Any = bridge.jvm.org.apache.spark.sql.catalyst.analysis.TableOutputResolver
     default = getattr(resolver, "resolveOutputColumns$default$6")()
     plan = resolver.resolveOutputColumns(table, wanted, rows._jdf.queryExecution().analyzed(), by_name, conf, default)
     return bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])
 
 
-def _castable(rows: DataFrame, wanted: StructType, by_name: bool) -> DataFrame:
-    """The rows with those columns cast whose type Spark would not store in the wanted one."""
+def _castable(rows: DataFrame, wanted: StructType, by_name: bool, *, ansi: bool) -> DataFrame:
+    """The rows with those columns cast whose type Spark would not store in the wanted one: under every policy NULL, which has no type, under ANSI all that can be."""
     bridge = catalyst(rows.sparkSession)
     attributes = bridge.list(rows._jdf.queryExecution().analyzed().output())
     columns, names = [bridge.column(a) for a in attributes], rows.columns
     changed = False
     for n, (actual, field) in enumerate(zip(rows.schema.fields, wanted.fields, strict=True)):
-        type_ = _stored_type(bridge, actual.dataType, field.dataType, by_name)
+        if isinstance(actual.dataType, NullType):
+            type_ = field.dataType
+        else:
+            type_ = _stored_type(bridge, actual.dataType, field.dataType, by_name) if ansi else actual.dataType
         if type_ != actual.dataType:
             columns[n], changed = bridge.ansi_cast(columns[n], type_).alias(names[n]), True
     return rows.select(*columns) if changed else rows
