@@ -101,6 +101,17 @@ def test_statements_through_a_table_are_steps_and_several_in_a_block_are_one(spa
     assert read(spark, table_path) == [(2, "b!")] and head(table_path).txns["a"].version == 2
 
 
+def test_a_merge_in_a_block_may_not_add_columns_but_the_setting_does_it_no_harm(spark: SparkSession, table_path: str) -> None:
+    table = make(spark, table_path, [(1, "a")], "id int, s string")
+    with settings(spark, {"schema.autoMerge.enabled": "true"}):
+        with unchanged(table_path), pytest.raises(UnsupportedFeature, match="adds columns"), table.transaction() as txn:
+            txn.merge(spark.createDataFrame([(2, "x")], "id int, more string"), "false").whenNotMatchedInsertAll().execute()
+        with table.transaction() as txn:
+            txn.delete("id = 1")
+            txn.merge(spark.createDataFrame([(2,)], "id int"), "false").whenNotMatchedInsertAll().execute()
+    assert read(spark, table_path) == [(2, None)]
+
+
 def test_an_argument_says_more_than_the_session(spark: SparkSession, table_path: str) -> None:
     make(spark, table_path, [(1,)], "id int")
     more = spark.createDataFrame([(2, "x")], "id int, more string")
@@ -155,6 +166,8 @@ def test_what_cannot_be_heeded_is_refused_or_named_once(spark: SparkSession, tab
         with pytest.raises(UnsupportedFeature, match="dynamicPartitionOverwrite"):
             rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` VALUES (2)")
         assert read(spark, table_path) == [(1,)]
+    with settings(spark, {"legacy.storeOptionsAsProperties": "true"}), pytest.raises(UnsupportedFeature, match="storeOptionsAsProperties"):
+        rowlock.write(row, table_path + "-new")
     with settings(spark, {"restore.protocolDowngradeAllowed": "true"}):
         rowlock.write(row, table_path)
         with pytest.raises(UnsupportedFeature, match="protocolDowngradeAllowed"):

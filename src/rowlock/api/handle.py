@@ -184,7 +184,7 @@ def by_settings_of(spark: SparkSession, work: Work | None = None, user_metadata:
             call.settings().check(work)
         yield
         if outermost and this.committed and not is_connect(spark):
-            delta_settings.set_in(spark, "lastCommitVersionInSession", str(this.committed[-1].version))
+            delta_settings.set_in(spark, delta_settings.LAST_VERSION, str(this.committed[-1].version))
 
 
 @contextmanager

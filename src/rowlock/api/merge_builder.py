@@ -18,6 +18,7 @@ from rowlock.engines.spark.statements.evolution import columns_set, evolving
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.exceptions import UnsupportedFeature, WrongType
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import Metadata
 from rowlock.transaction.run import Planned
 from rowlock.transaction.state.call import settings
 
@@ -287,20 +288,20 @@ class DeltaMergeBuilder:
     def _executed(self, evolves: bool, pinned: list[Any]) -> DataFrame:
         clauses = evolving(self._clauses) if evolves else self._clauses
 
+        def wider(snapshot: Snapshot) -> Metadata:
+            return widened_metadata(snapshot, columns_set(self._source, clauses, self._alias)) if evolves else snapshot.metadata
+
         def plan(evaluator: Evaluator, snapshot: Snapshot) -> Planned:
+            if not isinstance(self._handle, Handle) and wider(snapshot) is not snapshot.metadata:
+                text = "A MERGE that adds columns is a transaction of its own in this version: run it outside of the block, or add the columns first"
+                raise UnsupportedFeature(text, feature="schema evolution in a transaction of several statements", access="write", table=self._handle.path)
             statement = merge_statement(evaluator, snapshot, self._source, self._condition, clauses, self._alias, pinned[-1] if pinned else None)
             if not any(source is statement.payload.source for source in pinned):
                 pinned.append(statement.payload.source)
             return [statement], statement.parameters
 
         self._receipts.last = None
-        if not evolves:
-            receipt = self._handle.run("MERGE", plan)
-        elif isinstance(self._handle, Handle):
-            receipt = self._handle.run("MERGE", plan, metadata=lambda head: widened_metadata(head, columns_set(self._source, clauses, self._alias)))
-        else:
-            text = "A MERGE with schema evolution is a transaction of its own in this version: run it outside of the block, or add the columns first"
-            raise UnsupportedFeature(text, feature="schema evolution in a transaction of several statements", access="write", table=self._handle.path)
+        receipt = self._handle.run("MERGE", plan, metadata=wider) if evolves and isinstance(self._handle, Handle) else self._handle.run("MERGE", plan)
         self._receipts.last = receipt
         return merge_frame(self._handle.spark, receipt.metrics)
 

@@ -57,7 +57,9 @@ def new_metadata(
     """Checked metadata for a table that is created or replaced.  Raises SchemaMismatch, InvalidInput, UnsupportedFeature."""
     schema = schemas.parse_schema(schema_string)
     schemas.check_no_collation(schema.fields, table)
-    merged = {**NEW_TABLE_DEFAULTS, **settings().table_defaults(configuration)}
+    said = settings()
+    said.check("create")
+    merged = {**NEW_TABLE_DEFAULTS, **said.table_defaults(configuration)}
     schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
     check_properties(merged, table)
     validate_together(merged, table)

@@ -15,6 +15,8 @@ from rowlock.protocol.session_settings import PREFIX, Settings
 
 _NAMES = re.compile(rf"(?:{re.escape(PREFIX)}[A-Za-z0-9_.\-]+|{re.escape(SETTING)})(?==)")
 """What is to be read: Delta's own settings, and the one of Spark's that is for data files."""
+LAST_VERSION = "lastCommitVersionInSession"
+"""What Rowlock sets itself after each commit."""
 _NONE = Settings()
 _process = os.getpid()
 _warned: set[str] = set()
@@ -38,7 +40,7 @@ def settings_of(spark: Any) -> Settings:
 
 def _of_classic(spark: Any) -> dict[str, str]:
     """By names without PREFIX.  All settings come as one text, which is searched for names: asking for each known one is a round trip each."""
-    names = set(_NAMES.findall(str(spark.conf._jconf.getAllAsJava().toString())))
+    names = set(_NAMES.findall(str(spark.conf._jconf.getAllAsJava().toString()))) - {PREFIX + LAST_VERSION}
     values = {name: spark.conf.get(name, None) for name in sorted(names)}
     return {name.removeprefix(PREFIX): str(value) for name, value in values.items() if value is not None}
 
