@@ -35,7 +35,7 @@ _EVENTS = (
     "SELECT 1L AS eventId, 'x' AS data, 'click' AS eventType, DATE'2021-11-18' AS date, 111 AS userId, 'c1' AS customerId, TIMESTAMP'2020-10-01 01:00:00' AS eventTime, "
     "DATE'2017-01-05' AS start_date, DATE'2017-01-06' AS end_date, 1 AS event_id, 'k' AS key, 1 AS value, 2019 AS year, current_date() AS today"
 )
-_KEYED = "SELECT 'k' AS key, 1 AS value, current_timestamp() - INTERVAL 9 DAYS AS lastSeen, 'active' AS status, current_timestamp() AS timestamp"
+_KEYED = "SELECT 'k' AS key, 1 AS value, TIMESTAMP'2020-01-01 00:00:00' AS lastSeen, 'active' AS status, TIMESTAMP'2024-01-01 00:00:00' AS timestamp"
 WORLD: dict[str, str] = {
     "people10m": _BOTH, "people10mupdates": _LATER, "morePeople": _LATER, "people-10m": _BOTH, "people-10m-updates": _LATER,
     "target": _KEYED, "source": _KEYED, "target_table": "SELECT 1 AS id, 'a' AS name", "source_table": "SELECT 2 AS id, 'b' AS name, 3 AS age", "events": _EVENTS,
@@ -49,6 +49,9 @@ WORLD: dict[str, str] = {
     "updates": "SELECT 1 AS customerId, 'new' AS address, DATE'2024-01-01' AS effectiveDate UNION ALL SELECT 2, 'first', DATE'2024-01-01'",
 }  # fmt: skip
 """Tables by the names (or the last parts of paths) that snippets use; a `SELECT` makes each."""
+
+_PLAIN = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')"
+"""Properties of the tables that are there: the same with both engines."""
 
 _PATHS = {
     "delta-table": "SELECT 1L AS id",
@@ -129,6 +132,7 @@ def statements(snippet: Snippet) -> list[str]:
 def world(snippet: Snippet, texts: list[str]) -> tuple[str, ...]:
     """The statements that make what a snippet names."""
     whole = "\n".join(texts)
+    plain = _PLAIN if "row_id" not in whole else "TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
     before = []
     for name, query in WORLD.items():
         if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", whole) or (
@@ -136,14 +140,14 @@ def world(snippet: Snippet, texts: list[str]) -> tuple[str, ...]:
         ):
             continue
         if "-" not in name and not re.search(rf"create\(.*tableName\(\"{name}\"", whole, re.DOTALL):
-            before.append(f"CREATE TABLE {name} USING delta AS {query}")
+            before.append(f"CREATE TABLE {name} USING delta {plain} AS {query}")
     for place in dict.fromkeys(re.findall(r"[`'\"](\{root\}/[\w/-]+)", whole)):
         last = place.rstrip("/").rsplit("/", 1)[-1]
         made = WORLD.get(last) or _PATHS.get(last)
         if "parquet`" in whole or "parquet" in place or "data-pipeline" in place:
             before.append(f"py:spark.sql(\"SELECT 1 AS id, 'a' AS name, 1 AS part, 2 AS part2\").write.mode('overwrite').parquet('{place}')")
         elif made and not re.search(rf"CREATE TABLE (IF NOT EXISTS )?delta\.`{place}", whole) and f'.write.format("delta").save("{place}")' not in whole:
-            before.append(f"CREATE TABLE delta.`{place}` USING delta AS {made}")
+            before.append(f"CREATE TABLE delta.`{place}` USING delta {plain} AS {made}")
     return tuple(before)
 
 
@@ -190,7 +194,10 @@ def _run(number: int, snippet: Snippet, engines: dict[str, Process], folder: Pat
         return "differs"
     if found:
         return "differs as meant"
-    return "fails in both" if not theirs or any("error" in outcome for outcome in theirs) else "alike"
+    failed = next((outcome for outcome in theirs if "error" in outcome), None)
+    if failed is not None:
+        print(f"---- {snippet.name}: {failed['error'][0]} {' '.join(failed['text'].split())[:200]}", flush=True)
+    return "fails in both" if failed is not None or not theirs else "alike"
 
 
 if __name__ == "__main__":

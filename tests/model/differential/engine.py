@@ -18,8 +18,12 @@ from typing import Any
 from model.differential.compare import definition
 
 CHEAPER = {"spark.sql.adaptive.enabled": "false"}
-OF_DELTA_SPARK = CHEAPER | {"spark.databricks.delta.writeChecksumFile.enabled": "false", "spark.databricks.delta.snapshotPartitions": "1"}
-"""Settings that change no answer and make small statements cheaper."""
+OF_DELTA_SPARK = CHEAPER | {
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.retentionDurationCheck.enabled": "true",
+}
+"""Settings that change no answer and make small statements cheaper, and the usual one where the session of other tests has another."""
 SIZES = re.compile(r"^(min|max|avg)$|[sS]ize|Time|Bytes|Ms$")
 ENGINES = ("delta-spark", "rowlock", "rowlock-connect")
 
