@@ -183,6 +183,16 @@ class TableProperties:
         return "v2" if self.configuration.get("delta.checkpointPolicy", "").strip() == "v2" else "classic"
 
     @property
+    def stats_as_struct(self) -> bool:
+        """`delta.checkpoint.writeStatsAsStruct`: whether checkpoints hold statistics and partition values as typed structs."""
+        return self._boolean("delta.checkpoint.writeStatsAsStruct", False)
+
+    @property
+    def stats_as_json(self) -> bool:
+        """`delta.checkpoint.writeStatsAsJson`: whether checkpoints that hold statistics as structs hold them as JSON, too."""
+        return self._boolean("delta.checkpoint.writeStatsAsJson", True)
+
+    @property
     def checkpoint_interval(self) -> int:
         """Commits between two checkpoints."""
         return self._integer("delta.checkpointInterval", 10)
