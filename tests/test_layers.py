@@ -21,6 +21,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "rowlock"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
+    ("conditions",),
     ("clock", "display", "exceptions", "threads", "time_zones", "version"),
     ("arguments", "progress"),
     ("limits",),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rowlock.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from rowlock import exceptions as exceptions
     from rowlock import streaming as streaming
     from rowlock.api.append import append
     from rowlock.api.change_feed import changes
@@ -64,14 +65,20 @@ _LAZY = {
     "spark": "rowlock.engines.spark.session.session",
     "to_arrow": "rowlock.api.to_arrow",
 }
+_MODULES = ("exceptions", "streaming")
+
+
+def __dir__() -> list[str]:
+    """All public names, also those that are imported when they are first used."""
+    return sorted({*globals(), *__all__, *_MODULES})
 
 
 def __getattr__(name: str) -> Any:
     """pyspark is imported when it is first needed: Java can be found before its JVM starts, and appends need neither."""
     import importlib
 
-    if name == "streaming":
-        return importlib.import_module("rowlock.streaming")
+    if name in _MODULES:
+        return importlib.import_module(f"rowlock.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'rowlock' has no attribute {name!r}")
     value = getattr(importlib.import_module(_LAZY[name]), name)

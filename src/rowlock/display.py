@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import difflib
 import html
 from collections.abc import Iterable, Sequence
 
@@ -55,3 +57,19 @@ def size(size_bytes: int) -> str:
         amount /= 1000
         del units[0]
     return f"{size_bytes} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"
+
+
+def time_in(timestamp_ms: int, zone: datetime.tzinfo | None = None) -> str:
+    """A time for people, in a zone that is named with it; by default the zone of this process."""
+    try:
+        at = datetime.datetime.fromtimestamp(timestamp_ms / 1000, tz=datetime.UTC).astimezone(zone)
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ms} ms after 1970"
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03} {at.tzname() or ''}".strip()
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` with the known name that is most like a misspelt one; empty where none is like it."""
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=0.75)
+    return f"; did you mean {by_lower[found[0]]}?" if found else ""

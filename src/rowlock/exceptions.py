@@ -2,11 +2,15 @@
 
     RowlockError
     ├── TableNotFound              no Delta table at the path: create it, or correct the path
+    │   ├── PathNotFound           no Delta table at the path that a read by format name gives
+    │   └── NameNotFound           no Delta table has this name in the session's catalog
     ├── TableExists                there is one already: open it, or choose another mode
+    │   └── NameTaken              the catalog has a table or a view of this name
     ├── VersionNotFound            the version or time is not in the log: choose another
     ├── InvalidInput (ValueError)  the call cannot be carried out: correct the call
     │   ├── WrongType (TypeError)  an argument has a type that the call does not accept
     │   ├── SchemaMismatch         rows or columns do not fit the table
+    │   ├── PublicAnalysisException  Spark cannot resolve an expression of the statement
     │   └── StatementRefused       Delta does not allow this in this statement
     ├── ConstraintViolated         a row breaks NOT NULL, or a MERGE matches a row twice
     │   └── MultipleMatches
@@ -23,12 +27,14 @@
         ├── MetadataChangedException
         └── ProtocolChangedException
 
+Where Spark is used, each error is also the exception of PySpark that delta-spark raises in the same case (`except AnalysisException`
+catches a TableNotFound), and answers `getCondition()`, `getSqlState()` and `getMessageParameters()` as that one does.
+
 The last eight have the names of `delta.exceptions`, so that existing `except` clauses keep working when only the
-import is changed.  There are two differences.  In `delta.exceptions` each of the eight derives directly from
-PySparkException; here DeltaConcurrentModificationException is the base of the others, as in Delta's documentation and
-Java classes, so a clause for it catches all of them and must come after the clauses for single ones.  And here they
-are not PySparkExceptions, since no JVM raised them: a clause for PySparkException does not catch them.  A conflict of
-metadata domains is a ConcurrentTransactionException, as in delta-spark.
+import is changed; where delta-spark's package is imported they are its classes, too.  In `delta.exceptions` each of the
+eight derives directly from PySparkException; here DeltaConcurrentModificationException is the base of the others, as in
+Delta's documentation and Java classes, so a clause for it catches all of them and must come after the clauses for
+single ones.  A conflict of metadata domains is a ConcurrentTransactionException, as in delta-spark.
 
 Nothing was written to the table's log when one of these is raised, save for CommitUnknown, which says so.
 StorageError may come of every call that reads or writes a table: a disk that is full, access that is denied, a bucket that is not there.
@@ -39,8 +45,16 @@ CommitOverwrittenWarning is a warning and no error: by the time that it is notic
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from rowlock.conditions import ANALYSIS, ANY, NO_STATE, RUNTIME, UNSUPPORTED, Condition, named
+
+
+def _unjoined(kind: type[Any], raised: str) -> type[Any]:
+    return kind
 
 
 class RowlockError(Exception):
@@ -50,6 +64,7 @@ class RowlockError(Exception):
         table: The table's path, where one is concerned.
         version: The table's version, where one is concerned.
         file: The file, where one is concerned.
+        condition: What happened, under Spark's or Delta's name for it; None where they have none.
 
     Examples:
         >>> try:
@@ -59,34 +74,111 @@ class RowlockError(Exception):
         True
     """
 
-    def __init__(self, message: str, *, table: str | None = None, version: int | None = None, file: str | None = None) -> None:
-        self.table, self.version, self.file = table, version, file
+    raised: ClassVar[str] = ANY
+    """The name of PySpark's exception where the condition names none."""
+    _join: ClassVar[Callable[[type[Any], str], type[Any]]] = staticmethod(_unjoined)
+    """Makes a class that is one of PySpark's, too; the Spark engine sets it, since only that imports pyspark."""
+
+    def __new__(cls, *_: Any, condition: Condition | None = None, **__: Any) -> Any:
+        """An error of a class that is PySpark's exception, too, where the Spark engine is loaded."""
+        return super().__new__(RowlockError._join(cls, (condition and condition.raised) or cls.raised))
+
+    def __init__(
+        self, message: str, *, table: str | None = None, version: int | None = None, file: str | None = None, condition: Condition | None = None
+    ) -> None:
+        self.table, self.version, self.file, self.condition = table, version, file, condition
         where = [f"table {table}"] if table else []
         if version is not None:
             where.append(f"version {version}")
         if file:
             where.append(f"file {file}")
-        super().__init__(f"{message} [{', '.join(where)}]" if where else message)
+        text = message if condition is None else f"[{condition.name}] {message}"
+        Exception.__init__(self, f"{text} [{', '.join(where)}]" if where else text)  # not PySpark's, which keeps no args
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+    def __reduce__(self) -> Any:
+        """For pickle: the joined class is made anew where the error is unpickled."""
+        return _restored, (next(c for c in type(self).__mro__ if "_joined" not in vars(c)), self.args, vars(self))
+
+    def getCondition(self) -> str:
+        """The error condition that Spark or Delta has for this; where they have none, ROWLOCK_ and the name of the class."""
+        return self.condition.name if self.condition else "ROWLOCK_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).upper()
+
+    def getErrorClass(self) -> str:
+        """The condition, under the name that PySpark has deprecated."""
+        warnings.warn("Deprecated in PySpark 4.0.0, use getCondition instead.", FutureWarning, stacklevel=2)
+        return self.getCondition()
+
+    def getSqlState(self) -> str | None:
+        """The SQL state of the condition."""
+        return self.condition.state if self.condition else NO_STATE
+
+    def getMessageParameters(self) -> dict[str, str]:
+        """The parameters of the condition's message, under Spark's names for them."""
+        return dict(self.condition.parameters) if self.condition else {}
+
+    def getMessage(self) -> str:
+        """The whole message."""
+        return str(self)
+
+    def getQueryContext(self) -> list[Any]:
+        """Where in the text of the statement the error is: not known."""
+        return []
+
+
+def _restored(kind: type[RowlockError], args: tuple[Any, ...], state: dict[str, Any]) -> RowlockError:
+    error: RowlockError = kind.__new__(kind, condition=state.get("condition"))
+    error.args = args
+    vars(error).update(state)
+    return error
 
 
 class TableNotFound(RowlockError):
     """There is no Delta table at the path."""
 
+    raised = ANALYSIS
+
+
+class PathNotFound(TableNotFound):
+    """There is no Delta table at the path that a read by format name gives."""
+
+
+class NameNotFound(TableNotFound):
+    """The catalog has no Delta table of this name."""
+
 
 class TableExists(RowlockError):
     """There is already a table, or something else, at the path."""
+
+    raised = ANALYSIS
+
+
+class NameTaken(TableExists):
+    """The catalog has a table or a view of this name, or there is a table in the folder that a new one would get."""
 
 
 class VersionNotFound(RowlockError):
     """The version or timestamp asked for is not in the log."""
 
+    raised = ANALYSIS
+
 
 class InvalidInput(RowlockError, ValueError):
     """The call cannot be carried out as it was given.  It is a ValueError, too."""
 
+    raised = ANALYSIS
+
 
 class WrongType(InvalidInput, TypeError):
     """An argument has a type that the call does not accept.  It is a TypeError, too."""
+
+    raised = ANY
+
+
+class PublicAnalysisException(InvalidInput):
+    """Spark cannot resolve an expression of the statement: its own error, without the names of Rowlock's internal columns."""
 
 
 class SchemaMismatch(InvalidInput):
@@ -100,9 +192,9 @@ class StatementRefused(InvalidInput):
         what: What is not allowed.
     """
 
-    def __init__(self, message: str, *, what: str, table: str | None = None) -> None:
+    def __init__(self, message: str, *, what: str, table: str | None = None, condition: Condition | None = None) -> None:
         self.what = what
-        super().__init__(message, table=table)
+        super().__init__(message, table=table, condition=condition)
 
 
 class ConstraintViolated(RowlockError):
@@ -114,11 +206,20 @@ class ConstraintViolated(RowlockError):
         row: One of the rows at fault, by column; else None.
     """
 
+    raised = RUNTIME
+
     def __init__(
-        self, message: str, *, table: str | None = None, constraint: str | None = None, expression: str | None = None, row: Mapping[str, Any] | None = None
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        constraint: str | None = None,
+        expression: str | None = None,
+        row: Mapping[str, Any] | None = None,
+        condition: Condition | None = None,
     ) -> None:
         self.constraint, self.expression, self.row = constraint, expression, row
-        super().__init__(message, table=table)
+        super().__init__(message, table=table, condition=condition)
 
 
 class MultipleMatches(ConstraintViolated):
@@ -133,9 +234,20 @@ class UnsupportedFeature(RowlockError):
         access: `read` or `write`: what cannot be done.
     """
 
-    def __init__(self, message: str, *, feature: str, access: Literal["read", "write"], table: str | None = None, version: int | None = None) -> None:
+    raised = UNSUPPORTED
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        feature: str,
+        access: Literal["read", "write"],
+        table: str | None = None,
+        version: int | None = None,
+        condition: Condition | None = None,
+    ) -> None:
         self.feature, self.access = feature, access
-        super().__init__(message, table=table, version=version)
+        super().__init__(message, table=table, version=version, condition=condition)
         if _on_refusal is not None:
             _on_refusal(feature)
 
@@ -151,6 +263,11 @@ def on_refusal(call: Callable[[str], object] | None) -> None:
 
 class CorruptLog(RowlockError):
     """The table's log is damaged; nothing is skipped or guessed."""
+
+    def __init__(self, message: str, *, table: str | None = None, version: int | None = None, file: str | None = None) -> None:
+        if table is not None and "rowlock check" not in message:
+            message = f"{message}; `rowlock check` says what is damaged, and what can be done"
+        super().__init__(message, table=table, version=version, file=file)
 
 
 class StorageError(RowlockError):
@@ -197,9 +314,13 @@ class DeltaConcurrentModificationException(RowlockError):
         remedy: What to do about it.
     """
 
+    happened: ClassVar[str] = "DELTA_CONCURRENT_WRITE"
+    """The condition."""
+
     def __init__(self, message: str, *, table: str | None = None, conflict: Any = None, remedy: str | None = None) -> None:
         super().__init__(message)
         self.table, self.conflict = table, conflict
+        self.condition = named(self.happened, **_met(conflict, table))
         self.remedy: str | None = remedy if conflict is None else conflict.remedy
         if conflict is None:
             where = [f" [table {table}]"] if table else []
@@ -241,6 +362,11 @@ class DeltaConcurrentModificationException(RowlockError):
         return getattr(self.conflict, "rule", None)
 
 
+def _met(conflict: Any, table: str | None) -> dict[str, object]:
+    """The parameters of a conflict's condition, as far as the winner is known."""
+    return {"tableName": table or ""} | ({} if conflict is None else {"operation": conflict.operation or "transaction", "version": conflict.version})
+
+
 class ConcurrentWriteException(DeltaConcurrentModificationException):
     """A concurrent transaction has written new data since this one read the table."""
 
@@ -248,22 +374,34 @@ class ConcurrentWriteException(DeltaConcurrentModificationException):
 class ConcurrentAppendException(DeltaConcurrentModificationException):
     """Rows were added to what this transaction read."""
 
+    happened = "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
+
 
 class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
     """Rows or files that this transaction read were deleted."""
+
+    happened = "DELTA_CONCURRENT_DELETE_READ.WITHOUT_HINT"
 
 
 class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
     """Rows or files that this transaction deletes were deleted by another."""
 
+    happened = "DELTA_CONCURRENT_DELETE_DELETE.WITHOUT_HINT"
+
 
 class ConcurrentTransactionException(DeltaConcurrentModificationException):
     """The same application transaction (appId) was committed by another writer."""
+
+    happened = "DELTA_CONCURRENT_TRANSACTION"
 
 
 class MetadataChangedException(DeltaConcurrentModificationException):
     """The table's schema, partitioning or properties changed."""
 
+    happened = "DELTA_METADATA_CHANGED"
+
 
 class ProtocolChangedException(DeltaConcurrentModificationException):
     """The table's protocol changed."""
+
+    happened = "DELTA_PROTOCOL_CHANGED"

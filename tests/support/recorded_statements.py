@@ -31,13 +31,13 @@ class Recorded:
     why: str = ""
 
 
-def scenarios() -> dict[str, list[Recorded]]:
+def scenarios(file: Path = FILE) -> dict[str, list[Recorded]]:
     """The statements by the names of their scenarios."""
     found: dict[str, list[Recorded]] = {}
-    for line in FILE.read_text().splitlines():
+    for line in file.read_text().splitlines():
         if line.startswith("== "):
             found[line[3:]] = here = []
-        elif line.startswith(("  = ", "  ! ")):
+        elif line == "  =" or line.startswith(("  = ", "  ! ")):
             here[-1] = Recorded(here[-1].text, line[2:])
         elif line.startswith("  ~ "):
             otherwise, _, why = line[4:].rpartition(" | ")

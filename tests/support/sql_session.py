@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SRC = str(Path(__file__).parents[2] / "src")
+SRC, TESTS = str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[1])
 
 _SCRIPT = """
 import json, os, sys
 import rowlock
 from pyspark.sql import functions as F
+from rowlock.tables import DeltaTable, IdentityGenerator
+from support.outcomes import outcome_of
 
 given = json.load(sys.stdin)
 spark = rowlock.enable(rowlock.spark(cores=1, memory_mb=768))
@@ -41,7 +43,7 @@ for step in given["steps"]:
             answer = rows_of(spark.sql(text) if args is None else spark.sql(text, args))
         said = {"rows": answer}
     except BaseException as e:
-        said = {"error": [c.__name__ for c in type(e).__mro__], "text": str(e)}
+        said = outcome_of(e)
     told.append(said | {"files": [files(f) for f in given["watched"]]})
 print(json.dumps(told, default=str))
 """
@@ -49,7 +51,7 @@ print(json.dumps(told, default=str))
 
 def run_steps(folder: Path, steps: Sequence[Any], watched: Sequence[str]) -> list[dict[str, Any]]:
     """What came of each step, in one new process in `folder`, which holds the session's warehouse."""
-    environment = os.environ | {"PYTHONPATH": SRC, "PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((SRC, TESTS)), "PYSPARK_PYTHON": sys.executable}
     given = json.dumps({"steps": list(steps), "watched": list(watched)})
     done = subprocess.run([sys.executable, "-c", _SCRIPT], cwd=folder, env=environment, input=given, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr[-3000:]

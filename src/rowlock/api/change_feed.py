@@ -9,12 +9,14 @@ from rowlock import arguments
 from rowlock.api.columns_then import unreadable
 from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.frames.change_feed import changed_rows, changes_frame, refuse_its_columns
-from rowlock.engines.spark.frames.instants import milliseconds
+from rowlock.engines.spark.frames.instants import milliseconds, session_zone
 from rowlock.engines.spark.session.delta_settings import settings_of
 from rowlock.exceptions import InvalidInput, VersionNotFound, WrongType
 from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import outside_the_log
 from rowlock.protocol import change_feed, column_mapping
 from rowlock.protocol.actions import Commit, Metadata
 
@@ -73,8 +75,9 @@ def changes(spark: SparkSession, path: str, start: Bound, end: Bound | None = No
         return changes_frame(handle.evaluator, newest, [], times)  # no commit lies between the two times
     if last < first:
         raise InvalidInput(
-            f"The changes end with version {last}, before they start, with version {first}: give an end that is not before the start [DELTA_INVALID_CDC_RANGE]",
+            f"The changes end with version {last}, before they start, with version {first}: give an end that is not before the start",
             table=path,
+            condition=named("DELTA_INVALID_CDC_RANGE", start=first, end=last),
         )
     commits = handle.state.log.commits(first - 1, last)
     shown = handle.state.log.at(last) if column_mapping.is_mapped(newest.metadata.configuration) and last < newest.version else newest
@@ -116,12 +119,15 @@ def _first(handle: Handle, start: Bound, times: Mapping[int, int], newest: Snaps
         if version is None and _may_start_later(handle):
             return newest.version + 1
         if version is None:
-            raise VersionNotFound(f"The start {start} is after the newest version, {newest.version}: give an earlier time", table=handle.path)
+            raise outside_the_log(at, list(times.items()), session_zone(handle.spark), handle.path)
     if version > newest.version and _may_start_later(handle):
         return newest.version + 1
     if version > newest.version:
         raise VersionNotFound(
-            f"There is no version {version} yet: the newest is {newest.version} [DELTA_CDC_START_VERSION_AFTER_LATEST]", table=handle.path, version=version
+            f"There is no version {version} yet: the newest is {newest.version}",
+            table=handle.path,
+            version=version,
+            condition=named("DELTA_CDC_START_VERSION_AFTER_LATEST", start=version, latest=newest.version),
         )
     if version not in times:
         raise VersionNotFound(f"The log no longer contains version {version}; its oldest is {min(times)}", table=handle.path, version=version)
@@ -169,6 +175,13 @@ def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot)
                 f"No change data feed was recorded for version {commit.version}: {change_feed.ENABLED} was not true then. Start with a later version",
                 table=shown.table,
                 version=commit.version,
+                condition=named(
+                    "DELTA_MISSING_CHANGE_DATA",
+                    startVersion=commits[0].version,
+                    endVersion=commits[-1].version,
+                    version=commit.version,
+                    key=change_feed.ENABLED,
+                ),
             )
         if what := unreadable(metadata, shown):
             raise InvalidInput(

@@ -10,7 +10,7 @@ from rowlock import arguments
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import Place, place_of
 from rowlock.engines.appends.engine import ArrowEngine
-from rowlock.engines.spark.frames.instants import milliseconds
+from rowlock.engines.spark.frames.instants import milliseconds, session_zone
 from rowlock.exceptions import TableExists, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.paths import is_absolute, location
@@ -140,7 +140,7 @@ class Clones:
             )
         replaces, given = arguments.flag(replace, "replace"), arguments.properties(properties, "properties")
         state, spark = self._handle.state, self._handle.spark
-        source = snapshot_of(state, version, None if timestamp is None else milliseconds(spark, timestamp, self._handle.path))
+        source = snapshot_of(state, version, None if timestamp is None else milliseconds(spark, timestamp, self._handle.path), session_zone(spark))
         place = place_of(spark, None, where) if is_absolute(where) else place_of(spark, where, None)
         made = type(self)(place.handle)
         clone_to(place, source, name=clone_name(self._handle), replaces=replaces, properties=given, receipts=made._receipts)

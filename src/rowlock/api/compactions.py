@@ -7,6 +7,7 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.boundary.statements import Statement
+from rowlock.conditions import named
 from rowlock.engines.spark.statements.row_order import Order
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
@@ -28,8 +29,8 @@ def compaction(snapshot: Snapshot, files: Sequence[AddFile], settings: Settings,
     """
     columns = logical_columns(snapshot.domains, snapshot.schema, snapshot.table)
     if full and not columns:
-        text = "OPTIMIZE FULL is for tables with clustering columns, and this one has none [DELTA_OPTIMIZE_FULL_NOT_SUPPORTED]"
-        raise StatementRefused(text, what="OPTIMIZE FULL", table=snapshot.table)
+        text = "OPTIMIZE FULL is for tables with clustering columns, and this one has none"
+        raise StatementRefused(text, what="OPTIMIZE FULL", table=snapshot.table, condition=named("DELTA_OPTIMIZE_FULL_NOT_SUPPORTED"))
     target = target_bytes(snapshot, settings.size("optimize.maxFileSize"))
     if not columns:
         return Statement("move", None, only=choose_bins(files, target, settings.size("optimize.minFileSize"))), {}

@@ -17,10 +17,11 @@ from rowlock.api.overwrites import overwrite_schema as overwrite_schema_of
 from rowlock.api.rearrangement import rearrange
 from rowlock.api.row_writes import Made, Stage, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.transaction import append_statements
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.frames.instants import milliseconds
+from rowlock.engines.spark.frames.instants import milliseconds, session_zone
 from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, conform
@@ -83,7 +84,7 @@ def read(
     arguments.flag(with_row_ids, "with_row_ids")
     check_classic(spark, "rowlock.read")
     handle = Handle(spark, path, storage_options=storage_options)
-    snapshot = snapshot_of(handle.state, wanted, None if timestamp is None else milliseconds(spark, timestamp, handle.path))
+    snapshot = snapshot_of(handle.state, wanted, None if timestamp is None else milliseconds(spark, timestamp, handle.path), session_zone(spark))
     if with_row_ids:
         return read_with_row_ids(handle.evaluator, snapshot)
     return read_frame(handle.evaluator, snapshot, fixed=version is not None or timestamp is not None)
@@ -220,7 +221,11 @@ class _Write:
     def into(self, snapshot: Snapshot) -> Receipt:
         """Writes into a table that is there, as the mode says."""
         if self.mode in ("error", "errorifexists"):
-            raise TableExists("There is a table already; use mode='append' or mode='overwrite'", table=self.handle.path)
+            raise TableExists(
+                "There is a table already; append to it or overwrite it (the modes append and overwrite)",
+                table=self.handle.path,
+                condition=named("DELTA_PATH_EXISTS", path=self.handle.path),
+            )
         if self.mode == "ignore":
             return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
         if self.what.schema:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+from collections.abc import Iterator
 from typing import Literal
 
 from rowlock import arguments
 from rowlock.api.connect import classic
 from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.descriptions import restore_frame
-from rowlock.engines.spark.frames.instants import milliseconds
+from rowlock.engines.spark.frames.instants import milliseconds, session_zone
+from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import manifest, vacuum
 from rowlock.maintenance.restore import restore
@@ -113,7 +117,8 @@ class Maintenance:
             >>> t.toDF().count()
             3
         """
-        target = snapshot_of(self._handle.state, arguments.number(version, "version"))
+        with _restorable():
+            target = snapshot_of(self._handle.state, arguments.number(version, "version"))
         return self._restored(target, version=version)
 
     def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> DataFrame:
@@ -143,7 +148,9 @@ class Maintenance:
         """
         asked = timestamp.isoformat() if isinstance(timestamp, datetime.datetime) else arguments.text(timestamp, "timestamp")
         time_ms = milliseconds(self._handle.spark, timestamp, self._handle.path)
-        return self._restored(snapshot_of(self._handle.state, timestamp_ms=time_ms), timestamp=asked)
+        with _restorable():
+            target = snapshot_of(self._handle.state, timestamp_ms=time_ms, zone=session_zone(self._handle.spark))
+        return self._restored(target, timestamp=asked)
 
     @commits("restore")
     def _restored(self, target: Snapshot, *, version: int | None = None, timestamp: str | None = None) -> DataFrame:
@@ -153,3 +160,23 @@ class Maintenance:
         asked = {"version": version} if timestamp is None else {"timestamp": timestamp}
         self._receipts.last = restore(self._handle.table, target, asked, ignore_missing=ignore_missing)
         return restore_frame(self._handle.spark, self._receipts.last.metrics)
+
+
+@contextlib.contextmanager
+def _restorable() -> Iterator[None]:
+    """A block in which a version that is not there gets the condition that RESTORE has for it."""
+    try:
+        yield
+    except VersionNotFound as e:
+        had, given = ({}, "") if e.condition is None else (e.condition.parameters, e.condition.name)
+        if given == "DELTA_VERSION_NOT_FOUND":
+            e.condition = named("DELTA_CANNOT_RESTORE_TABLE_VERSION", version=had["userVersion"], startVersion=had["earliest"], endVersion=had["latest"])
+        elif given == "DELTA_TIMESTAMP_GREATER_THAN_COMMIT":
+            asked, newest = had["providedTimestamp"], had["lastCommitTimestamp"]
+            e.condition = named("DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER", requestedTimestamp=asked, latestTimestamp=newest)
+        elif given:
+            asked, oldest = had["userTimestamp"], had["commitTs"]
+            e.condition = named("DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER", requestedTimestamp=asked, earliestTimestamp=oldest)
+        if e.condition is not None:
+            e.args = (str(e).replace(f"[{given}]", f"[{e.condition.name}]", 1),)
+        raise

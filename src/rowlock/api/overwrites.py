@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from rowlock import arguments, clock
 from rowlock.api import expressions
 from rowlock.api.handle import Handle
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
@@ -68,7 +69,7 @@ def matching_of(on: str | Column | None, using: str | Sequence[str] | None, alia
     expressions.expression(on, "replace_on")
     columns = arguments.one_or_more_names(using, "replace_using")
     if using is not None and (not columns or not all(c.strip() for c in columns)):
-        raise InvalidInput("replace_using must not contain empty column names [DELTA_ILLEGAL_OPTION]", table=path)
+        raise InvalidInput("replace_using must not contain empty column names", table=path, condition=named("DELTA_ILLEGAL_OPTION"))
     if on is not None and using is not None:
         raise InvalidInput("replace_on and replace_using do not go together: each says what is replaced", table=path)
     if alias is not None:

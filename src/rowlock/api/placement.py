@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rowlock.api.handle import Handle
-from rowlock.engines.spark.catalog.names import Name, folder_at_server, path_in_name
-from rowlock.engines.spark.catalyst.errors import BadName, NameNotFound, NameTaken
+from rowlock.conditions import named
+from rowlock.engines.spark.catalog.names import Name, folder_at_server, not_found, path_in_name
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.session.connect_server import is_connect
-from rowlock.exceptions import InvalidInput, TableExists, TableNotFound
+from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists, TableNotFound
 from rowlock.storage.open import check_is_folder, open_store
 
 CreateMode = Literal["create", "createIfNotExists", "replace", "createOrReplace"]
-_INSTEAD = "use createIfNotExists or createOrReplace"
+_INSTEAD = "use createIfNotExists or createOrReplace (in SQL: CREATE TABLE IF NOT EXISTS, CREATE OR REPLACE TABLE)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,23 @@ class Place:
             check_is_folder(self.handle.state.store)
         if mode == "create" and self.listed:
             raise NameTaken(
-                f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD} [TABLE_OR_VIEW_ALREADY_EXISTS]", table=self.handle.path
+                f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD}",
+                table=self.handle.path,
+                condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=self.name.quoted if self.name else ""),
             )
         if mode == "replace" and self.name is not None and not self.listed:
-            raise NameNotFound(f"Table {self.name} cannot be found, so it cannot be replaced; use createOrReplace [TABLE_OR_VIEW_NOT_FOUND]")
+            raise NameNotFound(
+                f"Table {self.name} cannot be found, so it cannot be replaced; use createOrReplace", condition=not_found(self.name.quoted, self.name.database)
+            )
         if mode == "replace" and self.name is None and not self.has_log:
             raise TableNotFound("There is no table to replace; use createOrReplace", table=self.handle.path)
         if mode == "create" and self.has_log:
             if self.name is None:
-                raise TableExists(f"There is a table already; open it with DeltaTable.forPath, or {_INSTEAD}", table=self.handle.path)
+                raise TableExists(
+                    f"There is a table already; open it with DeltaTable.forPath, or {_INSTEAD}",
+                    table=self.handle.path,
+                    condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=f"`delta`.`{self.handle.path}`"),
+                )
             if self.managed:
                 raise NameTaken(
                     f"There is a table in the folder that {self.name} would have already; {_INSTEAD}, or say another location()", table=self.handle.path
@@ -65,24 +73,29 @@ class Place:
             raise NameTaken(f"The folder that {self.name} would have is that of {others[0]}, which was renamed: say another location()", table=self.handle.path)
         if self.managed and not self.has_log and (held := next(iter(self.handle.state.store.list(recursive=True)), None)) is not None:
             raise NameTaken(
-                f"The folder that {self.name} would have is not empty: it holds {held.key}; say another location() [DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]",
+                f"The folder that {self.name} would have is not empty: it holds {held.key}; say another location()",
                 table=self.handle.path,
+                condition=named("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"),
             )
 
 
 def place_of(spark: SparkSession, identifier: str | None, location: str | None, storage_options: Mapping[str, str] | None = None) -> Place:
     """The place that a name, a path or both say.
 
-    Raises InvalidInput where neither is given, BadName where they contradict each other, NameTaken where the name is that of
+    Raises InvalidInput where neither is given, InvalidInput where they contradict each other, NameTaken where the name is that of
     something else, and what Spark raises for a name that it does not take.
     """
     path = path_in_name(identifier) if identifier is not None else location
     if identifier is None or path is not None:
         if path is None:
-            raise InvalidInput("Say where the table is to be: tableName('sales') or location('/path/of/table')")
+            raise InvalidInput(
+                "Say where the table is to be: tableName('sales') or location('/path/of/table')",
+                condition=named("DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION"),
+            )
         if location is not None and _root(path) != _root(location):
-            raise BadName(
-                f"The name says that the table is at {path}, and the location {location}: leave one of them out [DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH]"
+            raise InvalidInput(
+                f"The name says that the table is at {path}, and the location {location}: leave one of them out",
+                condition=named("DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH"),
             )
         return Place(Handle(spark, path, storage_options=storage_options))
     name = Name(spark, identifier)
@@ -93,8 +106,10 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
     if entry.folder is None:
         raise NameTaken(f"{name} already exists and is {entry.kind}, not a Delta table: choose another name")
     if location is not None and _root(location) != _root(entry.folder):
-        raise BadName(
-            f"The location of table {name} is {entry.folder}, not {location}: leave location() out [DELTA_TABLE_LOCATION_MISMATCH]", table=entry.folder
+        raise InvalidInput(
+            f"The location of table {name} is {entry.folder}, not {location}: leave location() out",
+            table=entry.folder,
+            condition=named("DELTA_TABLE_LOCATION_MISMATCH"),
         )
     return Place(_local(spark, entry.folder, name), name, listed=True, managed=entry.kind == "managed")
 
@@ -112,7 +127,7 @@ def open_by_name(spark: SparkSession, name: str) -> Handle:
 def _local(spark: SparkSession, folder: str, name: Name) -> Handle:
     handle = Handle(spark, folder, name=str(name))
     if not handle.path.startswith("/"):
-        raise BadName(f"A table in the catalog lies in a folder on the disk, not at {handle.path}")
+        raise InvalidInput(f"A table in the catalog lies in a folder on the disk, not at {handle.path}")
     return handle
 
 

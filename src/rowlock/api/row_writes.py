@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import merged_schema
 from rowlock.storage.open import check_is_folder
+from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clustering_columns import checked_columns
 from rowlock.transaction.state.receipt import Receipt
@@ -18,6 +21,9 @@ from rowlock.transaction.state.shared import SharedState
 
 Stage = Callable[[Snapshot], Sequence[AddFile]]
 """Writes all rows into data files of this snapshot's table, which no commit names yet."""
+
+_LOOKED_AT = 1000
+"""How many objects of a folder are looked at for files that a new table would hide: one page of a store's listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +41,23 @@ def head_or_created(newest: Callable[[], Snapshot], state: SharedState, create: 
     try:
         return newest()
     except TableNotFound:
-        check_is_folder(state.store)  # the table is made outside of `except`: an error of `create` is not to drag a second traceback along
+        check_is_folder(state.store)
+        _warn_of_hidden_files(state.store)  # the table is made outside of `except`: an error of `create` is not to drag a second traceback along
     try:
         return create()
     except TableExists:
         return state.refresh()
+
+
+def _warn_of_hidden_files(store: ObjectStore) -> None:
+    """Warns where a new table's folder holds Parquet files of another making, which no reader of the table sees; delta-spark writes such a table, too."""
+    for found in store.list(recursive=True, limit=_LOOKED_AT):
+        if found.key.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in found.key.split("/")):
+            text = (
+                f"{store.root} holds Parquet files, such as {found.key}, which are no part of the Delta table that is made there: its readers do not see them."
+            )
+            warnings.warn(f"{text} CONVERT TO DELTA (DeltaTable.convertToDelta) makes a table of them instead", UserWarning, stacklevel=2)
+            return
 
 
 def create_with_rows(
@@ -82,7 +100,11 @@ def metadata_of_rows(
 ) -> Metadata:
     """The metadata of a new table with the columns of `rows`, all nullable.  Raises SchemaMismatch, InvalidInput and UnsupportedFeature."""
     if missing := [c for c in partition_by if rows.find(c) is None]:
-        raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(rows.names)}", table=table)
+        raise SchemaMismatch(
+            f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(rows.names)}",
+            table=table,
+            condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=f"`{missing[0]}`", schemaMap=", ".join(rows.names)),
+        )
     metadata = creation.new_metadata(schema_json(nullable(rows)), partition_by, properties, description=description, table=table)
     checked_columns(metadata, cluster_by, table)
     creation.check_new_table(metadata, table, clustered=bool(cluster_by))

@@ -13,14 +13,14 @@ from rowlock.api import expressions
 from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.api.placement import CreateMode, Place, place_of
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.char_varchar import stored_field
 from rowlock.engines.spark.catalyst.default_rules import check_defaults
-from rowlock.engines.spark.catalyst.errors import BadGenerator
 from rowlock.engines.spark.catalyst.generation_rules import check_generated
 from rowlock.engines.spark.catalyst.types import DataType, SparkSession, StructField, StructType
 from rowlock.engines.spark.catalyst.typing import delta_schema, parse_type
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, WrongType
+from rowlock.exceptions import InvalidInput, SchemaMismatch, TableExists, UnsupportedFeature, WrongType
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.identity import identity_metadata
@@ -200,10 +200,11 @@ class DeltaTableBuilder:
             metadata |= identity_metadata(generator.start, generator.step, by_default=generatedByDefaultAs is not None)
         field = stored_field(StructField(colName, parse_type(dataType), nullable, metadata))
         if isinstance(generator, IdentityGenerator) and field.dataType.typeName() != "long":
-            raise BadGenerator(
+            raise UnsupportedFeature(
                 f"Column {colName!r} cannot be an identity column: its type is {field.dataType.simpleString()}, not bigint",
                 feature="identityColumns",
                 access="write",
+                condition=named("DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE", dataType=field.dataType.simpleString()),
             )
         self._fields.append(field)
         return self
@@ -329,6 +330,9 @@ class DeltaTableBuilder:
         """Raises where what was said makes no table that this version can write."""
         if not self._fields:
             raise InvalidInput("A table needs columns: addColumn('id', 'BIGINT') or addColumns(df.schema)", table=handle.path)
+        if self._partitions and len({p.lower() for p in self._partitions}) == len(self._fields):
+            text = "A table needs a column that is not a partition column"
+            raise SchemaMismatch(text, table=handle.path, condition=named("ALL_PARTITION_COLUMNS_NOT_ALLOWED"))
         schema = StructType(self._fields)
         check_enforceable(parse_schema(schema.json(), handle.path), handle.path)
         check_generated(self._session(), schema, handle.path)
@@ -339,15 +343,33 @@ class DeltaTableBuilder:
         if not self._fields:
             return
         head = handle.state.refresh()
+        if other := [k for k, v in self._properties.items() if head.metadata.configuration.get(k) != v]:
+            condition = named(
+                "DELTA_CREATE_TABLE_WITH_DIFFERENT_PROPERTY",
+                path=handle.path,
+                specifiedProperties="\n".join(f"{k}={v}" for k, v in self._properties.items()),
+                existingProperties="\n".join(f"{k}={v}" for k, v in head.metadata.configuration.items()),
+            )
+            raise InvalidInput(
+                f"There is a table already whose property {other[0]} is another: leave it out, or set it by ALTER TABLE", table=handle.path, condition=condition
+            )
         if not same_shape(delta_schema(StructType(self._fields)), delta_schema(table_schema(head))):
             raise SchemaMismatch(
-                f"There is a table already whose columns are others: {table_schema(head).simpleString()} [DELTA_CREATE_TABLE_SCHEME_MISMATCH]",
+                f"There is a table already whose columns are others: {table_schema(head).simpleString()}",
                 table=handle.path,
+                condition=named(
+                    "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
+                    path=handle.path,
+                    specifiedSchema=StructType(self._fields).simpleString(),
+                    existingSchema=table_schema(head).simpleString(),
+                    schemaDifferences="",
+                ),
             )
         if [c.lower() for c in self._partitions] != [c.lower() for c in head.partition_columns]:
             raise SchemaMismatch(
-                f"There is a table already that is partitioned by {', '.join(head.partition_columns) or 'nothing'} [DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING]",
+                f"There is a table already that is partitioned by {', '.join(head.partition_columns) or 'nothing'}",
                 table=handle.path,
+                condition=named("DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING"),
             )
 
     def _write(self, place: Place, there: bool) -> None:

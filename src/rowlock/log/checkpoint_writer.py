@@ -25,7 +25,6 @@ from rowlock import clock
 from rowlock.exceptions import StorageError
 from rowlock.limits import limits
 from rowlock.log import frames
-from rowlock.log.checkpoint_structs import typed_columns
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import action_json, names, paths
 from rowlock.protocol.actions import RemoveFile, SetTransaction
@@ -117,11 +116,7 @@ def checkpoint_bytes(snapshot: Snapshot, tombstones: Iterable[RemoveFile] = ()) 
 
 
 def _classic(snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> pa.Table:
-    parts = list(_frames(snapshot))
-    typed = typed_columns(parts, snapshot)
-    adds = [_add_table(frame, SCHEMA, columns, snapshot) for frame, columns in zip(parts, typed, strict=True)]
-    schema = adds[0].schema if adds else SCHEMA
-    return pa.concat_tables([_table(_small_rows(snapshot) + _removes(tombstones), schema), *adds])
+    return pa.concat_tables([_table(_small_rows(snapshot) + _removes(tombstones), SCHEMA), *_add_tables(snapshot, SCHEMA)])
 
 
 def writes_v2(snapshot: Snapshot) -> bool:
@@ -157,9 +152,7 @@ def _write_v2(store: ObjectStore, snapshot: Snapshot, tombstones: Sequence[Remov
 
 def _file_actions(snapshot: Snapshot, tombstones: Sequence[RemoveFile]) -> Iterator[pa.Table]:
     """The file actions in tables of a bounded number of rows each."""
-    for frame in _frames(snapshot):
-        (typed,) = typed_columns([frame], snapshot)
-        yield _add_table(frame, SIDECAR_SCHEMA, typed, snapshot)
+    yield from _add_tables(snapshot, SIDECAR_SCHEMA)
     for start in range(0, len(tombstones), limits().snapshot_chunk_files):
         yield _table(_removes(tombstones[start : start + limits().snapshot_chunk_files]), SIDECAR_SCHEMA)
 
@@ -207,17 +200,15 @@ def _maps_as_pairs(value: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v if not isinstance(v, Mapping) else list(v.items()) if k in _MAPS else _maps_as_pairs(v) for k, v in value.items()}
 
 
-def _frames(snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-    """The live files in frames of a bounded number each."""
+def _add_tables(snapshot: Snapshot, schema: pa.Schema) -> Iterator[pa.Table]:
     recent = list(snapshot.files.recent.values())
     parts = [*snapshot.files.live_frames(), *([frames.from_adds(recent)] if recent else [])]
     for frame in parts:
         for start in range(0, frame.num_rows, limits().snapshot_chunk_files):
-            yield frame.slice(start, limits().snapshot_chunk_files)
+            yield _add_table(frame.slice(start, limits().snapshot_chunk_files), schema)
 
 
-def _add_table(frame: pa.RecordBatch, schema: pa.Schema, typed: Mapping[str, pa.Array], snapshot: Snapshot) -> pa.Table:
-    """Add actions as rows of a checkpoint, with these columns beside; without JSON statistics where the table wants none and others are there."""
+def _add_table(frame: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     path, spellings = frame.column("path"), frame.column("log_path")
     if spellings.null_count < frame.num_rows or not pc.all(pc.match_substring_regex(path, paths.UNESCAPED)).as_py():
         path = pa.array([o or paths.encode(p) for p, o in zip(path.to_pylist(), spellings.to_pylist(), strict=True)], pa.string())
@@ -234,10 +225,7 @@ def _add_table(frame: pa.RecordBatch, schema: pa.Schema, typed: Mapping[str, pa.
         "defaultRowCommitVersion": frame.column("commit_version"),
         "clusteringProvider": frame.column("clustering"),
     }
-    without = "stats" if typed and not snapshot.properties.stats_as_json else None
-    fields = [f for f in _ADD if f.name != without] + [pa.field(name, array.type) for name, array in typed.items()]
-    adds = pa.StructArray.from_arrays([(columns | dict(typed))[f.name] for f in fields], fields=fields)
-    schema = pa.schema([pa.field(f.name, adds.type if f.name == "add" else f.type) for f in schema])
+    adds = pa.StructArray.from_arrays([columns[f.name] for f in _ADD], fields=list(_ADD))
     return pa.Table.from_arrays([adds if f.name == "add" else pa.nulls(frame.num_rows, f.type) for f in schema], schema=schema)
 
 

@@ -88,7 +88,7 @@ class QuickBounds:
         inner: pa.DataType = pa.int64() if name in INTEGER_BITS else pa.string()
         for part in reversed(path):
             inner = pa.struct([(part, inner)])
-        decoded = json_columns(self._stats, pa.schema([("minValues", inner), ("maxValues", inner)]))
+        decoded = _json_columns(self._stats, pa.schema([("minValues", inner), ("maxValues", inner)]))
         if decoded is None:
             return None
         low, high = (pc.struct_field(decoded.column(side), list(path)) for side in ("minValues", "maxValues"))
@@ -100,7 +100,7 @@ class QuickBounds:
         return low, high
 
 
-def json_columns(texts: pa.Array, schema: pa.Schema) -> pa.Table | None:
+def _json_columns(texts: pa.Array, schema: pa.Schema) -> pa.Table | None:
     """These columns of JSON objects, one a row; None if some text is blank or holds a line break.  Raises ArrowException if one has another form."""
     wide = pa.large_string()  # line breaks may take the texts beyond 2 GiB
     lines = pc.binary_join_element_wise(pc.fill_null(texts, "{}").cast(wide), pa.scalar("", wide), pa.scalar("\n", wide))

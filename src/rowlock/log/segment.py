@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from rowlock.conditions import Condition, named
 from rowlock.exceptions import CorruptLog, TableNotFound, VersionNotFound
 from rowlock.protocol import names
 from rowlock.protocol.names import LogFile
@@ -65,7 +66,11 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
         first = names.commit_key(0)  # a listing may not show a table that was just created
         size = store.head(first)
         if size is None or (found := names.parse(first, size_bytes=size)) is None:
-            raise TableNotFound("there is no Delta table here: correct the path, or make the table (rowlock.append and rowlock.write do)", table=store.root)
+            raise TableNotFound(
+                "there is no Delta table here: correct the path, or make the table (rowlock.append and rowlock.write do)",
+                table=store.root,
+                condition=named("DELTA_MISSING_DELTA_TABLE", tableName=f"`{store.root}`"),
+            )
         files = [found]
     return segment_of(files, store.root, version)
 
@@ -109,6 +114,10 @@ def segment_of(files: Sequence[LogFile], table: str, version: int | None = None)
     return Segment(newest, checkpoint, tuple(later), last, has_checksum)
 
 
+def _no_version(wanted: int, oldest: int, newest: int) -> Condition:
+    return named("DELTA_VERSION_NOT_FOUND", userVersion=wanted, earliest=oldest, latest=newest)
+
+
 def _check_contiguous(later: Sequence[LogFile], base: int, wanted: int, table: str, files: Sequence[LogFile]) -> None:
     expected = base + 1
     for f in later:
@@ -120,11 +129,19 @@ def _check_contiguous(later: Sequence[LogFile], base: int, wanted: int, table: s
     known = [f.version for f in files if f.kind == "commit"]
     if not known or wanted > max(known) or wanted < 0:
         newest = max(known, default=base)
-        raise VersionNotFound(f"there is no version {wanted}; the newest version is {newest}", table=table, version=wanted)
+        raise VersionNotFound(
+            f"there is no version {wanted}; the newest version is {newest}",
+            table=table,
+            version=wanted,
+            condition=_no_version(wanted, min(known, default=0), newest),
+        )
     if base < 0 and expected == 0:
         oldest = min([c[0].version for c in complete_checkpoints(files)], default=None)
         if oldest is not None and wanted < oldest:
             raise VersionNotFound(
-                f"version {wanted} can no longer be built: the log was cleaned up; the oldest version is {oldest}", table=table, version=wanted
+                f"version {wanted} can no longer be built: the log was cleaned up; the oldest version is {oldest}",
+                table=table,
+                version=wanted,
+                condition=_no_version(wanted, oldest, files[-1].version),
             )
     raise CorruptLog(f"commit {expected} is missing from the log, although later commits exist", table=table, version=expected, file=names.commit_key(expected))

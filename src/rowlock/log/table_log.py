@@ -21,11 +21,13 @@ merely cleaned up: the table is the same, and the checkpoint that was read is no
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowlock import clock
+from rowlock import clock, display
 from rowlock.caches import COMMITS, Cache
+from rowlock.conditions import named
 from rowlock.exceptions import CorruptLog, InvalidInput, TableNotFound, VersionNotFound
 from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import read_checkpoint
@@ -98,7 +100,12 @@ class TableLog:
     def at(self, version: int) -> Snapshot:
         """The snapshot of a version; raises VersionNotFound if it does not exist or can no longer be built."""
         if version < 0:
-            raise VersionNotFound(f"there is no version {version}: versions begin at 0", table=self.table, version=version)
+            raise VersionNotFound(
+                f"there is no version {version}: versions begin at 0",
+                table=self.table,
+                version=version,
+                condition=named("DELTA_VERSION_NOT_FOUND", userVersion=version, earliest=0, latest=max((f.version for f in list_log(self.store)), default=0)),
+            )
         try:
             return self._load(version)
         except VersionNotFound:
@@ -125,17 +132,16 @@ class TableLog:
                     raise
                 seen = now
 
-    def at_timestamp(self, timestamp_ms: int) -> Snapshot:
-        """The snapshot of the newest version that was committed at or before `timestamp_ms`.
+    def at_timestamp(self, timestamp_ms: int, zone: datetime.tzinfo | None = None) -> Snapshot:
+        """The snapshot of the newest version that was committed at or before `timestamp_ms`.  Errors name times in `zone`, by default that of this process.
 
         Raises VersionNotFound for a time before the oldest commit or after the newest one, TableNotFound if there are no commits.
         """
         times = self.commit_times()
         if not times:
-            raise TableNotFound("there is no Delta table here", table=self.table)
+            raise TableNotFound("there is no Delta table here", table=self.table, condition=named("DELTA_MISSING_DELTA_TABLE", tableName=f"`{self.table}`"))
         if timestamp_ms < times[0][1] or timestamp_ms > times[-1][1]:
-            span = f"{times[0][1]} (version {times[0][0]}) to {times[-1][1]} (version {times[-1][0]})"
-            raise VersionNotFound(f"time {timestamp_ms} ms is outside the log, whose commits range from {span}", table=self.table)
+            raise outside_the_log(timestamp_ms, times, zone, self.table)
         return self.at(next(version for version, at in reversed(times) if at <= timestamp_ms))
 
     def commit_times(self) -> list[tuple[int, int]]:
@@ -191,7 +197,8 @@ class TableLog:
         """The commits that the log still contains, newest first, without their file actions; raises TableNotFound."""
         versions = [f.version for f in list_log(self.store) if f.kind == "commit"]
         if not versions:
-            raise TableNotFound("there is no Delta table here", table=self.table)
+            condition = named("DELTA_TABLE_ONLY_OPERATION", tableName=f"`{self.table}`", operation="DESCRIBE HISTORY")
+            raise TableNotFound("there is no Delta table here", table=self.table, condition=condition)
         out: list[Commit] = []
         for version in reversed(versions):
             if limit is not None and len(out) >= limit:
@@ -260,3 +267,15 @@ def _cleaned_up(previous: Snapshot, found: Snapshot) -> bool:
 def _size_in_memory(commit: Commit) -> int:
     """The approximate size of a parsed commit in memory, in bytes."""
     return 2_048 + 4 * commit.size_bytes
+
+
+def outside_the_log(timestamp_ms: int, times: Sequence[tuple[int, int]], zone: datetime.tzinfo | None, table: str) -> VersionNotFound:
+    """The error for a time before the oldest commit or after the newest one of `times`; times are shown in `zone`, by default that of this process."""
+    asked, oldest, newest = (display.time_in(ms, zone) for ms in (timestamp_ms, times[0][1], times[-1][1]))
+    condition = (
+        named("DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION", userTimestamp=asked, commitTs=oldest, timestampString=oldest)
+        if timestamp_ms < times[0][1]
+        else named("DELTA_TIMESTAMP_GREATER_THAN_COMMIT", providedTimestamp=asked, lastCommitTimestamp=newest, maximumTimestamp=newest)
+    )
+    span = f"{oldest} (version {times[0][0]}) to {newest} (version {times[-1][0]})"
+    return VersionNotFound(f"The time {asked} is outside the log, whose commits range from {span}", table=table, condition=condition)

@@ -6,6 +6,7 @@ of one data file in each line.  Manifests are not updated by later commits, and 
 
 from __future__ import annotations
 
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
@@ -24,7 +25,11 @@ def generate(store: ObjectStore, snapshot: Snapshot, mode: str) -> None:
     reader of plain Parquet files would see wrong rows or columns (deletion vectors, column mapping).
     """
     if mode.strip().lower() != MODE:
-        raise InvalidInput(f"Specified mode '{mode}' is not supported. Supported modes are: {MODE}", table=store.root)
+        raise InvalidInput(
+            f"Specified mode '{mode}' is not supported. Supported modes are: {MODE}",
+            table=store.root,
+            condition=named("DELTA_MODE_NOT_SUPPORTED", mode=mode, supportedModes=MODE),
+        )
     files = sorted(snapshot.files.adds(), key=lambda f: f.path)
     _check(files, snapshot, store.root)
     manifests: dict[str, list[str]] = {} if snapshot.partition_columns else {_key(""): []}
@@ -42,9 +47,10 @@ def _check(files: list[AddFile], snapshot: Snapshot, table: str) -> None:
     if marked := next((f.path for f in files if f.deletion_vector is not None), None):
         raise StatementRefused(
             f"A manifest cannot say which rows of a file are deleted, and {marked} has a deletion vector: run optimize().executeCompaction() first, "
-            "and set delta.enableDeletionVectors to false if it is to stay so [DELTA_UNSUPPORTED_GENERATE_WITH_DELETION_VECTORS]",
+            "and set delta.enableDeletionVectors to false if it is to stay so",
             what="deletion vectors",
             table=table,
+            condition=named("DELTA_UNSUPPORTED_GENERATE_WITH_DELETION_VECTORS"),
         )
     if is_mapped(snapshot.metadata.configuration):
         raise StatementRefused("A manifest cannot say what the columns of a table that maps columns are called", what="column mapping", table=table)

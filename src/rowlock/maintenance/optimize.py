@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
@@ -64,7 +65,10 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
         raise InvalidInput("ZORDER BY needs at least one column", table=table)
     if stored_columns(snapshot.domains, table):
         raise StatementRefused(
-            "The table has clustering columns: executeCompaction() orders it by them, ZORDER BY is not for such tables", what="ZORDER BY", table=table
+            "The table has clustering columns: executeCompaction() orders it by them, ZORDER BY is not for such tables",
+            what="ZORDER BY",
+            table=table,
+            condition=named("DELTA_CLUSTERING_WITH_ZORDER_BY", zOrderBy=", ".join(names)),
         )
     properties = snapshot.properties
     leaves = indexed_leaves(
@@ -75,10 +79,17 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
     for name in names:
         path = _resolved(snapshot, column_path(name))
         if path is None:
-            raise InvalidInput(f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}", table=table)
+            raise InvalidInput(
+                f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}",
+                table=table,
+                condition=named("DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST", columnName=name),
+            )
         if path[0] in snapshot.partition_columns:
             raise StatementRefused(
-                f"{name} is a partition column. Z-Ordering can only be performed on data columns: a file holds one value of this one", what=name, table=table
+                f"{name} is a partition column. Z-Ordering can only be performed on data columns: a file holds one value of this one",
+                what=name,
+                table=table,
+                condition=named("DELTA_ZORDERING_ON_PARTITION_COLUMN", colName=name),
             )
         if schema.physical_path(path) not in with_stats:
             raise StatementRefused(

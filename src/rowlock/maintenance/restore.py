@@ -15,6 +15,7 @@ from typing import Any
 from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.boundary.row_changes import Change
+from rowlock.conditions import named
 from rowlock.conflict.delta import delta_between
 from rowlock.exceptions import CorruptLog, InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
@@ -83,7 +84,10 @@ def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions:
     adds = tuple(_restored_file(f, now.get(p)) for p, f in before.items() if p not in now or now[p].key != f.key)
     if removes and head.properties.append_only:
         raise StatementRefused(
-            "The table is append-only (delta.appendOnly=true); unset the property to restore an older version", what="RESTORE", table=head.table
+            "The table is append-only (delta.appendOnly=true); unset the property to restore an older version",
+            what="RESTORE",
+            table=head.table,
+            condition=named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=head.table, config="delta.appendOnly"),
         )
     protocol, metadata = widest(head.protocol, target.protocol), _restored_metadata(target, head)
     return HeadActions(

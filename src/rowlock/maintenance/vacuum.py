@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rowlock import clock, progress
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput
 from rowlock.log.removed import removed_since
 from rowlock.log.snapshot import Snapshot
@@ -111,7 +112,9 @@ def _garbage(log: TableLog, head: Snapshot, listed: Sequence[ObjectMeta], now_ms
 
 def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention: bool) -> int:
     if retention_hours is not None and not 0 <= retention_hours < math.inf:
-        raise InvalidInput(f"A retention of {retention_hours} hours is not possible: 0 or more", table=head.table)
+        raise InvalidInput(
+            f"A retention of {retention_hours} hours is not possible: 0 or more", table=head.table, condition=named("DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE")
+        )
     if retention_hours is None:
         return _own_ms(head)
     retention_ms = int(retention_hours * _HOUR_MS)
@@ -120,6 +123,7 @@ def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention
             f"A retention of {retention_hours} hours is shorter than the table's own, {own_ms / _HOUR_MS:g} hours: a reader or a writer may still need what would be deleted. "
             "Give a longer one. Where you are certain that nobody does, switch the check off: --unsafe on the command line, or spark.databricks.delta.retentionDurationCheck.enabled=false in Spark",
             table=head.table,
+            condition=named("DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT", configuredRetentionHours=f"{own_ms / _HOUR_MS:g}"),
         )
     return retention_ms
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowlock.conditions import named
 from rowlock.exceptions import ConstraintViolated
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.values import plain_rows
@@ -56,15 +57,21 @@ def check_conditions(table: pa.Table, conditions: Sequence[tuple[Check, Conditio
 
 def violation(check: Check, row: Mapping[str, Any], root: str) -> ConstraintViolated:
     """The error for a row of which a condition is not true."""
-    kind, condition = (
-        ("Bound", "DELTA_EXCEED_CHAR_VARCHAR_LIMIT") if check.feature == CHAR_VARCHAR else ("CHECK constraint", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
-    )
+    if check.feature == CHAR_VARCHAR:
+        kind, condition = "Bound", named("DELTA_EXCEED_CHAR_VARCHAR_LIMIT", value=row.get(check.name), expr=check.expression)
+    else:
+        values = "\n".join(f" - {name} : {'null' if value is None else value}" for name, value in row.items())
+        kind, condition = (
+            "CHECK constraint",
+            named("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", constraintName=check.name, expression=check.expression, values=values),
+        )
     return ConstraintViolated(
-        f"{kind} {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them [{condition}]",
+        f"{kind} {check.name} ({check.expression}) is not true of a row that the statement would write: {row}; filter such rows out or change them",
         table=root,
         constraint=check.name,
         expression=check.expression,
         row=row,
+        condition=condition,
     )
 
 

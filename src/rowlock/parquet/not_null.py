@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from rowlock.conditions import named
 from rowlock.exceptions import ConstraintViolated, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
@@ -137,6 +138,7 @@ def _may_hold_null(metadata: pq.FileMetaData, column: int) -> bool:
 def null_in(name: str, table: str) -> ConstraintViolated:
     """The error for a null in NOT NULL column `name`."""
     return ConstraintViolated(
-        f"Column {name} is NOT NULL and the statement would write a null into it; filter such rows out or give a value [DELTA_NOT_NULL_CONSTRAINT_VIOLATED]",
+        f"Column {name} is NOT NULL and the statement would write a null into it; filter such rows out or give a value",
         table=table,
+        condition=named("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=name),
     )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, type_name
@@ -122,9 +123,9 @@ def rebound(field: StructField, wanted: Bound | None, table: str) -> StructField
         return field
     if wanted is not None and (before is None or wanted.kind == "char" or wanted.length < before.length):
         raise SchemaMismatch(
-            f"Column {field.name} is {before or 'string'} and cannot become {wanted}: only a longer varchar, or string, has room for all values "
-            "[NOT_SUPPORTED_CHANGE_COLUMN]",
+            f"Column {field.name} is {before or 'string'} and cannot become {wanted}: only a longer varchar, or string, has room for all values ",
             table=table,
+            condition=named("NOT_SUPPORTED_CHANGE_COLUMN"),
         )
     kept = {k: v for k, v in field.metadata.items() if k != KEY}
     return replace(field, metadata=kept if wanted is None else {**kept, KEY: str(wanted)})

@@ -120,8 +120,8 @@ _ALL = (
         "v2: checkpoints have unique names and keep file actions in sidecar files; it adds the feature v2Checkpoint. classic: one Parquet file",
         choices=("classic", "v2"),
     ),
-    _effect("checkpoint.writeStatsAsJson", "boolean", "false: checkpoints hold no statistics as JSON, where they hold them as structs; true by default"),
-    _effect("checkpoint.writeStatsAsStruct", "boolean", "true: checkpoints hold statistics and partition values as typed structs, too; false by default"),
+    _refused("checkpoint.writeStatsAsJson", "Rowlock's checkpoints hold statistics as JSON, which every reader understands, whatever the table says", "true"),
+    _refused("checkpoint.writeStatsAsStruct", "Rowlock's checkpoints hold statistics as JSON alone, whatever the table says", "false"),
     _effect(
         "setTransactionRetentionDuration",
         "interval",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal
 
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, StatementRefused, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
@@ -25,6 +26,7 @@ from rowlock.protocol.identity import problem_of as identity_problem_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
 from rowlock.protocol.schema import StructType, parse_schema, read_only_types, zoneless_column
+from rowlock.version import VERSION
 
 V2_CHECKPOINTS = "v2Checkpoint"
 _WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
@@ -216,7 +218,18 @@ def _identity_problem(protocol: Protocol, metadata: Metadata, schema: StructType
 
 def _refusal(feature: str, access: Literal["read", "write"], table: str | None) -> UnsupportedFeature:
     """The error for a feature that this version of Rowlock cannot read or write."""
-    return UnsupportedFeature(f"this version of Rowlock cannot {access} tables with {feature}", feature=feature, access=access, table=table)
+    return UnsupportedFeature(
+        f"this version of Rowlock cannot {access} tables with {feature}",
+        feature=feature,
+        access=access,
+        table=table,
+        condition=named(
+            "DELTA_UNSUPPORTED_FEATURES_FOR_READ" if access == "read" else "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+            tableNameOrPath=table or "",
+            deltaVersion=VERSION,
+            unsupported=feature,
+        ),
+    )
 
 
 def features_of_columns(schema: StructType) -> frozenset[str]:
@@ -324,13 +337,19 @@ def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[
     """
     if name not in writer_features(protocol) | reader_features(protocol):
         raise StatementRefused(
-            f"Feature {name} cannot be dropped: the table's protocol does not list it [DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT]", what=name, table=table
+            f"Feature {name} cannot be dropped: the table's protocol does not list it",
+            what=name,
+            table=table,
+            condition=named("DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT", feature=name),
         )
     trace = _TRACES.get(name)
     if trace is None:
         text = "others may still need it to read older versions, or it is part of what the table is; delta-spark's ALTER TABLE ... DROP FEATURE drops some of those"
         raise StatementRefused(
-            f"This version of Rowlock does not drop feature {name}: {text} [DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE]", what=name, table=table
+            f"This version of Rowlock does not drop feature {name}: {text}",
+            what=name,
+            table=table,
+            condition=named("DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE", feature=name),
         )
     if found := trace(metadata, domains):
         raise StatementRefused(f"Feature {name} cannot be dropped while the table uses it: {found}", what=name, table=table)

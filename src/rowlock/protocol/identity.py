@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowlock.conditions import named
 from rowlock.exceptions import StatementRefused
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType, parse_schema, schema_json
@@ -142,9 +143,10 @@ def refuse_explicit(schema: StructType, given: set[str], table: str) -> None:
     """Raises StatementRefused where rows give an identity column that is generated always; names in lower case."""
     if found := next((i.name for i in identity_columns(schema) if not i.by_default and i.name.lower() in given), None):
         raise StatementRefused(
-            f"Column {found} is GENERATED ALWAYS AS IDENTITY: leave it out of the rows [DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED]",
+            f"Column {found} is GENERATED ALWAYS AS IDENTITY: leave it out of the rows",
             what="an identity column in the rows",
             table=table,
+            condition=named("DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED", colName=found),
         )
 
 
@@ -152,5 +154,8 @@ def refuse_update(schema: StructType, names: set[str], table: str) -> None:
     """Raises StatementRefused where an update sets an identity column."""
     if found := next((i.name for i in identity_columns(schema) if i.name in names), None):
         raise StatementRefused(
-            f"The identity column {found} cannot be updated [DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED]", what="an update of an identity column", table=table
+            f"The identity column {found} cannot be updated",
+            what="an update of an identity column",
+            table=table,
+            condition=named("DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED", colName=found),
         )

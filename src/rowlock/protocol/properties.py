@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
+from rowlock.conditions import Condition, named
+from rowlock.display import did_you_mean
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol import delta_properties
 from rowlock.protocol.delta_properties import bytes_of, interval_ms
@@ -59,7 +61,7 @@ def validate_properties(properties: Mapping[str, str], table: str | None = None,
             continue
         if allowed := _problem(name, str(value)):
             shown = "..." if name.lower() == LOCK_PROVIDER.lower() else value  # it may be a connection string with a password
-            raise InvalidInput(f"property {name} = {shown!r} is not possible: {allowed}", table=table)
+            raise InvalidInput(f"property {name} = {shown!r} is not possible: {allowed}", table=table, condition=_condition(name, str(value)))
 
 
 def validate_together(configuration: Mapping[str, str], table: str | None = None) -> None:
@@ -75,6 +77,16 @@ def validate_together(configuration: Mapping[str, str], table: str | None = None
         raise InvalidInput("rowlock.onConflict = 'lockless' needs delta.enableRowTracking = 'true' as well: it identifies rows by their row ids", table=table)
 
 
+def _condition(name: str, value: str) -> Condition | None:
+    """What delta-spark calls it where a property cannot be set: it has a condition for unknown ones."""
+    known = delta_properties.find(name)
+    if known is not None and known.kind == "interval":
+        return named("DELTA_INVALID_INTERVAL", interval=value)
+    unknown = name.lower().startswith("delta.") and known is None
+    setting = "spark.databricks.delta.allowArbitraryProperties.enabled"
+    return named("DELTA_UNKNOWN_CONFIGURATION", config=name, disableCheckConfig=setting) if unknown else None
+
+
 def _problem(name: str, value: str) -> str | None:
     """Why a property cannot have this value, as a phrase for the error; None if it can."""
     lowered = name.lower()
@@ -84,7 +96,7 @@ def _problem(name: str, value: str) -> str | None:
         if name in (GROUP_COMMIT, CHECKSUMS):
             return None if value in ("true", "false") else "allowed are true, false"
         if name not in KNOBS:
-            return f"there is no such property; known are {', '.join((*KNOBS, GROUP_COMMIT, CHECKSUMS, *_LOCK_SETTINGS))}"
+            return f"there is no such property{did_you_mean(name, KNOBS)}; known are {', '.join((*KNOBS, GROUP_COMMIT, CHECKSUMS, *_LOCK_SETTINGS))}"
         if value not in KNOBS[name]:
             return f"allowed are {', '.join(KNOBS[name])}"
         return None
@@ -110,7 +122,7 @@ def _lock_problem(name: str, value: str) -> str | None:
 def _delta_problem(name: str, value: str) -> str | None:
     known = delta_properties.find(name)
     if known is None:
-        return "Delta knows no property of this name"
+        return f"Delta knows no property of this name{did_you_mean(name, delta_properties.DELTA_PROPERTIES)}"
     return known.problem(value) if name == known.name or known.name == delta_properties.UNIFORM else f"it is spelled {known.name}"
 
 
@@ -181,16 +193,6 @@ class TableProperties:
     def checkpoint_policy(self) -> str:
         """`delta.checkpointPolicy`: `v2`, or `classic`, which any other value means."""
         return "v2" if self.configuration.get("delta.checkpointPolicy", "").strip() == "v2" else "classic"
-
-    @property
-    def stats_as_struct(self) -> bool:
-        """`delta.checkpoint.writeStatsAsStruct`: whether checkpoints hold statistics and partition values as typed structs."""
-        return self._boolean("delta.checkpoint.writeStatsAsStruct", False)
-
-    @property
-    def stats_as_json(self) -> bool:
-        """`delta.checkpoint.writeStatsAsJson`: whether checkpoints that hold statistics as structs hold them as JSON, too."""
-        return self._boolean("delta.checkpoint.writeStatsAsJson", True)
 
     @property
     def checkpoint_interval(self) -> int:

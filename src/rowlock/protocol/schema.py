@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import orjson
 
+from rowlock.conditions import Condition, named
 from rowlock.exceptions import CorruptLog, SchemaMismatch, UnsupportedFeature
 
 PRIMITIVES = frozenset(
@@ -331,7 +332,9 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
         for path, _ in schema.all_fields():
             if bad := sorted(set(path[-1]) & _INVALID_CHARACTERS):
                 raise SchemaMismatch(
-                    f"column {'.'.join(path)!r} holds {''.join(bad)!r}; without column mapping a name may contain none of ' ,;{{}}()\\n\\t='", table=table
+                    f"column {'.'.join(path)!r} holds {''.join(bad)!r}; without column mapping a name may contain none of ' ,;{{}}()\\n\\t='",
+                    table=table,
+                    condition=named("DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", invalidColumnNames=path[-1]),
                 )
     seen: set[str] = set()
     for name in partition_columns:
@@ -340,11 +343,17 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
         seen.add(name.lower())
         found = schema.find(name)
         if found is None:
-            raise SchemaMismatch(f"partition column {name!r} is not in the schema", table=table)
+            raise SchemaMismatch(
+                f"partition column {name!r} is not in the schema",
+                table=table,
+                condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=f"`{name}`", schemaMap=", ".join(schema.names)),
+            )
         if isinstance(found.type, (StructType, ArrayType, MapType)):
             raise SchemaMismatch(f"column {name!r} of type {type_name(found.type)} cannot partition a table", table=table)
     if partition_columns and len({p.lower() for p in partition_columns}) == len(schema.fields):
-        raise SchemaMismatch("a table needs a column that is not a partition column", table=table)
+        raise SchemaMismatch(
+            "a table needs a column that is not a partition column", table=table, condition=named("DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION")
+        )
 
 
 def check_enforceable(schema: StructType, table: str | None = None) -> None:
@@ -360,8 +369,9 @@ def check_enforceable(schema: StructType, table: str | None = None) -> None:
         for part, type_ in inner:
             if has_not_null(type_):
                 raise SchemaMismatch(
-                    f"the {part} type of {'.'.join(path)} has a NOT NULL, which Delta does not enforce within arrays and maps [DELTA_NESTED_NOT_NULL_CONSTRAINT]; leave it out",
+                    f"the {part} type of {'.'.join(path)} has a NOT NULL, which Delta does not enforce within arrays and maps; leave it out",
                     table=table,
+                    condition=named("DELTA_NESTED_NOT_NULL_CONSTRAINT"),
                 )
 
 
@@ -379,7 +389,11 @@ def _check_duplicates(type_: DataType, where: str, table: str | None) -> None:
         seen: dict[str, str] = {}
         for f in type_.fields:
             if (other := seen.get(f.name.lower())) is not None:
-                raise SchemaMismatch(f"columns {where}{other} and {where}{f.name} have the same name", table=table)
+                raise SchemaMismatch(
+                    f"columns {where}{other} and {where}{f.name} have the same name",
+                    table=table,
+                    condition=named("COLUMN_ALREADY_EXISTS", columnName=f"`{f.name}`"),
+                )
             seen[f.name.lower()] = f.name
             _check_duplicates(f.type, f"{where}{f.name}.", table)
     elif isinstance(type_, ArrayType):
@@ -387,3 +401,9 @@ def _check_duplicates(type_: DataType, where: str, table: str | None) -> None:
     elif isinstance(type_, MapType):
         _check_duplicates(type_.key, f"{where}key.", table)
         _check_duplicates(type_.value, f"{where}value.", table)
+
+
+def unresolved_column(path: Sequence[str], names: Sequence[str]) -> Condition:
+    """The condition for a column that is not among `names`."""
+    quoted = ".".join(f"`{part}`" for part in path)
+    return named("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=quoted, proposal=", ".join(f"`{n}`" for n in names))

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol import char_varchar
-from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, nullable, type_name
+from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, nullable, type_name, unresolved_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,10 @@ def added(schema: StructType, parent: Sequence[str], field: StructField, positio
 
     def add(struct: StructType) -> StructType:
         if struct.find(field.name) is not None:
-            raise SchemaMismatch(f"there is a column {'.'.join([*parent, field.name])!r} already")
+            raise SchemaMismatch(
+                f"there is a column {'.'.join([*parent, field.name])!r} already",
+                condition=named("FIELD_ALREADY_EXISTS", op="add", fieldNames=f"`{field.name}`", struct=type_name(schema, sql=True)),
+            )
         return StructType(_placed(struct.fields, field, position))
 
     return _within(schema, parent, add, parent)
@@ -50,7 +54,10 @@ def with_field(schema: StructType, path: Sequence[str], change: Callable[[Struct
         field = _field(struct, path)
         made = change(field)
         if made is not None and made.name.lower() != field.name.lower() and struct.find(made.name) is not None:
-            raise SchemaMismatch(f"there is a column {'.'.join([*path[:-1], made.name])!r} already")
+            raise SchemaMismatch(
+                f"there is a column {'.'.join([*path[:-1], made.name])!r} already",
+                condition=named("FIELD_ALREADY_EXISTS", op="rename", fieldNames=f"`{made.name}`", struct=type_name(schema, sql=True)),
+            )
         kept = [made if f is field else f for f in struct.fields]
         if not (left := tuple(f for f in kept if f is not None)):
             raise SchemaMismatch(f"column {'.'.join(path)!r} is the last one of its struct and cannot be dropped")
@@ -62,7 +69,7 @@ def with_field(schema: StructType, path: Sequence[str], change: Callable[[Struct
 def _field(struct: StructType, path: Sequence[str]) -> StructField:
     found = struct.find(path[-1])
     if found is None:
-        raise SchemaMismatch(f"there is no column {'.'.join(path)!r}; there are {', '.join(struct.names)}")
+        raise SchemaMismatch(f"there is no column {'.'.join(path)!r}; there are {', '.join(struct.names)}", condition=unresolved_column(path, struct.names))
     return found
 
 
@@ -143,4 +150,4 @@ def _merged(old: StructField | None, new: StructField, path: tuple[str, ...]) ->
 
 
 def _not_replaced(why: str) -> SchemaMismatch:
-    return SchemaMismatch(f"The columns cannot be replaced: {why} [DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP]")
+    return SchemaMismatch(f"The columns cannot be replaced: {why}", condition=named("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP"))

@@ -15,9 +15,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from rowlock.conditions import named
+from rowlock.display import did_you_mean
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, nullable, type_name
 from rowlock.protocol.widening import is_wider, same_shape
+
+MERGE_SCHEMA = "merge_schema=True, by format name the option mergeSchema, in SQL INSERT WITH SCHEMA EVOLUTION"
+"""How each entrance spells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,10 @@ def fit(rows: StructType, columns: StructType, table: str, *, computed: Collecti
     have = _by_name(rows, table)
     if unknown := [f.name for f in rows.fields if columns.find(f.name) is None]:
         raise SchemaMismatch(
-            f"The table has no column {unknown[0]!r}; it has {', '.join(columns.names)}. Drop the column, or pass merge_schema=True to add it", table=table
+            f"The table has no column {unknown[0]!r}; it has {', '.join(columns.names)}{did_you_mean(unknown[0], columns.names)}. "
+            f"Drop the column, or let the write add it: {MERGE_SCHEMA}",
+            table=table,
+            condition=named("DELTA_METADATA_MISMATCH"),
         )
     given: dict[str, str | None] = {}
     for f in columns.fields:
@@ -58,7 +66,11 @@ def check_names(names: Iterable[str], table: str) -> None:
     seen: dict[str, str] = {}
     for name in names:
         if (before := seen.setdefault(name.lower(), name)) is not name:
-            raise SchemaMismatch(f"The rows have two columns that differ at most by case, {before!r} and {name!r}; rename or drop one", table=table)
+            raise SchemaMismatch(
+                f"The rows have two columns that differ at most by case, {before!r} and {name!r}; rename or drop one",
+                table=table,
+                condition=named("DELTA_DUPLICATE_COLUMNS_FOUND.DATA", duplicateCols=name.lower()),
+            )
 
 
 def merged_schema(table: StructType, rows: StructType) -> StructType:
@@ -102,15 +114,20 @@ def _check_type(actual: DataType, wanted: DataType, name: str, table: str) -> No
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
         _check_fields(actual, wanted, name, table)
     elif not (same_shape(actual, wanted) or is_wider(actual, wanted)):
-        raise SchemaMismatch(f"Column {name} is {type_name(wanted, sql=True)} in the table and {type_name(actual, sql=True)} in the rows; cast it", table=table)
+        raise SchemaMismatch(
+            f"Column {name} is {type_name(wanted, sql=True)} in the table and {type_name(actual, sql=True)} in the rows; cast it",
+            table=table,
+            condition=named("DELTA_FAILED_TO_MERGE_FIELDS", currentField=name, updateField=name),
+        )
 
 
 def _check_fields(actual: StructType, wanted: StructType, name: str, table: str) -> None:
     have = _by_name(actual, table)
     if extra := set(have) - {f.name.lower() for f in wanted.fields}:
         raise SchemaMismatch(
-            f"Column {name} has no field {min(extra)!r} in the table; leave it out of the rows, or pass merge_schema=True to add it",
+            f"Column {name} has no field {min(extra)!r} in the table; leave it out of the rows, or let the write add it: {MERGE_SCHEMA}",
             table=table,
+            condition=named("DELTA_METADATA_MISMATCH"),
         )
     for f in wanted.fields:
         given = have.get(f.name.lower())

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.delta_properties import DELTA_PROPERTIES, bytes_of
@@ -228,7 +229,8 @@ class Settings:
             return None
         if app is None or version is None:
             raise InvalidInput(
-                f"{PREFIX}write.txnAppId and {PREFIX}write.txnVersion go together: set both, or unset both [DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS]"
+                f"{PREFIX}write.txnAppId and {PREFIX}write.txnVersion go together: set both, or unset both",
+                condition=named("DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", reason="both txnVersion and txnAppId must be set"),
             )
         return SetTransaction(app, int(version))
 

@@ -74,7 +74,7 @@ def test_a_time_out_of_range_does_not_hide_the_conflict() -> None:
 def test_error_has_the_conflict_and_its_main_facts() -> None:
     conflict = full()
     error = conflict.exception("/lake/sales")
-    assert type(error) is exceptions.ConcurrentDeleteDeleteException
+    assert isinstance(error, exceptions.ConcurrentDeleteDeleteException)
     assert error.conflict is conflict and error.table == "/lake/sales" and str(error) == error.desc == conflict.text("/lake/sales")
     facts = (error.winner_version, error.winner_operation, error.winner_timestamp_ms, error.rule, error.remedy)
     assert facts == (1042, "UPDATE", 1_785_548_024_500, "rows changed by both", REMEDIES["rows changed by both"])
@@ -132,7 +132,7 @@ def fail(mine: str, theirs: str, granularity: str = "row") -> exceptions.DeltaCo
 
 def test_rows_and_columns_that_both_set() -> None:
     error = fail("UPDATE SET v = v + 1, w = 1 WHERE k <= 2", "UPDATE SET v = 0 WHERE k = 2")
-    assert type(error) is exceptions.ConcurrentDeleteDeleteException
+    assert isinstance(error, exceptions.ConcurrentDeleteDeleteException)
     assert (error.rows, error.conflict.columns, len(error.files)) == (({"k": 2, "v": 20, "w": 0},), ("v",), 1)
     assert "  set by both   v\n" in str(error) and "  rows          k=2, v=20, w=0\n" in str(error)
 
@@ -144,7 +144,7 @@ def test_rows_that_are_gone_have_no_columns() -> None:
 
 def test_rows_that_came() -> None:
     error = fail("UPDATE SET v = 5 WHERE k <= 2", "APPEND (2, 7, 7)")
-    assert type(error) is exceptions.ConcurrentAppendException
+    assert isinstance(error, exceptions.ConcurrentAppendException)
     assert (error.rule, error.rows, error.conflict.columns) == ("rows added", ({"k": 2, "v": 7, "w": 7},), ())
 
 

@@ -8,13 +8,14 @@ from typing import Any
 from rowlock.api.definitions import check_new_default, field_of
 from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.sql.entries import relocate_entry, rename_entry
 from rowlock.engines.spark.sql.nodes import dotted, path_of
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol.char_varchar import KEY
-from rowlock.protocol.schema import StructType, nullable_type
+from rowlock.protocol.schema import StructType, nullable_type, unresolved_column
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, clustering_change, column_edits, creation, fields
 from rowlock.transaction.definition.column_edits import ColumnEdit
@@ -100,7 +101,11 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
     nodes, path = target.nodes, _path(target, spec.column())
     known = schema.resolve(path)
     if known is None:
-        raise SchemaMismatch(f"There is no column {dotted(path)} to alter", table=target.path)
+        raise SchemaMismatch(
+            f"There is no column {dotted(path)} to alter; the table has {', '.join(schema.names)}",
+            table=target.path,
+            condition=unresolved_column(path, schema.names),
+        )
     type_, nullable, comment = nodes.option(spec.newDataType()), nodes.option(spec.newNullability()), nodes.option(spec.newComment())
     said = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
     if said is not None and (said.type, said.metadata.get(KEY)) == (known.type, known.metadata.get(KEY)):
@@ -185,8 +190,13 @@ def set_location(target: Target, plan: Any) -> None:
     new, old = there.state.refresh(), here.state.refresh()
     if [(f.name.lower(), nullable_type(f.type)) for f in new.schema.fields] != [(f.name.lower(), nullable_type(f.type)) for f in old.schema.fields]:
         raise SchemaMismatch(
-            f"The table at {there.path} has other columns ({', '.join(new.schema.names)}) than this one ({', '.join(old.schema.names)}) "
-            "[DELTA_SET_LOCATION_SCHEMA_MISMATCH]",
+            f"The table at {there.path} has other columns ({', '.join(new.schema.names)}) than this one ({', '.join(old.schema.names)}) ",
             table=target.path,
+            condition=named(
+                "DELTA_SET_LOCATION_SCHEMA_MISMATCH",
+                original=old.metadata.schema_string,
+                destination=new.metadata.schema_string,
+                config="",
+            ),
         )
     relocate_entry(target.nodes, target.parts, there.path)

@@ -6,7 +6,7 @@ from typing import Any
 
 from rowlock.api import frames
 from rowlock.api.sql import beside, statements, streams
-from rowlock.api.sql.reading import frame_of, frame_of_named
+from rowlock.api.sql.reading import frame_of, frame_of_named, no_table_is_no_path
 from rowlock.api.sql.target import write_arguments
 from rowlock.api.stream_source import source
 from rowlock.engines.spark.catalyst.bridge import class_name
@@ -30,7 +30,8 @@ class SparkAnswers:
             return None
         if top and beside.is_write(plan):
             return nodes.jvm_type(statements.NOTHING)
-        answer = statements.answer_of(nodes, plan, top)
+        with no_table_is_no_path(class_name(plan)):
+            answer = statements.answer_of(nodes, plan, top)
         return None if answer is None else nodes.jvm_type(answer)
 
     def claim_text(self, spark: SparkSession, text: str) -> Any:
@@ -46,7 +47,8 @@ class SparkAnswers:
             if beside.is_write(what):
                 self.save(spark, *beside.write_of(nodes, what))
                 return None
-            return statements.carry_out(nodes, what)
+            with no_table_is_no_path(class_name(what)):
+                return statements.carry_out(nodes, what)
         statement = statements.own_statement(nodes, what)
         if statement is None:
             raise InvalidInput(f"This is no statement any more: {what}")
@@ -72,7 +74,10 @@ class SparkAnswers:
         found = named(nodes, node) if beside.is_asked_name(nodes, node) else None
         if found is not None and class_name(node) == "UnresolvedRelation" and node.isStreaming():
             return plan_of(spark.readStream.format("rowlock").options(**found.options).load(found.path), found.name)
-        return None if found is None else plan_of(frame_of_named(spark, found), found.name)
+        if found is None:
+            return None
+        with no_table_is_no_path():
+            return plan_of(frame_of_named(spark, found), found.name)
 
     def save(self, spark: SparkSession, mode: str, options: dict[str, str], rows: DataFrame) -> None:
         """See `Answers`."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from rowlock.api.handle import Handle
 from rowlock.api.sql.target import Target
+from rowlock.conditions import named
 from rowlock.engines.spark.catalog.names import Name
 from rowlock.engines.spark.catalyst.char_varchar import type_text
 from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType
@@ -101,7 +102,11 @@ def partition_columns(target: Target, plan: Any) -> StructType:
     """The columns of what SHOW PARTITIONS returns.  Raises InvalidInput where the table is not partitioned."""
     snapshot = _head(target)
     if not snapshot.partition_columns:
-        raise InvalidInput("The table is not partitioned, so there is no partition to show [DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE]", table=target.path)
+        raise InvalidInput(
+            "The table is not partitioned, so there is no partition to show",
+            table=target.path,
+            condition=named("DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE", tableName=".".join(target.parts)),
+        )
     return partition_types(snapshot)
 
 

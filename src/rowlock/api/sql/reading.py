@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
-from rowlock.engines.spark.catalyst.errors import PathNotFound
+from rowlock.conditions import named
+from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.relations import Named
 from rowlock.engines.spark.sql.views import marked
-from rowlock.exceptions import InvalidInput, TableNotFound, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, PathNotFound, TableNotFound, UnsupportedFeature
+from rowlock.storage.open import open_store
 
 _VERSION_IN_PATH = re.compile(r"(.+)@v(\d+)\Z")
 _VERSION, _TIME = "versionasof", "timestampasof"
 _FEED = ("readchangefeed", "readchangedata")
 _BOUNDS = ("startingversion", "endingversion", "startingtimestamp", "endingtimestamp")
 _NO_EFFECT = frozenset(("path", "serialization.format"))
+_SPELLED = ("versionAsOf", "timestampAsOf", "readChangeFeed", "startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
 _KNOWN = frozenset((*_NO_EFFECT, _VERSION, _TIME, *_FEED, *_BOUNDS))
 
 
@@ -30,13 +34,13 @@ def frame_of(spark: SparkSession, path: str, options: Mapping[str, str]) -> Data
     try:
         return _frame(spark, path, options)
     except TableNotFound as e:
-        raise PathNotFound(f"{path} is not a Delta table: correct the path, or make the table [DELTA_TABLE_NOT_FOUND]", table=path) from e
+        raise path_not_found(path) from e
 
 
 def _frame(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:
     if unknown := sorted(set(options) - _KNOWN):
         raise UnsupportedFeature(
-            f"The option {unknown[0]} of a read is refused: this version of Rowlock does nothing with it. It knows versionAsOf, timestampAsOf, readChangeFeed and "
+            f"The option {unknown[0]} of a read is refused: this version of Rowlock does nothing with it{did_you_mean(unknown[0], _SPELLED)}. It knows versionAsOf, timestampAsOf, readChangeFeed and "
             "its bounds (startingVersion, endingVersion, startingTimestamp, endingTimestamp)",
             feature=f"option {unknown[0]}",
             access="read",
@@ -51,7 +55,7 @@ def _frame(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
         raise InvalidInput("readChangeFeed does not go with versionAsOf or timestampAsOf: use startingVersion and endingVersion", table=path)
     start = _bound(options, "starting", path)
     if start is None:
-        raise InvalidInput("readChangeFeed needs startingVersion or startingTimestamp", table=path)
+        raise InvalidInput("readChangeFeed needs startingVersion or startingTimestamp", table=path, condition=named("DELTA_NO_START_FOR_CDC_READ"))
     return changes(spark, path, start, _bound(options, "ending", path))
 
 
@@ -72,10 +76,10 @@ def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | 
         frame = frames.read(spark, path, version, timestamp)
         return marked(frame, path) if version is None and timestamp is None else frame
     except TableNotFound:
-        named = _VERSION_IN_PATH.match(path)
-        if named is None or version is not None or timestamp is not None:
+        found = _VERSION_IN_PATH.match(path)
+        if found is None or version is not None or timestamp is not None:
             raise
-        return frames.read(spark, named[1], int(named[2]))
+        return frames.read(spark, found[1], int(found[2]))
 
 
 def _bound(options: Mapping[str, str], name: str, path: str) -> Bound | None:
@@ -87,6 +91,32 @@ def _bound(options: Mapping[str, str], name: str, path: str) -> Bound | None:
 
 
 def _number(text: str, name: str, path: str) -> int:
-    if not text.isdecimal():
-        raise InvalidInput(f"{name} is a number, not {text!r}", table=path)
+    if not text.removeprefix("-").isdecimal():
+        condition = (
+            named("DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE", timeTravelKey=name)
+            if name == "versionAsOf"
+            else named("DELTA_ILLEGAL_OPTION", input=text, name=name, explain="must be a version")
+        )
+        raise InvalidInput(f"{name} is a number, not {text!r}", table=path, condition=condition)
     return int(text)
+
+
+def path_not_found(path: str) -> PathNotFound:
+    """The error for a path that is no table's: there is nothing, or something else."""
+    there = next(iter(open_store(path).list(recursive=True, limit=1)), None) is not None
+    condition = named("DELTA_TABLE_NOT_FOUND", tableName=f"`{path}`") if there else named("PATH_NOT_FOUND", path=path)
+    return PathNotFound(f"{path} is not a Delta table: correct the path, or make the table", table=path, condition=condition)
+
+
+_OF_ROWS = frozenset(("UpdateTable", "DeleteFromTable", "MergeIntoTable", "InsertIntoStatement", "AppendData"))
+
+
+@contextlib.contextmanager
+def no_table_is_no_path(statement: str = "UpdateTable") -> Iterator[None]:
+    """A block in which a table that is not there is a path that is not there: so it is for statements on rows, and not for ALTER TABLE and OPTIMIZE."""
+    try:
+        yield
+    except TableNotFound as e:
+        if statement not in _OF_ROWS or e.table is None or e.condition is None or e.condition.name != "DELTA_MISSING_DELTA_TABLE":
+            raise
+        raise path_not_found(e.table) from e

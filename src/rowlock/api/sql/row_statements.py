@@ -13,6 +13,7 @@ from rowlock.api.handle import Handle, session_commits
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.api.overwrites import is_dynamic
 from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import Column, DataFrame
@@ -95,7 +96,11 @@ def insert(target: Target, plan: Any) -> None:
     table = target.table().toDF()
     partitions = {c.lower() for c in target.partition_columns()}
     if other := [name for name in spec if name.lower() not in partitions]:
-        raise InvalidInput(f"PARTITION names {other[0]}, by which the table is not partitioned", table=target.path)
+        raise InvalidInput(
+            f"PARTITION names {other[0]}, by which the table is not partitioned",
+            table=target.path,
+            condition=named("NON_PARTITION_COLUMN", columnName=f"`{other[0]}`"),
+        )
     fixed = {name: value.get() for name, value in spec.items() if value.isDefined()}  # None for NULL; the others are columns of the query, in the table's order
     dynamic = bool(plan.overwrite()) and len(fixed) < len(partitions) and is_dynamic(target.spark)
     how: dict[str, Any] = {"mode": "overwrite" if plan.overwrite() else "append"}
@@ -168,9 +173,10 @@ def _expression(target: Target, expression: Any, where: str = "condition or a va
     """An expression as a Column, which Spark resolves later.  Raises StatementRefused for a subquery."""
     if target.nodes.bridge.subquery.hasSubquery(expression):
         raise StatementRefused(
-            f"{target.statement} may not contain a subquery in a {where}: use MERGE, whose source may be any query [DELTA_UNSUPPORTED_SUBQUERY]",
+            f"{target.statement} may not contain a subquery in a {where}: use MERGE, whose source may be any query",
             what="a subquery",
             table=target.folder,
+            condition=named("DELTA_UNSUPPORTED_SUBQUERY"),
         )
     return target.nodes.column(expression)
 
@@ -181,7 +187,9 @@ def _assignments(target: Target, assignments: Any, values: ScalarSubqueries) -> 
     for a in target.nodes.items(assignments):
         key = dotted([str(p) for p in target.nodes.items(a.key().nameParts())])
         if key in out:
-            raise InvalidInput(f"The statement sets {key} twice [DELTA_CONFLICT_SET_COLUMN]", table=target.folder)
+            raise InvalidInput(
+                f"The statement sets {key} twice", table=target.folder, condition=named("DELTA_CONFLICT_SET_COLUMN", columnList=f"[{key}, {key}]")
+            )
         value = values.computed(a.value())
         out[key] = DEFAULT if is_default(value) else _expression(target, value, "value, but for one that names no column of its rows")
     return out

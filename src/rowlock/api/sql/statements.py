@@ -177,7 +177,7 @@ def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
         return None
     named: Any = found.values["source"] if found.kind == "CLONE" else found.table
     if found.kind != "CONVERT" and nodes.folder(named) is None:
-        raise TableNotFound(f"{'.'.join(named)} is no Delta table: {found.kind} works on these only")
+        raise nodes.not_found(named, found.kind)
     return found
 
 

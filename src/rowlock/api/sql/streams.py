@@ -6,6 +6,7 @@ from typing import Any
 
 from rowlock.api import frames
 from rowlock.api.sql.target import write_arguments
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.engines.spark.sql.streams import query_id
@@ -22,7 +23,9 @@ def check_sink(options: dict[str, str], mode: str) -> None:
         raise InvalidInput("overwriteSchema goes with output mode complete, in which each batch replaces all rows", table=path)
     if mode not in ("Append", "Complete"):
         raise InvalidInput(
-            f"A stream writes a table in output mode append or complete, not {mode.lower()}: for updates use foreachBatch and DeltaTable.merge", table=path
+            f"A stream writes a table in output mode append or complete, not {mode.lower()}: for updates use foreachBatch and DeltaTable.merge",
+            table=path,
+            condition=named("DELTA_UNSUPPORTED_OUTPUT_MODE", dataSource="delta", mode=mode),
         )
 
 

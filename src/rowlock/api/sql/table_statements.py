@@ -11,13 +11,14 @@ from rowlock.api.placement import Place, place_of
 from rowlock.api.row_writes import Made
 from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
+from rowlock.conditions import named
+from rowlock.engines.spark.catalog.names import not_found
 from rowlock.engines.spark.catalyst.bridge import class_name
-from rowlock.engines.spark.catalyst.errors import NameNotFound, NameTaken
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.sql.entries import drop_entry
 from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
 from rowlock.engines.spark.sql.table_spec import Spec, spec_of
-from rowlock.exceptions import InvalidInput, TableExists
+from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
 from rowlock.protocol.schema import column_name
 from rowlock.transaction.state.options import application
 
@@ -85,7 +86,10 @@ def replace_as_select(target: Target, plan: Any) -> None:
     if place.has_log:
         return _replace_with_rows(target, spec, place, bool(plan.orCreate()), target.nodes.frame(plan.query()), options)
     if not plan.orCreate():
-        raise NameNotFound(f"Table {'.'.join(target.parts)} cannot be found, so it cannot be replaced; use CREATE OR REPLACE TABLE [TABLE_OR_VIEW_NOT_FOUND]")
+        raise NameNotFound(
+            f"Table {'.'.join(target.parts)} cannot be found, so it cannot be replaced; use CREATE OR REPLACE TABLE",
+            condition=not_found(dotted(target.parts), target.parts[-2] if len(target.parts) > 1 else ""),
+        )
     _create_with_rows(target, spec, target.nodes.frame(plan.query()), False, options)
 
 
@@ -174,7 +178,9 @@ def save_as_table(target: Target, plan: Any) -> None:
         _create_with_rows(target, spec, rows, mode == "Ignore", options)
     elif mode == "ErrorIfExists":
         raise NameTaken(
-            f"Table {'.'.join(target.parts)} already exists; use mode('append') or mode('overwrite') [TABLE_OR_VIEW_ALREADY_EXISTS]", table=target.path
+            f"Table {'.'.join(target.parts)} already exists; use mode('append') or mode('overwrite')",
+            table=target.path,
+            condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=dotted(target.parts[-2:])),
         )
     elif mode != "Ignore":
         rows = rows if options.get("overwrite_schema") else fitted(target, rows, rows.columns, evolving=evolves(options))

@@ -9,6 +9,8 @@ from typing import Any
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle
 from rowlock.api.row_writes import widened_metadata
+from rowlock.conditions import Condition, named
+from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name
 from rowlock.engines.spark.catalyst.analysis import TableName
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
@@ -18,6 +20,7 @@ from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.nodes import Nodes, dotted, path_of
 from rowlock.engines.spark.sql.store_assignment import assigned
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
+from rowlock.protocol.schema import unresolved_column
 from rowlock.transaction.state.call import settings
 
 
@@ -77,10 +80,12 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bo
     With `by_name` the fields of structs are matched by their names; with `evolving` columns and fields that the table lacks keep their own types.
     """
     if len(rows.columns) != len(names):
+        counts = {"numColumns": len(names), "insertColumns": len(rows.columns)}
+        too_few = named("DELTA_INSERT_COLUMN_ARITY_MISMATCH", tableName=".".join(target.parts), columnName="not enough data columns", **counts)
         raise SchemaMismatch(
-            f"The INSERT gives {len(rows.columns)} columns ({', '.join(rows.columns)}), but {len(names)} are to be set: {', '.join(names)} "
-            f"[{'DELTA_INSERT_COLUMN_ARITY_MISMATCH' if len(rows.columns) < len(names) else 'DELTA_METADATA_MISMATCH'}]",
+            f"The INSERT gives {len(rows.columns)} columns ({', '.join(rows.columns)}), but {len(names)} are to be set: {', '.join(names)}",
             table=target.path,
+            condition=too_few if len(rows.columns) < len(names) else named("DELTA_METADATA_MISMATCH"),
         )
     head = Handle(target.spark, target.path).state.refresh()
     if evolving:
@@ -89,10 +94,14 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bo
     known = {f.name.lower(): f for f in schema.fields}
     if missing := [n for n in names if n.lower() not in known]:
         raise SchemaMismatch(
-            f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)} [UNRESOLVED_COLUMN.WITH_SUGGESTION]", table=target.path
+            f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)}",
+            table=target.path,
+            condition=unresolved_column(missing[:1], schema.names),
         )
     if len({n.lower() for n in names}) < len(names):
-        raise SchemaMismatch(f"A column is set twice: {', '.join(names)} [COLUMN_ALREADY_EXISTS]", table=target.path)
+        raise SchemaMismatch(
+            f"A column is set twice: {', '.join(names)}", table=target.path, condition=named("COLUMN_ALREADY_EXISTS", columnName=f"`{names[-1]}`")
+        )
     _, alias = target.nodes.without_alias(rows._jdf.queryExecution().analyzed())
     out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name)
     return out.alias(alias) if alias else out  # by which a replaceOn calls the rows
@@ -116,6 +125,11 @@ _ARGUMENTS: Mapping[str, str] = {
     "optimizewrite": "optimize_write",
 }
 """The arguments of `rowlock.write` by the names of options in small letters."""
+_SPELLED = (
+    "mergeSchema", "overwriteSchema", "replaceWhere", "replaceUsing", "replaceOn", "targetAlias", "dataChange", "partitionOverwriteMode", "txnAppId", "txnVersion",
+    "userMetadata", "maxRecordsPerFile", "compression", "optimizeWrite",
+)  # fmt: skip
+"""The same options as they are written."""
 
 
 def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
@@ -134,9 +148,8 @@ def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
             out.setdefault("properties", {})[name] = value
         else:
             raise UnsupportedFeature(
-                f"The option {name} of a write is refused: this version of Rowlock does nothing with it. It knows mergeSchema, overwriteSchema, replaceWhere, "
-                "replaceUsing, replaceOn, targetAlias, dataChange, partitionOverwriteMode, txnAppId, txnVersion, userMetadata, maxRecordsPerFile, compression, optimizeWrite "
-                "and table properties",
+                f"The option {name} of a write is refused: this version of Rowlock does nothing with it{did_you_mean(name, _SPELLED)}. "
+                f"It knows {', '.join(_SPELLED)} and table properties",
                 feature=f"option {name}",
                 access="write",
                 table=table,
@@ -154,18 +167,26 @@ def _value(lower: str, name: str, text: str, table: str) -> Any:
     """The value of an option as its argument takes it; None where it says nothing."""
     if lower in ("mergeschema", "overwriteschema", "datachange", "optimizewrite"):
         if text.strip().lower() not in ("true", "false"):
-            raise InvalidInput(f"The option {name} is true or false, not {text!r}", table=table)
+            raise InvalidInput(f"The option {name} is true or false, not {text!r}", table=table, condition=_illegal(name, text, "must be 'true' or 'false'"))
         return text.strip().lower() == "true"
     if lower == "replaceusing":
         return list(dict.fromkeys(c.strip() for c in text.split(",")))
     if lower == "partitionoverwritemode":
         if text.lower() not in ("static", "dynamic"):
-            raise InvalidInput(f"The option {name} is static or dynamic, not {text!r}", table=table)
+            raise InvalidInput(
+                f"The option {name} is static or dynamic, not {text!r}", table=table, condition=_illegal(name, text, "must be 'static' or 'dynamic'")
+            )
         return text.lower()
     if lower in ("txnversion", "maxrecordsperfile"):
         try:
             number = int(text)
         except ValueError as e:
-            raise InvalidInput(f"The option {name} is a whole number, not {text!r}", table=table) from e
+            raise InvalidInput(
+                f"The option {name} is a whole number, not {text!r}", table=table, condition=_illegal(name, text, "must be a non-negative integer")
+            ) from e
         return None if lower == "maxrecordsperfile" and number <= 0 else number  # as Spark has it: no limit
     return text
+
+
+def _illegal(name: str, text: str, explain: str) -> Condition:
+    return named("DELTA_ILLEGAL_OPTION", input=text, name=name, explain=explain)

@@ -11,7 +11,7 @@ from rowlock.api.placement import open_by_name, place_of
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.descriptions import CLONE, DETAIL, HISTORY, RESTORE, clone_frame
-from rowlock.engines.spark.frames.instants import milliseconds
+from rowlock.engines.spark.frames.instants import milliseconds, session_zone
 from rowlock.engines.spark.frames.optimize_metrics import ANSWER
 from rowlock.engines.spark.frames.paths import PATH, path_frame
 from rowlock.engines.spark.sql.nodes import dotted, path_of
@@ -78,6 +78,6 @@ def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
         return clone_frame(spark, {})
     time_ms = milliseconds(spark, said["timestamp"], source.path) if "timestamp" in said else None
     receipts = Receipts()
-    snapshot = snapshot_of(source.state, said.get("version"), time_ms)
+    snapshot = snapshot_of(source.state, said.get("version"), time_ms, session_zone(spark))
     clone_to(place, snapshot, name=clone_name(source), replaces=said["replace"], properties=said.get("properties", {}), receipts=receipts)
     return clone_frame(spark, receipts.last.metrics if receipts.last is not None else {})

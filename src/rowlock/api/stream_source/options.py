@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rowlock.conditions import named
+from rowlock.display import did_you_mean
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
 LATEST = "latest"
@@ -44,16 +46,20 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
     said = {_OTHER_NAMES.get(k.lower(), k.lower()): v for k, v in given.items() if not k.lower().startswith(STORAGE) and k.lower() not in _IGNORED}
     if unknown := sorted(name for name in given if _OTHER_NAMES.get(name.lower(), name.lower()) in set(said) - {n.lower() for n in _KNOWN}):
         raise UnsupportedFeature(
-            f"The option {unknown[0]} of a stream is refused: this version of Rowlock does nothing with it. It knows {', '.join(_KNOWN)}",
+            f"The option {unknown[0]} of a stream is refused: this version of Rowlock does nothing with it{did_you_mean(unknown[0], _KNOWN)}. It knows {', '.join(_KNOWN)}",
             feature=f"option {unknown[0]} of a stream",
             access="read",
             table=table,
         )
     version, timestamp = said.get("startingversion"), said.get("startingtimestamp")
     if version is not None and timestamp is not None:
-        raise InvalidInput("Give startingVersion or startingTimestamp, not both [DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET]", table=table)
+        raise InvalidInput("Give startingVersion or startingTimestamp, not both", table=table, condition=named("DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET"))
     if version is not None and version.lower() != LATEST and not version.isdecimal():
-        raise InvalidInput(f"startingVersion is a version's number or latest, not {version!r}", table=table)
+        raise InvalidInput(
+            f"startingVersion is a version's number or latest, not {version!r}",
+            table=table,
+            condition=named("DELTA_ILLEGAL_OPTION", input=version, name="startingVersion", explain="must be greater than or equal to zero"),
+        )
     flags = {n: _flag(said, n, table) for n in _FLAGS}
     if flags["readChangeFeed"] and (without := next((n for n in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if flags[n]), None)):
         raise InvalidInput(f"{without} has no effect with readChangeFeed, which reads every change: leave it out", table=table)

@@ -18,14 +18,14 @@ from rowlock.api.stream_source.offsets import NOTHING, Position, StreamOffset, p
 from rowlock.api.stream_source.options import LATEST, StreamOptions, storage_options
 from rowlock.api.stream_source.options import parse as parse_options
 from rowlock.api.stream_source.walk import Piece, Room, Walk
+from rowlock.conditions import named
 from rowlock.conflict.delta import live_slice
-from rowlock.engines.spark.catalyst.errors import PathNotFound
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.change_feed import Changed, changed_rows, changes_frame
 from rowlock.engines.spark.frames.stream import columns_of_stream, rows_of_files, same_columns
 from rowlock.engines.spark.session.delta_settings import settings_of
 from rowlock.engines.spark.sql.relations import local_path
-from rowlock.exceptions import InvalidInput, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
+from rowlock.exceptions import InvalidInput, PathNotFound, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 
 _numbers = itertools.count(1)
@@ -38,11 +38,17 @@ def columns(spark: SparkSession, given: Mapping[str, str], schema: str | None) -
     try:
         newest = handle.state.refresh()
     except TableNotFound as e:
-        raise PathNotFound(f"{handle.path} is not a Delta table: correct the path, or make the table [DELTA_TABLE_NOT_FOUND]", table=handle.path) from e
+        raise PathNotFound(
+            f"{handle.path} is not a Delta table: correct the path, or make the table", table=handle.path, condition=named("DELTA_SCHEMA_NOT_SET")
+        ) from e
     found = columns_of_stream(newest, with_changes=options.read_change_feed)
     said = None if schema is None else StructType.fromJson(orjson.loads(schema))
     if said is not None and said.fields and not same_columns(said, found):
-        raise SchemaMismatch(f"The stream's columns are {found.simpleString()}, not {said.simpleString()}: leave schema() out", table=handle.path)
+        raise SchemaMismatch(
+            f"The stream's columns are {found.simpleString()}, not {said.simpleString()}: leave schema() out",
+            table=handle.path,
+            condition=named("DELTA_READ_SOURCE_SCHEMA_CONFLICT"),
+        )
     return found
 
 
@@ -86,9 +92,10 @@ class TableStream:
         if schema is not None and schema.fields and not same_columns(schema, self.columns):
             raise InvalidInput(
                 f"The table's columns are {self.columns.simpleString()} by now; when the DataFrame was made they were {schema.simpleString()}: make it anew and "
-                "start the query from that [DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART]",
+                "start the query from that",
                 table=handle.path,
                 version=self._shown.version,
+                condition=named("DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART"),
             )
         self._walk = Walk(handle.state.log, self._shown, options)
         self._begins: Position | None = None
@@ -150,8 +157,9 @@ class TableStream:
         if now != before:
             raise InvalidInput(
                 f"The stream reads the table with the id {before}, and the table here has the id {now}: it was dropped and made anew, or the checkpoint is "
-                "another query's. Start the query with another checkpoint [DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE]",
+                "another query's. Start the query with another checkpoint",
                 table=self._handle.path,
+                condition=named("DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"),
             )
 
     def _begin(self, newest: int) -> Position:

@@ -13,6 +13,7 @@ from rowlock.api.change_feed import writes_columns_anew
 from rowlock.api.columns_then import changed, unreadable
 from rowlock.api.stream_source.offsets import NOTHING, Position
 from rowlock.api.stream_source.options import StreamOptions
+from rowlock.conditions import named
 from rowlock.exceptions import CorruptLog, InvalidInput, VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -110,9 +111,10 @@ class Walk:
                 return None
             raise VersionNotFound(
                 f"The stream is within the rows of version {version}, which can no longer be built: the log was cleaned up after delta.logRetentionDuration. "
-                "Start the query with another checkpoint, or set failOnDataLoss to false to leave out what is lost [DELTA_MISSING_FILES_UNEXPECTED_VERSION]",
+                "Start the query with another checkpoint, or set failOnDataLoss to false to leave out what is lost",
                 table=self._shown.table,
                 version=version,
+                condition=named("DELTA_MISSING_FILES_UNEXPECTED_VERSION"),
             ) from e
 
     def forget_initial_files(self) -> None:
@@ -129,10 +131,10 @@ class Walk:
                 oldest = f"the oldest that it has is {there[0]}" if there else "it has none after it"
                 raise VersionNotFound(
                     f"The stream is to go on with version {version}, which the log no longer has ({oldest}): its files were deleted after "
-                    "delta.logRetentionDuration. Start the query with another checkpoint, or set failOnDataLoss to false to leave out what is lost "
-                    "[DELTA_MISSING_FILES_UNEXPECTED_VERSION]",
+                    "delta.logRetentionDuration. Start the query with another checkpoint, or set failOnDataLoss to false to leave out what is lost ",
                     table=self._shown.table,
                     version=version,
+                    condition=named("DELTA_MISSING_FILES_UNEXPECTED_VERSION"),
                 ) from e
             return self.log.commits(there[0] - 1, there[0])[0] if there else None
 
@@ -176,11 +178,17 @@ class Walk:
         if adds:
             how = (
                 "Set skipChangeCommits to true to leave such versions out, or read the change data feed (readChangeFeed); to have the changes in what was read "
-                "already, start the query with another checkpoint [DELTA_SOURCE_TABLE_IGNORE_CHANGES]"
+                "already, start the query with another checkpoint"
             )
+            condition = named("DELTA_SOURCE_TABLE_IGNORE_CHANGES", file=adds[0].path, version=commit.version, dataPath=self._shown.table)
         else:
-            how = "Set ignoreDeletes or skipChangeCommits to true to read on, or read the change data feed (readChangeFeed) [DELTA_SOURCE_IGNORE_DELETE]"
-        raise InvalidInput(f"Version {commit.version} {what}, which a stream of rows cannot show. {how}", table=self._shown.table, version=commit.version)
+            how = "Set ignoreDeletes or skipChangeCommits to true to read on, or read the change data feed (readChangeFeed)"
+            condition = named(
+                "DELTA_SOURCE_IGNORE_DELETE", removedFile=next((r.path for r in commit.removes), ""), version=commit.version, dataPath=self._shown.table
+            )
+        raise InvalidInput(
+            f"Version {commit.version} {what}, which a stream of rows cannot show. {how}", table=self._shown.table, version=commit.version, condition=condition
+        )
 
     def check_start(self, start: Position, newest: int) -> None:
         """Raises InvalidInput where the columns at a position, to which a stream returns, cannot be read under those of now; VersionNotFound."""
@@ -208,9 +216,10 @@ class Walk:
         if what is not None:
             raise InvalidInput(
                 f"Version {version} {what}; the stream reads with the columns of version {shown.version}. {how} with another checkpoint (and startingVersion "
-                f"after {version}, where its rows are not wanted again) [DELTA_SCHEMA_CHANGED_WITH_VERSION]",
+                f"after {version}, where its rows are not wanted again)",
                 table=shown.table,
                 version=version,
+                condition=named("DELTA_SCHEMA_CHANGED_WITH_VERSION"),
             )
 
 

@@ -30,7 +30,15 @@ def schema_of_rows(schema: pa.Schema, table: str) -> StructType:
     Raises SchemaMismatch for a type that no column of a Delta table holds, such as uint64, and where two names differ at most by case.
     """
     schema_fit.check_names(schema.names, table)
-    return nullable(StructType(tuple(StructField(f.name, _column_type(f, table)) for f in schema)))
+    out = nullable(StructType(tuple(StructField(f.name, _column_type(f, table)) for f in schema)))
+    if bare := next((f.name for f in schema if _holds_no_field(f.type)), None):
+        raise SchemaMismatch(f"Column {bare} holds a struct without fields, which Parquet files cannot hold: give it a field, or drop the column", table=table)
+    return out
+
+
+def _holds_no_field(type_: pa.DataType) -> bool:
+    """Whether a type is a struct without fields, or one is in it."""
+    return (pa.types.is_struct(type_) and not type_.num_fields) or any(_holds_no_field(type_.field(n).type) for n in range(type_.num_fields))
 
 
 def _column_type(field: pa.Field, table: str) -> DataType:

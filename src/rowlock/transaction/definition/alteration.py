@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rowlock import display
 from rowlock.boundary.engine import AppendEngine
+from rowlock.conditions import named
 from rowlock.conflict.delta import delta_between, live_slice
 from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch, StatementRefused
 from rowlock.log.snapshot import Snapshot
@@ -46,8 +48,12 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
         raise InvalidInput("A constraint needs a name and a condition", table=state.store.root)
 
     def change(head: Snapshot) -> Metadata:
-        if _constraint(head, name) is not None:
-            raise InvalidInput(f"The table has a constraint {name} already; drop it first, or choose another name", table=head.table)
+        if (held := _constraint(head, name)) is not None:
+            raise InvalidInput(
+                f"The table has a constraint {name} already; drop it first, or choose another name",
+                table=head.table,
+                condition=named("DELTA_CONSTRAINT_ALREADY_EXISTS", constraintName=name, oldConstraint=head.metadata.configuration[held]),
+            )
         return replace(head.metadata, configuration={**head.metadata.configuration, f"{CONSTRAINT_PREFIX}{name.lower()}": expression})
 
     try:
@@ -55,8 +61,9 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
     except ConstraintViolated as e:
         if e.constraint is None:
             raise
-        text = f"Constraint {name} ({expression}) is not true of a row of the table: {e.row}; delete or change such rows first [DELTA_NEW_CHECK_CONSTRAINT_VIOLATION]"
-        raise ConstraintViolated(text, table=state.store.root, constraint=e.constraint, expression=e.expression, row=e.row) from e
+        text = f"Constraint {name} ({expression}) is not true of a row of the table: {e.row}; delete or change such rows first"
+        condition = named("DELTA_NEW_CHECK_CONSTRAINT_VIOLATION", numRows=1, tableName=state.store.root, checkConstraint=expression)
+        raise ConstraintViolated(text, table=state.store.root, constraint=e.constraint, expression=e.expression, row=e.row, condition=condition) from e
 
 
 def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_exists: bool = False) -> Receipt:
@@ -65,7 +72,9 @@ def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_e
     def change(head: Snapshot) -> Metadata:
         key = _constraint(head, name)
         if key is None and not if_exists:
-            raise InvalidInput(f"The table has no constraint {name}", table=head.table)
+            setting = "spark.databricks.delta.constraints.assumesDropIfExists.enabled"
+            condition = named("DELTA_CONSTRAINT_DOES_NOT_EXIST", constraintName=name, tableName=head.table, config=setting, confValue="true")
+            raise InvalidInput(f"The table has no constraint {name}", table=head.table, condition=condition)
         return replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k != key})
 
     return alter(state, engine, "DROP CONSTRAINT", {"name": name}, change)
@@ -75,9 +84,16 @@ def add_columns(state: SharedState, engine: AppendEngine, fields: Sequence[Struc
     """Adds columns at the end, null in the rows that exist.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
     schemas.check_no_collation(fields, state.store.root)
     if strict := next((f.name for f in fields if not f.nullable), None):
-        raise SchemaMismatch(f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it", table=state.store.root)
+        raise SchemaMismatch(
+            f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it",
+            table=state.store.root,
+            condition=named("DELTA_OPERATION_NOT_ALLOWED", operation="NOT NULL in ALTER TABLE ADD COLUMNS"),
+        )
 
     def change(head: Snapshot) -> Metadata:
+        if taken := next((f.name for f in fields if head.schema.find(f.name) is not None), None):
+            condition = named("FIELD_ALREADY_EXISTS", op="add", fieldNames=f"`{taken}`", struct=schemas.type_name(head.schema, sql=True))
+            raise SchemaMismatch(f"columns {taken} and {taken} have the same name", table=head.table, condition=condition)
         return creation.widened(head.metadata, schemas.schema_json(StructType((*head.schema.fields, *fields))), head.table)
 
     names = [{"column": {"name": f.name, "type": schemas.type_name(f.type), "nullable": True, "metadata": {}}} for f in fields]
@@ -89,7 +105,7 @@ def rename_column(state: SharedState, engine: AppendEngine, old: str, new: str) 
 
     def change(head: Snapshot) -> Metadata:
         found = _column(head, old)
-        check_mapped(head, "renaming a column")
+        check_mapped(head, "renaming a column", "DELTA_UNSUPPORTED_RENAME_COLUMN")
         fields = tuple(replace(f, name=new) if f is found else f for f in head.schema.fields)
         partitions = tuple(new if p == found.name else p for p in head.metadata.partition_columns)
         return _redefined(head, fields, partitions)
@@ -102,7 +118,7 @@ def drop_columns(state: SharedState, engine: AppendEngine, names: Sequence[str])
 
     def change(head: Snapshot) -> Metadata:
         gone = [_column(head, n) for n in names]
-        check_mapped(head, "dropping a column")
+        check_mapped(head, "dropping a column", "DELTA_UNSUPPORTED_DROP_COLUMN")
         if by := next((f.name for f in gone if f.name in head.metadata.partition_columns), None):
             raise StatementRefused(f"The table is partitioned by {by}, which cannot be dropped", what="dropping a partition column", table=head.table)
         return _redefined(head, tuple(f for f in head.schema.fields if f not in gone), head.metadata.partition_columns)
@@ -159,10 +175,10 @@ def defaulted(head: Snapshot, name: str, expression: str | None) -> Metadata:
     found = _column(head, name)
     if expression is not None and DEFAULTS not in writer_features(head.protocol):
         raise StatementRefused(
-            f"A default for column {found.name} needs the table feature {DEFAULTS} [WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED]: "
-            f"call DeltaTable.addFeatureSupport({DEFAULTS!r}) first",
+            f"A default for column {found.name} needs the table feature {DEFAULTS}: call DeltaTable.addFeatureSupport({DEFAULTS!r}) first",
             what=DEFAULTS,
             table=head.table,
+            condition=named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED", commandType="ALTER TABLE"),
         )
     if expression is not None and (GENERATION_EXPRESSION in found.metadata or is_identity(found)):
         raise StatementRefused(f"Column {found.name} is generated, and has no default", what=DEFAULTS, table=head.table)
@@ -240,15 +256,22 @@ def _constraint(head: Snapshot, name: str) -> str | None:
 def _column(head: Snapshot, name: str) -> StructField:
     found = head.schema.find(name)
     if found is None:
-        raise SchemaMismatch(f"there is no column {name!r}; the table has {', '.join(head.schema.names)}", table=head.table)
+        raise SchemaMismatch(
+            f"there is no column {name!r}; the table has {', '.join(head.schema.names)}{display.did_you_mean(name, head.schema.names)}",
+            table=head.table,
+            condition=schemas.unresolved_column((name,), head.schema.names),
+        )
     return found
 
 
-def check_mapped(head: Snapshot, what: str) -> None:
+def check_mapped(head: Snapshot, what: str, condition: str) -> None:
     """Raises StatementRefused where data files know columns by their names, which rules a change out."""
     if not column_mapping.is_mapped(head.metadata.configuration):
         raise StatementRefused(
-            f"Files know this table's columns by their names, which rules out {what}: set {column_mapping.MODE}=name first", what=what, table=head.table
+            f"Files know this table's columns by their names, which rules out {what}: set {column_mapping.MODE}=name first",
+            what=what,
+            table=head.table,
+            condition=named(condition, advice=""),
         )
 
 
@@ -261,11 +284,12 @@ def _redefined(head: Snapshot, fields: tuple[StructField, ...], partitions: tupl
 def _widened(head: Snapshot, field: StructField, type_: schemas.DataType) -> StructField:
     """The column with a wider type, and with the history of its types in its metadata."""
     old, new = schemas.type_name(field.type), schemas.type_name(type_)
-    if not head.properties.type_widening:
-        raise StatementRefused("A column's type can be widened on tables with delta.enableTypeWidening=true", what="changing a column's type", table=head.table)
+    condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=field.name, oldField=old.upper(), newField=new.upper())
     if not isinstance(field.type, PrimitiveType) or new not in _WIDER.get(old, ()):
-        raise SchemaMismatch(
-            f"column {field.name!r} of type {old} cannot become {new}; allowed are {', '.join(_WIDER.get(old, ())) or 'no others'}", table=head.table
-        )
+        text = f"column {field.name!r} of type {old} cannot become {new}; allowed are {', '.join(_WIDER.get(old, ())) or 'no others'}"
+        raise SchemaMismatch(text, table=head.table, condition=condition)
+    if not head.properties.type_widening:
+        text = "A column's type can be widened on tables with delta.enableTypeWidening=true"
+        raise StatementRefused(text, what="changing a column's type", table=head.table, condition=condition)
     changes = [*field.metadata.get(schemas.TYPE_CHANGES, ()), {"fromType": old, "toType": new}]
     return replace(field, type=type_, metadata={**field.metadata, schemas.TYPE_CHANGES: changes})

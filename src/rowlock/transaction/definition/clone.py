@@ -12,6 +12,7 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.boundary import row_identity
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, StatementRefused, TableExists
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, paths, row_tracking
@@ -64,7 +65,7 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
     def make(head: Snapshot) -> HeadActions:
         if len(head.files):
             text = "The table that the clone would replace has rows: only an empty table is replaced by a clone; delete its rows first, or drop it"
-            raise StatementRefused(f"{text} [DELTA_UNSUPPORTED_NON_EMPTY_CLONE]", what="CLONE", table=head.table)
+            raise StatementRefused(text, what="CLONE", table=head.table, condition=named("DELTA_UNSUPPORTED_NON_EMPTY_CLONE"))
         fresh = with_marks_of(replace(metadata, id=head.metadata.id, name=head.metadata.name, description=head.metadata.description), head.metadata)
         _check_mapping(head.metadata, fresh, head.table)
         merged: Protocol = widest(head.protocol, protocol)

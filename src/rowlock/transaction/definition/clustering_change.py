@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rowlock.conditions import named
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering
@@ -26,8 +27,8 @@ def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
 
     def make(head: Snapshot) -> HeadActions | None:
         if head.partition_columns:
-            text = "A partitioned table cannot be clustered [DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED]"
-            raise StatementRefused(text, what="CLUSTER BY", table=head.table)
+            text = "A partitioned table cannot be clustered"
+            raise StatementRefused(text, what="CLUSTER BY", table=head.table, condition=named("DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED"))
         stored = checked_columns(head.metadata, columns, head.table)
         if stored == clustering.stored_columns(head.domains, head.table):
             return None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.clustering import is_key_type, possible_keys
 from rowlock.protocol.properties import TableProperties
-from rowlock.protocol.schema import ColumnPath, StructType, column_path
+from rowlock.protocol.schema import ColumnPath, StructType, column_path, type_name
 
 _MOST_COLUMNS = 4
 
@@ -26,7 +27,9 @@ def checked_columns(metadata: Metadata, columns: Sequence[ColumnPath], table: st
     """
     if len(columns) > _MOST_COLUMNS:
         raise InvalidInput(
-            f"A table is clustered by {_MOST_COLUMNS} columns at most, not by {len(columns)} [DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS]", table=table
+            f"A table is clustered by {_MOST_COLUMNS} columns at most, not by {len(columns)}",
+            table=table,
+            condition=named("DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS", numColumnsLimit=_MOST_COLUMNS, actualNumColumns=len(columns)),
         )
     schema, properties = schemas.parse_schema(metadata.schema_string), TableProperties(metadata.configuration)
     with_stats = set(possible_keys(schema, properties))
@@ -35,16 +38,16 @@ def checked_columns(metadata: Metadata, columns: Sequence[ColumnPath], table: st
         spelled = _spelled(schema, (column,), table)
         name, path = ".".join(spelled), schema.physical_path(spelled)
         if path in out:
-            raise InvalidInput(f"The clustering column {name!r} is named twice; name it once [DELTA_DUPLICATE_COLUMNS_FOUND]", table=table)
+            raise InvalidInput(f"The clustering column {name!r} is named twice; name it once", table=table, condition=named("DELTA_DUPLICATE_COLUMNS_FOUND"))
         type_ = None if (found := schema.resolve(spelled)) is None else found.type
         if not is_key_type(type_):
-            text = f"A table cannot be clustered by {name}: values of its type have no order in statistics [DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED]"
-            raise StatementRefused(text, what=name, table=table)
+            text = f"A table cannot be clustered by {name}: values of its type have no order in statistics"
+            types = f"{name} : {type_name(type_, sql=True) if type_ is not None else 'unknown'}"
+            condition = named("DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED", columnsWithDataTypes=types)
+            raise StatementRefused(text, what=name, table=table, condition=condition)
         if path is None or spelled not in with_stats:
-            text = (
-                f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns [DELTA_CLUSTERING_COLUMN_MISSING_STATS]"
-            )
-            raise StatementRefused(text, what=name, table=table)
+            text = f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns"
+            raise StatementRefused(text, what=name, table=table, condition=named("DELTA_CLUSTERING_COLUMN_MISSING_STATS", columns=name, schema=""))
         out.append(path)
     return tuple(out)
 
@@ -56,4 +59,8 @@ def _spelled(schema: StructType, paths: Sequence[ColumnPath], table: str) -> Col
         if found and found[-1] is not None:
             return tuple(f.name for f in found if f is not None)
     name = ".".join(paths[0])
-    raise InvalidInput(f"There is no column {name!r} to cluster by; the table has {', '.join(schema.names)} [DELTA_COLUMN_NOT_FOUND_IN_SCHEMA]", table=table)
+    raise InvalidInput(
+        f"There is no column {name!r} to cluster by; the table has {', '.join(schema.names)}",
+        table=table,
+        condition=named("DELTA_COLUMN_NOT_FOUND_IN_SCHEMA", columnName=name, tableSchema=schemas.schema_json(schema)),
+    )

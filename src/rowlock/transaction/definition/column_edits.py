@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rowlock.boundary.engine import AppendEngine
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import schema as schemas
@@ -44,7 +45,7 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
     """
     names = [tuple(p.lower() for p in e.path) for e in edits]
     if twice := next((e.path for n, e in enumerate(edits) if names[n] in names[:n]), None):
-        raise InvalidInput(f"The statement changes column {'.'.join(twice)} twice [NOT_SUPPORTED_CHANGE_SAME_COLUMN]", table=state.store.root)
+        raise InvalidInput(f"The statement changes column {'.'.join(twice)} twice", table=state.store.root, condition=named("NOT_SUPPORTED_CHANGE_SAME_COLUMN"))
     for e in edits:
         if len(e.path) > 1 and (e.like is not None or e.nullable is False or e.default is not None or e.drops_default):
             what = f"TYPE, NOT NULL or DEFAULT of the field {'.'.join(e.path)}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock.boundary.engine import AppendEngine
+from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import schema as schemas
@@ -47,8 +48,10 @@ def replace_columns(state: SharedState, engine: AppendEngine, columns: StructTyp
 
     def change(schema: StructType) -> StructType:
         if any(is_identity(f) for f in schema.fields):
-            text = "The columns of a table with identity columns cannot be replaced [DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED]"
-            raise StatementRefused(text, what="replacing columns", table=state.store.root)
+            text = "The columns of a table with identity columns cannot be replaced"
+            raise StatementRefused(
+                text, what="replacing columns", table=state.store.root, condition=named("DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED")
+            )
         return schema_edit.with_columns(schema, columns)
 
     return _changed(state, engine, "REPLACE COLUMNS", {"columns": [_described(f, ()) for f in columns.fields]}, change)
@@ -93,7 +96,7 @@ def _changed(
 
     def make(head: Snapshot) -> Metadata:
         if needs_mapping is not None:
-            check_mapped(head, needs_mapping)
+            check_mapped(head, needs_mapping, "DELTA_UNSUPPORTED_RENAME_COLUMN" if operation == "RENAME COLUMN" else "DELTA_UNSUPPORTED_DROP_COLUMN")
         return creation.widened(head.metadata, schemas.schema_json(change(head.schema)), head.table)
 
     return alter(state, engine, operation, parameters, make, asks_names=needs_mapping is not None)

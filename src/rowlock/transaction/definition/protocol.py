@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rowlock.conditions import named
 from rowlock.exceptions import StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import features
@@ -30,10 +31,11 @@ def add_feature(state: SharedState, name: str) -> Receipt:
     spelled = next((n for n in features.WRITABLE if n.lower() == name.lower()), None)
     if spelled is None:
         raise UnsupportedFeature(
-            f"This version of Rowlock cannot write tables with feature {name!r}, so it is not added; known are {', '.join(sorted(features.WRITABLE))} [DELTA_UNSUPPORTED_FEATURES_IN_CONFIG]",
+            f"This version of Rowlock cannot write tables with feature {name!r}, so it is not added; known are {', '.join(sorted(features.WRITABLE))}",
             feature=name,
             access="write",
             table=state.store.root,
+            condition=named("DELTA_UNSUPPORTED_FEATURES_IN_CONFIG", configs=f"delta.feature.{name}"),
         )
 
     def change(head: Snapshot) -> Protocol:
@@ -51,14 +53,17 @@ def drop_feature(state: SharedState, name: str, *, truncate_history: bool = Fals
     spelled = next((n for n in (*listed, *features.READABLE, *features.WRITABLE) if n.lower() == name.lower()), None)
     if spelled is None:
         raise StatementRefused(
-            f"Feature {name!r} is not known to this version of Rowlock [DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE]", what=name, table=root
+            f"Feature {name!r} is not known to this version of Rowlock",
+            what=name,
+            table=root,
+            condition=named("DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE", feature=name),
         )
 
     def change(head: Snapshot) -> Protocol:
         after = features.without_feature(head.protocol, head.metadata, head.domains, spelled, root)
         if truncate_history:
-            text = f"The history need not be truncated to drop feature {spelled}: leave truncateHistory out [DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED]"
-            raise StatementRefused(text, what=spelled, table=root)
+            text = f"The history need not be truncated to drop feature {spelled}: leave truncateHistory out"
+            raise StatementRefused(text, what=spelled, table=root, condition=named("DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED"))
         return after
 
     return _commit(state, _DROP, {"featureName": spelled}, change)

@@ -11,6 +11,7 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.boundary import row_identity
+from rowlock.conditions import named
 from rowlock.conflict.rules import is_harmless
 from rowlock.conflict.value import conflict_with
 from rowlock.exceptions import SchemaMismatch, StatementRefused
@@ -30,7 +31,11 @@ def overwritten_metadata(head: Snapshot, schema: schemas.StructType, partition_b
     mapped = column_mapping.is_mapped(head.metadata.configuration)
     schemas.validate_new_schema(schema, partition_by, column_mapping=mapped, table=head.table)
     if missing := [c for c in partition_by if schema.find(c) is None]:
-        raise SchemaMismatch(f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(schema.names)}", table=head.table)
+        raise SchemaMismatch(
+            f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(schema.names)}",
+            table=head.table,
+            condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=f"`{missing[0]}`", schemaMap=", ".join(schema.names)),
+        )
     names = tuple(found.name for c in partition_by if (found := schema.find(c)) is not None)
     if schemas.schema_json(schema) == head.metadata.schema_string and names == head.metadata.partition_columns:
         return head.metadata
@@ -68,7 +73,10 @@ def overwrite(
             raise conflict_with(Commit(head.version), "metadata", what=text).exception(head.table)
         if head.properties.append_only:
             raise StatementRefused(
-                "The table is append-only (delta.appendOnly=true); unset the property to replace rows", what="removing rows", table=head.table
+                "The table is append-only (delta.appendOnly=true); unset the property to replace rows",
+                what="removing rows",
+                table=head.table,
+                condition=named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=head.table, config="delta.appendOnly"),
             )
         fresh = replace(head.metadata, schema_string=metadata.schema_string, partition_columns=metadata.partition_columns)
         if column_mapping.MAX_ID in metadata.configuration:

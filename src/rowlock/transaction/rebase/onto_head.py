@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rowlock.boundary.effects import Effects
+from rowlock.conditions import named
 from rowlock.conflict import isolation, rules
 from rowlock.conflict.delta import Delta, delta_between
 from rowlock.conflict.value import conflict_with
@@ -74,7 +75,10 @@ def refuse_removal(txn: Pending, head: Snapshot) -> None:
     """Raises StatementRefused where the table is append-only (delta.appendOnly) and the transaction deletes or replaces rows; moves are allowed."""
     if txn.data_change and txn.effects.num_tombstones and head.properties.append_only:
         raise StatementRefused(
-            "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=txn.table.path
+            "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows",
+            what="removing rows",
+            table=txn.table.path,
+            condition=named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=txn.table.path, config="delta.appendOnly"),
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.state.shared import SharedState
@@ -17,17 +18,18 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 WRITE_IT_LIKE = "write it like 2026-11-21 08:00:00 or 2026-11-21T08:00:00+01:00"
 
 
-def snapshot_of(state: SharedState, version: int | None = None, timestamp_ms: int | None = None) -> Snapshot:
+def snapshot_of(state: SharedState, version: int | None = None, timestamp_ms: int | None = None, zone: datetime.tzinfo | None = None) -> Snapshot:
     """The snapshot of a version, of the newest version at a time (milliseconds since the epoch), or by default of the newest of all.
 
+    Errors name times in `zone`, by default that of this process.
     Raises TableNotFound, VersionNotFound, and InvalidInput where both are given.
     """
     if version is not None and timestamp_ms is not None:
-        raise InvalidInput("Give a version or a timestamp, not both", table=state.store.root)
+        raise InvalidInput("Give a version or a timestamp, not both", table=state.store.root, condition=named("DELTA_ONEOF_IN_TIMETRAVEL"))
     if version is not None:
         return state.log.at(version)
     if timestamp_ms is not None:
-        return state.log.at_timestamp(timestamp_ms)
+        return state.log.at_timestamp(timestamp_ms, zone)
     return state.refresh()
 
 

@@ -14,8 +14,9 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalyst.bridge import catalyst
-from rowlock.engines.spark.catalyst.errors import BadName, NameNotFound, NameTaken
+from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken
 from rowlock.protocol.paths import decode
 
 SESSION_CATALOG = "spark_catalog"
@@ -31,13 +32,13 @@ def path_in_name(name: str) -> str | None:
 
 
 def folder_at_server(spark: SparkSession, name: str) -> str:
-    """The folder of the Delta table with this name in the catalog of a Spark Connect session's server.  Raises NameNotFound, BadName."""
+    """The folder of the Delta table with this name in the catalog of a Spark Connect session's server.  Raises NameNotFound, InvalidInput."""
     if not _NAME.match(name):
-        raise BadName(f"{name!r} is not the name of a table")
+        raise InvalidInput(f"{name!r} is not the name of a table")
     try:
         row = spark.sql(f"DESCRIBE DETAIL {name}").first()
     except AnalysisException as error:
-        raise NameNotFound(f"The server knows no Delta table {name}; DeltaTable.forPath opens a table by its path [TABLE_OR_VIEW_NOT_FOUND]") from error
+        raise NameNotFound(f"The server knows no Delta table {name}; DeltaTable.forPath opens a table by its path", condition=_missing(name)) from error
     assert row is not None
     return _path_of_uri(str(row["location"]))
 
@@ -54,21 +55,29 @@ class Name:
     """A table's name in the catalog of one session.  Classic sessions only; driver only, no job."""
 
     def __init__(self, spark: SparkSession, text: str) -> None:
-        """Raises Spark's ParseException for text that is not a name, BadName for a name in another catalog."""
+        """Raises Spark's ParseException for text that is not a name, InvalidInput for a name in another catalog."""
         self._bridge, self._spark = catalyst(spark), spark
         state = spark._jsparkSession.sessionState()
         self._catalog, parser = state.catalog(), state.sqlParser()
         parts = self._bridge.list(parser.parseMultipartIdentifier(text))
         here = parts.pop(0) if len(parts) == 3 else spark.catalog.currentCatalog() if parts else ""
         if here.lower() != SESSION_CATALOG or len(parts) > 2:
-            raise BadName(f"{text} is not a name in the session's catalog, {SESSION_CATALOG}; this version of Rowlock knows no other: use DeltaTable.forPath")
+            raise InvalidInput(
+                f"{text} is not a name in the session's catalog, {SESSION_CATALOG}; this version of Rowlock knows no other: use DeltaTable.forPath"
+            )
         self.alone = len(parts) == 1
+        self._said = text
         self.table = parts[-1]
         self.database = self._catalog.getCurrentDatabase() if self.alone else parts[0]
         self._identifier = parser.parseTableIdentifier(f"{_quoted(self.database)}.{_quoted(self.table)}")
 
     def __str__(self) -> str:
         return f"{SESSION_CATALOG}.{self.database}.{self.table}"
+
+    @property
+    def quoted(self) -> str:
+        """The name with its schema, each in backquotes."""
+        return f"{_quoted(self.database)}.{_quoted(self.table)}"
 
     def entry(self) -> Entry | None:
         """The catalog's entry of the name at this moment; None where it has none."""
@@ -86,16 +95,16 @@ class Name:
     def folder(self) -> str:
         """The folder of the Delta table with this name.  Raises NameNotFound."""
         if self.alone and self._catalog.isTempView(self._bridge.seq([self.table])):
-            raise NameNotFound(f"{self.table} is a temporary view, not a Delta table")
+            raise NameNotFound(f"{self.table} is a temporary view, not a Delta table", condition=_missing(self._said))
         entry = self.entry()
         if entry is None:
-            raise NameNotFound(f"The table {self} cannot be found in the catalog; DeltaTable.forPath opens a table by its path [TABLE_OR_VIEW_NOT_FOUND]")
+            raise NameNotFound(f"The table {self} cannot be found in the catalog; DeltaTable.forPath opens a table by its path", condition=_missing(self._said))
         if entry.folder is None:
-            raise NameNotFound(f"{self} is {entry.kind}, not a Delta table [DELTA_MISSING_DELTA_TABLE]")
+            raise NameNotFound(f"{self} is {entry.kind}, not a Delta table", condition=_missing(self._said))
         return entry.folder
 
     def default_folder(self) -> str:
-        """The folder that the catalog gives a new table of this name.  Raises BadName for a name that it would refuse, Spark's AnalysisException for an unknown schema."""
+        """The folder that the catalog gives a new table of this name.  Raises InvalidInput for a name that it would refuse, Spark's AnalysisException for an unknown schema."""
         self.check()
         return _path_of_uri(str(self._catalog.defaultTablePath(self._identifier).toString()))
 
@@ -115,7 +124,7 @@ class Name:
     def check(self) -> None:
         """Raises what the catalog would raise for a new table of this name, before anything is written."""
         if not _PLAIN.match(self.table):
-            raise BadName(f"{self.table!r} is no name for a table: letters of ASCII, digits and _ may be in it")
+            raise InvalidInput(f"{self.table!r} is no name for a table: letters of ASCII, digits and _ may be in it")
         self._catalog.getDatabaseMetadata(self.database)
 
     def register(self, folder: str, *, managed: bool) -> None:
@@ -144,6 +153,15 @@ class Name:
         maker = getattr(getattr(held, "CatalogTable$"), "MODULE$")  # the number of its arguments differs between versions of Spark
         rest = [getattr(maker, f"apply$default${n}")() for n in range(6, _arity(maker, "apply") + 1)]
         return maker.apply(self._identifier, kind, stored, self._bridge.data_type.fromJson('{"type":"struct","fields":[]}'), self._bridge.some("delta"), *rest)
+
+
+def _missing(name: str) -> Condition:
+    return named("DELTA_MISSING_DELTA_TABLE", tableName=".".join(f"`{part.strip('`')}`" for part in name.split(".")))
+
+
+def not_found(quoted: str, database: str) -> Condition:
+    """The condition of a name that the catalog does not hold, where Spark itself looks for it."""
+    return named("TABLE_OR_VIEW_NOT_FOUND", relationName=quoted, searchPath=f"[`{SESSION_CATALOG}`.`{database}`]")
 
 
 def _arity(instance: Any, method: str) -> int:

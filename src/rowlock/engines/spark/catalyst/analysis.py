@@ -15,13 +15,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.generated import Generated
 from rowlock.protocol.identity import Identity
-from rowlock.protocol.schema import column_path
+from rowlock.protocol.schema import column_path, unresolved_column
 
 Expression = str | Column
 DEFAULT = "DEFAULT"
@@ -159,7 +160,7 @@ class Resolver:
         Raises StatementRefused where an expression is not computed from one row alone.
         """
         if class_name(plan) != "Project" or (condition is not None and class_name(plan.child()) != "Filter"):
-            raise self._refused(f"{class_name(plan)} (an expression that is not computed from one row alone: an aggregate, a window or a generator)")
+            raise self._refused("an aggregate, a window or a generator: an expression that is not computed from one row alone")
         resolved_condition = plan.child().condition() if condition is not None else None
         below = plan.child().child() if condition is not None else plan.child()
         if (
@@ -184,14 +185,16 @@ class Resolver:
     def check(self, expression: JavaObject) -> None:
         """Raises StatementRefused for a subquery or a non-deterministic expression."""
         if self.bridge.subquery.hasSubquery(expression):
-            raise self._refused("a subquery", "DELTA_UNSUPPORTED_SUBQUERY")
+            raise self._refused("a subquery", "DELTA_UNSUPPORTED_SUBQUERY", operation=self.statement, cond=expression.sql())
         if not expression.deterministic():
             condition = "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED" if self.statement == "MERGE" else "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
-            raise self._refused(f"{_culprit(expression)}, a non-deterministic expression", condition)
+            given = {"operation": self.statement, "expression": expression.sql()} if self.statement == "MERGE" else {"sqlExprs": f'"{expression.sql()}"'}
+            raise self._refused(f"{_culprit(expression)}, a non-deterministic expression", condition, **given)
 
-    def _refused(self, what: str, condition: str = "DELTA_AGGREGATION_NOT_SUPPORTED") -> StatementRefused:
-        text = f"{self.statement} may not contain {what}: compute it into a DataFrame and use MERGE instead [{condition}]"
-        return StatementRefused(text, what=what, table=self.table)
+    def _refused(self, what: str, condition: str = "DELTA_AGGREGATION_NOT_SUPPORTED", **parameters: str) -> StatementRefused:
+        text = f"{self.statement} may not contain {what}: compute it first, and use MERGE with that (a DataFrame, a view or a subquery) as its source"
+        parameters = parameters or {"operation": self.statement, "predicate": "condition"}
+        return StatementRefused(text, what=what, table=self.table, condition=named(condition, **parameters))
 
 
 def analyzed(frame: DataFrame) -> JavaObject:
@@ -262,9 +265,8 @@ def target_path(key: Any, schema: StructType, alias: str | None, table: str) -> 
     for rest in without_name(parts, alias):
         found = found or _walk(rest, schema)
     if found is None:
-        raise SchemaMismatch(
-            f"There is no column {key!r} to set; the table has {', '.join(f.name for f in schema.fields)} [UNRESOLVED_COLUMN.WITH_SUGGESTION]", table=table
-        )
+        text = f"There is no column {key!r} to set; the table has {', '.join(schema.names)}"
+        raise SchemaMismatch(text, table=table, condition=unresolved_column((key,), schema.names))
     return found
 
 
@@ -391,9 +393,9 @@ def _struct_by_name(how: _Assignment, value: Column, actual: StructType, wanted:
     lacks = {f.name.lower() for f in wanted.fields} - set(have)
     if len(actual.fields) > len(wanted.fields) - len(lacks) or (lacks and not how.lenient):
         raise SchemaMismatch(
-            f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)} "
-            "[DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION]",
+            f"A struct with fields {', '.join(actual.names)} cannot be put into column {name}, which has {', '.join(wanted.names)}",
             table=how.resolver.table,
+            condition=named("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION"),
         )
 
     def field(f: StructField) -> Column:
@@ -440,4 +442,5 @@ def _refuse_overlaps(paths: Sequence[tuple[str, ...]], table: str) -> None:
     for n, a in enumerate(paths):
         for b in paths[n + 1 :]:
             if a[: len(b)] == b or b[: len(a)] == a:
-                raise InvalidInput(f"The statement sets {'.'.join(a)} and {'.'.join(b)}, which overlap [DELTA_CONFLICT_SET_COLUMN]", table=table)
+                condition = named("DELTA_CONFLICT_SET_COLUMN", columnList=f"[`{'.'.join(a)}`, `{'.'.join(b)}`]")
+                raise InvalidInput(f"The statement sets {'.'.join(a)} and {'.'.join(b)}, which overlap", table=table, condition=condition)

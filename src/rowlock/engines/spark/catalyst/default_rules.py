@@ -10,9 +10,10 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import analyzed
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst, class_name
-from rowlock.engines.spark.catalyst.errors import BadDefault
+from rowlock.exceptions import InvalidInput
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.identity import START
@@ -24,7 +25,7 @@ def default_value(text: str | None, type_: DataType) -> Column:
 
 
 def check_defaults(spark: SparkSession, schema: StructType, table: str) -> None:
-    """Raises BadDefault for a column's default that Spark or delta-spark would refuse, Spark's ParseException for what is no expression."""
+    """Raises InvalidInput for a column's default that Spark or delta-spark would refuse, Spark's ParseException for what is no expression."""
     for field in schema.fields:
         if (text := field.metadata.get(CURRENT_DEFAULT)) is not None:
             if GENERATION_EXPRESSION in field.metadata:
@@ -35,7 +36,7 @@ def check_defaults(spark: SparkSession, schema: StructType, table: str) -> None:
 
 
 def check_default(spark: SparkSession, name: str, type_: DataType, text: str, table: str) -> None:
-    """Raises BadDefault where `text` cannot be the default of a column of this type, Spark's ParseException for what is no expression."""
+    """Raises InvalidInput where `text` cannot be the default of a column of this type, Spark's ParseException for what is no expression."""
     bridge, inputs = catalyst(spark), spark.createDataFrame([], StructType([]))
     try:
         frame = inputs.select(F.expr(text).alias(name))
@@ -63,5 +64,5 @@ def _is_lost(spark: SparkSession, text: str, type_: DataType) -> bool:
     return found is not None and bool(found["lost"])
 
 
-def _bad(name: str, text: str, what: str, error_class: str, table: str) -> BadDefault:
-    return BadDefault(f"Column {name!r} cannot have the default {text!r}: {what} [{error_class}]", table=table)
+def _bad(name: str, text: str, what: str, error_class: str, table: str) -> InvalidInput:
+    return InvalidInput(f"Column {name!r} cannot have the default {text!r}: {what}", table=table, condition=named(error_class))

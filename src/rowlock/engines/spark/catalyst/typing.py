@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
-from rowlock.engines.spark.catalyst.errors import BadType
-from rowlock.exceptions import WrongType
+from rowlock.conditions import named
+from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.protocol import schema
 
 
 def parse_type(given: str | DataType) -> DataType:
-    """The DataType that was given, as it is or parsed from text.  Raises BadType for text that Spark's parser does not know."""
+    """The DataType that was given, as it is or parsed from text.  Raises InvalidInput for text that Spark's parser does not know."""
     if isinstance(given, DataType):
         return given
     if not isinstance(given, str):
@@ -18,7 +18,7 @@ def parse_type(given: str | DataType) -> DataType:
     try:
         parsed = StructType.fromDDL(f"c {given}")
     except Exception as e:
-        raise BadType(f"{given!r} is not a type that Spark knows") from e
+        raise InvalidInput(f"{given!r} is not a type that Spark knows", condition=named("UNSUPPORTED_DATATYPE", typeName=f'"{given.upper()}"')) from e
     assert isinstance(parsed, StructType)
     return parsed.fields[0].dataType
 

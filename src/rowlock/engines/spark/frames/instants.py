@@ -9,9 +9,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rowlock.conditions import named
 from rowlock.engines.spark.read.scan import local_frame
 from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.exceptions import InvalidInput
+from rowlock.time_zones import zone_of
 from rowlock.transaction.state.versions import WRITE_IT_LIKE, local_milliseconds
 
 
@@ -31,5 +33,13 @@ def milliseconds(spark: SparkSession, timestamp: str | datetime.datetime, table:
     if row is None or row[0] is None:
         quoted = timestamp.replace("\\", "\\\\").replace("'", "\\'")
         wording = f"The provided timestamp ('{quoted}') cannot be converted to a valid timestamp"
-        raise InvalidInput(f"{wording}: {WRITE_IT_LIKE}", table=table)
+        raise InvalidInput(f"{wording}: {WRITE_IT_LIKE}", table=table, condition=named("DELTA_TIMESTAMP_INVALID", expr=f"'{quoted}'"))
     return int(row[0])
+
+
+def session_zone(spark: SparkSession) -> datetime.tzinfo:
+    """The time zone of a session; UTC where Python does not know its name."""
+    try:
+        return zone_of(str(spark.conf.get("spark.sql.session.timeZone", "UTC")))
+    except ValueError:
+        return datetime.UTC

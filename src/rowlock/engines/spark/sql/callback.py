@@ -10,22 +10,19 @@ import threading
 from collections import OrderedDict
 from typing import Any, ClassVar, Protocol
 
-from pyspark.errors import AnalysisException, UnsupportedOperationException
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from rowlock import threads
+from rowlock.conditions import ANY, NO_STATE
 from rowlock.engines.spark.catalyst.bridge import catalyst
-from rowlock.engines.spark.catalyst.errors import PublicAnalysisException, as_sparks, condition_of
 from rowlock.engines.spark.sql.compiled import Classes
 from rowlock.engines.spark.sql.streams import still
-from rowlock.exceptions import UnsupportedFeature
 
-_FAILED = "\x01rowlock failed "
-_KINDS = ((AnalysisException, "analysis"), ((UnsupportedFeature, UnsupportedOperationException), "unsupported"))
-"""Which of Spark's exceptions an error of Python becomes in the JVM (see Bridge.raised in streams.java); any other becomes Rowlock's own."""
+_FAILED = "\x01rowlock failed"
 _KEPT_ERRORS = 64
 _KEPT_SESSIONS = 64
 _DEEPEST_CAUSE = 20
@@ -95,19 +92,21 @@ class Callback:
         try:
             return self._answer(str(what), [arguments[n] for n in range(len(arguments))])
         except Exception as e:  # noqa: BLE001 - all that Python raises is raised to the user, by way of the JVM
-            return self._failed(as_sparks(e))
+            return self._failed(e)
 
     def _failed(self, error: BaseException) -> Any:
-        """The answer that stands for an error: a text, or a list of it and the exception of Spark's own that the error is."""
-        kind = next((kind for of, kind in _KINDS if isinstance(error, of)), "other")
-        origin = None if isinstance(error, PublicAnalysisException) else getattr(error, "_origin", None)
+        """The list that stands for an error (see Bridge.FAILED in streams.java): its id, what it is in Spark's words, and the exception of Spark's own that it is."""
+        known = error if isinstance(error, PySparkException) else None
+        kind = next((c.__name__ for c in type(error).__mro__ if c.__module__ == PySparkException.__module__), ANY)
+        own, bridge = getattr(error, "_origin", None), catalyst(self._spark)
+        out, parameters = bridge.array_list(), bridge.jvm.java.util.HashMap()
+        if known is not None and own is None:
+            for name, value in (known.getMessageParameters() or {}).items():
+                parameters.put(name, value)
         text = str(error) if isinstance(error, CapturedException) else f"{type(error).__name__}: {error}"
-        told = f"{_FAILED}{_keep(error)} {kind} {condition_of(error)} {text}"
-        if origin is None:
-            return told
-        out = catalyst(self._spark).array_list()
-        out.add(told)
-        out.add(origin)
+        condition, state = (known.getCondition(), known.getSqlState()) if known is not None else (None, None)
+        for each in (_FAILED, _keep(error), kind, condition or "INTERNAL_ERROR", state or NO_STATE, parameters, text, own):
+            out.add(each)
         return out
 
     def _answer(self, what: str, given: list[Any]) -> Any:

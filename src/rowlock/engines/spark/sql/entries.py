@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rowlock.conditions import named
 from rowlock.engines.spark.catalog.names import Name
-from rowlock.engines.spark.catalyst.errors import NameTaken
 from rowlock.engines.spark.sql.nodes import Nodes, dotted
+from rowlock.exceptions import NameTaken
 
 
 def drop_entry(nodes: Nodes, parts: Sequence[str], *, purge: bool) -> None:
@@ -28,8 +29,9 @@ def rename_entry(nodes: Nodes, parts: Sequence[str], new: Sequence[str]) -> None
     assert entry is not None and entry.folder is not None
     if (taken := new_name.entry()) is not None:
         raise NameTaken(
-            f"Table {new_name} cannot be made: there is {taken.kind if taken.folder is None else 'a table'} of this name already [TABLE_OR_VIEW_ALREADY_EXISTS]",
+            f"Table {new_name} cannot be made: there is {taken.kind if taken.folder is None else 'a table'} of this name already",
             table=entry.folder,
+            condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=new_name.quoted),
         )
     new_name.check()
     new_name.register(entry.folder, managed=False)

@@ -9,9 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name
+from rowlock.conditions import named
+from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name, not_found
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
-from rowlock.engines.spark.catalyst.errors import BadName, NameNotFound
+from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
 
 FORMATS = ("delta", "rowlock")
 """Format names, and the first parts of names such as delta.`/path`, that stand for a Delta table."""
@@ -88,8 +89,20 @@ class Nodes:
             return path
         try:
             return Name(self.spark, dotted(parts)).folder()
-        except (NameNotFound, BadName, PySparkException):
+        except (NameNotFound, InvalidInput, PySparkException):
             return None
+
+    def not_found(self, parts: Sequence[str], operation: str) -> TableNotFound:
+        """The error of a statement of Delta's own on a name that is no Delta table: that of a view, of another table, or of nothing."""
+        operation = {"HISTORY": "DESCRIBE HISTORY", "DETAIL": "DESCRIBE DETAIL"}.get(operation, operation)
+        name = dotted(parts)
+        if self.is_view(parts):
+            condition = named("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", viewName=name, operation=operation)
+        elif self.spark.catalog.tableExists(name):
+            condition = named("DELTA_TABLE_ONLY_OPERATION", tableName=name, operation=operation)
+        else:
+            condition = not_found(name, self.spark.catalog.currentDatabase())
+        return NameNotFound(f"{'.'.join(parts)} is no Delta table: {operation} works on these only", condition=condition)
 
     def is_view(self, parts: Sequence[str] | None) -> bool:
         """Whether a name is that of a view, a temporary one too."""
@@ -100,7 +113,7 @@ class Nodes:
             return True
         try:
             entry = Name(self.spark, dotted(parts)).entry()
-        except (BadName, PySparkException):
+        except (InvalidInput, PySparkException):
             return False
         return entry is not None and entry.kind == "a view"
 

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from rowlock.conditions import named
+from rowlock.display import did_you_mean
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
 _TOKEN = re.compile(
@@ -24,6 +26,7 @@ _TOKEN = re.compile(
 )
 _CLONE = re.compile(r"(CREATE|CREATE OR REPLACE|REPLACE) TABLE( IF NOT EXISTS)? \S+( mark \S+)* SHALLOW CLONE\b")
 """How a clone begins: with the words as they are, names in quotes and marks by their kinds."""
+_WORDS = ("APPLY", "DRY RUN", "FULL", "HOURS", "LIMIT", "LITE", "PURGE", "RETAIN", "SHALLOW CLONE", "TIMESTAMP AS OF", "VERSION AS OF", "WHERE", "ZORDER BY")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -80,7 +83,9 @@ class _Reader:
     def wrong(self, expected: str) -> InvalidInput:
         """The error of a text that is none of the statements."""
         found = self.tokens[self.at].text if self.at < len(self.tokens) else "the end"
-        return InvalidInput(f"{expected} was expected at {found!r} in the statement: {self.source.strip()}")
+        condition = named("PARSE_SYNTAX_ERROR", error=f"'{found}'" if self.at < len(self.tokens) else "end of input", hint="")
+        text = f"{expected} was expected at {found!r} in the statement{did_you_mean(found, _WORDS)}: {self.source.strip()}"
+        return InvalidInput(text, condition=condition)
 
     def next(self, kind: str, expected: str) -> str:
         """The text of the next token, of this kind."""
@@ -95,8 +100,17 @@ class _Reader:
     def whole_number(self) -> int:
         text = self.number()
         if not re.fullmatch(r"-?\d+", text):
-            raise InvalidInput(f"a whole number was expected, not {text!r}")
+            self.at -= 1
+            raise self.wrong("a whole number")
         return int(text)
+
+    def hours(self) -> float:
+        """A number of hours.  Raises InvalidInput for what is none."""
+        text = self.number()
+        if not re.fullmatch(r"-?\d+(\.\d+)?", text):
+            self.at -= 1
+            raise self.wrong("a number of hours")
+        return float(text)
 
     def string(self) -> str:
         """A string's value."""
@@ -252,7 +266,7 @@ def _vacuum(reader: _Reader) -> OwnStatement:
         if reader.ahead("USING", "INVENTORY"):
             raise _missing("VACUUM USING INVENTORY", "leave it out: the folder is listed")
         if reader.take("RETAIN"):
-            said: tuple[str, object] = ("hours", float(reader.number()))
+            said: tuple[str, object] = ("hours", reader.hours())
             reader.need("HOURS")
         elif reader.take("DRY", "RUN"):
             said = ("dry_run", True)
@@ -262,7 +276,9 @@ def _vacuum(reader: _Reader) -> OwnStatement:
         else:
             reader.end()
         if said[0] in values:
-            raise InvalidInput(f"VACUUM says twice how it is to be done: {reader.source.strip()} [PARSE_SYNTAX_ERROR]")
+            raise InvalidInput(
+                f"VACUUM says twice how it is to be done: {reader.source.strip()}", condition=named("PARSE_SYNTAX_ERROR", error="'VACUUM'", hint="")
+            )
         values.update([said])
     return OwnStatement("VACUUM", table, values)
 

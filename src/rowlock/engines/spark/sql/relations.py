@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rowlock import conditions
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.read.scan import local_frame
 from rowlock.engines.spark.sql.nodes import Nodes
-from rowlock.exceptions import InvalidInput, SchemaMismatch, TableNotFound
+from rowlock.exceptions import InvalidInput, SchemaMismatch
 
 CHANGE_FUNCTIONS = ("table_changes", "table_changes_by_path")
 
@@ -57,7 +58,9 @@ def named(nodes: Nodes, node: JavaObject) -> Named | None:
         return Named(folder, parts[-1], options={str(k).lower(): str(v) for k, v in relation.options().items()})
     version, moment = nodes.option(node.version()), nodes.option(node.timestamp())
     if version is not None and not str(version).isdecimal():
-        raise InvalidInput(f"VERSION AS OF {version!r}: a version is a number [DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE]", table=folder)
+        raise InvalidInput(
+            f"VERSION AS OF {version!r}: a version is a number", table=folder, condition=conditions.named("DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE")
+        )
     return Named(folder, parts[-1], None if version is None else int(version), None if moment is None else _moment(nodes, moment, folder))
 
 
@@ -82,7 +85,7 @@ def _changes_of(nodes: Nodes, node: JavaObject) -> Named | None:
     parts = [str(p) for p in nodes.items(nodes.spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(table))]
     folder = nodes.folder(_within_view(nodes, parts))
     if folder is None:
-        raise TableNotFound(f"{table} is no Delta table: {function} reads the changes of these only")
+        raise nodes.not_found(parts, function)
     return Named(folder, function, changes=arguments[1:])
 
 
@@ -110,7 +113,11 @@ def _moment(nodes: Nodes, expression: JavaObject, table: str) -> datetime.dateti
     one = local_frame(nodes.spark, pa.table({"one": ["1"]}), StructType([StructField("one", StringType())]))
     row = one.select(F.unix_micros(nodes.column(expression).try_cast("timestamp_ltz")).alias("at")).first()
     if row is None or row["at"] is None:
-        raise InvalidInput(f"TIMESTAMP AS OF {expression.sql()}: this is no time", table=table)
+        raise InvalidInput(
+            f"TIMESTAMP AS OF {expression.sql()}: this is no time",
+            table=table,
+            condition=conditions.named("INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT", expr=f'"{expression.sql()}"'),
+        )
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=row["at"])
 
 

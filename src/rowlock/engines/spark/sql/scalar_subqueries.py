@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.replacing import replaced
@@ -36,18 +37,18 @@ class ScalarSubqueries:
         bridge, frame = self._nodes.bridge, self._nodes.frame(subquery.plan())
         if len(frame.columns) != 1:
             raise self._refused(
-                f"a subquery of {len(frame.columns)} columns as a value [INVALID_SUBQUERY_EXPRESSION.SCALAR_SUBQUERY_RETURN_MORE_THAN_ONE_OUTPUT_COLUMN]"
+                f"a subquery of {len(frame.columns)} columns as a value", "INVALID_SUBQUERY_EXPRESSION.SCALAR_SUBQUERY_RETURN_MORE_THAN_ONE_OUTPUT_COLUMN"
             )
-        named = frame.toDF("value")
-        rows = to_arrow(named.limit(2))
+        one = frame.toDF("value")
+        rows = to_arrow(one.limit(2))
         if rows.num_rows > 1:
-            raise self._refused("a subquery of more than one row as a value [SCALAR_SUBQUERY_TOO_MANY_ROWS]")
+            raise self._refused("a subquery of more than one row as a value", "SCALAR_SUBQUERY_TOO_MANY_ROWS")
         self.frames.append(frame)
         if not rows.num_rows:
-            return bridge.literal.create(None, bridge.data_type.fromJson(named.schema["value"].dataType.json()))
-        local = bridge.frame_of(rows, named.schema.json(), self._nodes.spark._jsparkSession).queryExecution().analyzed()
-        held = bridge.struct_literal(local.data().apply(0), bridge.data_type.fromJson(named.schema.json()))
+            return bridge.literal.create(None, bridge.data_type.fromJson(one.schema["value"].dataType.json()))
+        local = bridge.frame_of(rows, one.schema.json(), self._nodes.spark._jsparkSession).queryExecution().analyzed()
+        held = bridge.struct_literal(local.data().apply(0), bridge.data_type.fromJson(one.schema.json()))
         return bridge.struct_field(held, 0, bridge.none)  # a struct's value stays in the JVM: a number of its own would lose its type on the way
 
-    def _refused(self, what: str) -> StatementRefused:
-        return StatementRefused(f"{self._statement} may not contain {what}", what="a subquery", table=self._table)
+    def _refused(self, what: str, condition: str) -> StatementRefused:
+        return StatementRefused(f"{self._statement} may not contain {what}", what="a subquery", table=self._table, condition=named(condition))

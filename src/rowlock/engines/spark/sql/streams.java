@@ -8,14 +8,16 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
 import org.apache.spark.QueryContext;
+import org.apache.spark.SparkRuntimeException;
 import org.apache.spark.SparkThrowable;
-import org.apache.spark.SparkThrowableHelper;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.CurrentOrigin;
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
@@ -42,20 +44,17 @@ public class Bridge {
     public static PythonClient client;
     /** Full names of the commands that change no table and no file; Python is not asked about them a second time. */
     public static Set harmless;
-    /** Begins the answer that stands for an error of Python: then its id, its kind, its condition and its text, with spaces between them. */
-    public static final String FAILED = "\u0001rowlock failed ";
+    /** Begins the list that stands for an error of Python: then its id, PySpark's name for it, its condition, SQL state, parameters and text, and Spark's own exception. */
+    public static final String FAILED = "\u0001rowlock failed";
 
     public static Object call(String what, Object[] args) {
         Object answer = python.apply(what, Arrays.asList(args));
         Lines.keep(client);
-        Throwable origin = null;
-        if (answer instanceof java.util.ArrayList) {
-            origin = (Throwable) ((java.util.List) answer).get(1);
-            answer = ((java.util.List) answer).get(0);
-        }
-        if (!(answer instanceof String) || !((String) answer).startsWith(FAILED)) return answer;
-        String[] told = ((String) answer).substring(FAILED.length()).split(" ", 4);
-        Platform.throwException(raised(new Refused(told[0], told[2], told[3]), told[1], origin));
+        if (!(answer instanceof java.util.ArrayList)) return answer;
+        java.util.List told = (java.util.List) answer;
+        if (told.isEmpty() || !FAILED.equals(told.get(0))) return answer;
+        Refused refused = new Refused((String) told.get(1), (String) told.get(3), (String) told.get(4), (java.util.Map) told.get(5), (String) told.get(6));
+        Platform.throwException(raised(refused, (String) told.get(2), (Throwable) told.get(7)));
         return null;
     }
 
@@ -65,8 +64,11 @@ public class Bridge {
             origin.addSuppressed(refused);
             return origin;
         }
-        if (kind.equals("analysis")) return new RefusedAnalysis(refused);
-        return kind.equals("unsupported") ? new RefusedUnsupported(refused) : refused;
+        if (kind.equals("AnalysisException")) return new RefusedAnalysis(refused);
+        if (kind.equals("ParseException")) return new RefusedText(refused);
+        if (kind.equals("IllegalArgumentException")) return new RefusedArgument(refused);
+        if (kind.equals("UnsupportedOperationException")) return new RefusedUnsupported(refused);
+        return kind.equals("SparkRuntimeException") ? new RefusedRows(refused) : refused;
     }
 
     /** Whether a session is one that Rowlock made for itself: what runs there is Rowlock's own work. */
@@ -115,18 +117,19 @@ public class Lines {
 public class Refused extends RuntimeException implements SparkThrowable {
     public final String id;
     private final String condition;
-    public Refused(String id, String condition, String text) {
+    private final String state;
+    private final java.util.Map parameters;
+    public Refused(String id, String condition, String state, java.util.Map parameters, String text) {
         super(text);
         this.id = id;
         this.condition = condition;
+        this.state = state;
+        this.parameters = parameters;
     }
     public String id() { return id; }
     public String getCondition() { return condition; }
-    /** That of a condition that Spark knows, else that of any error: scripts (BEGIN ... END) demand one. */
-    public String getSqlState() {
-        String known = SparkThrowableHelper.getSqlState(condition);
-        return known == null ? "HY000" : known;
-    }
+    public String getSqlState() { return state; }
+    public java.util.Map getMessageParameters() { return parameters; }
 }
 
 /** One that Spark calls an AnalysisException. */
@@ -138,6 +141,33 @@ public class RefusedAnalysis extends AnalysisException {
         this.why = why;
     }
     public String getSqlState() { return why.getSqlState(); }
+    public java.util.Map getMessageParameters() { return why.getMessageParameters(); }
+}
+
+/** One that Spark calls a ParseException; its text is not made of a condition, as Spark would have it. */
+public class RefusedText extends ParseException {
+    private final Refused why;
+    public RefusedText(Refused why) {
+        super(Option.empty(), CurrentOrigin.get(), "_LEGACY_ERROR_USER_RAISED_EXCEPTION", (Map) scala.collection.immutable.Map$.MODULE$.empty().updated("errorMessage", why.getMessage()));
+        addSuppressed(why);
+        this.why = why;
+    }
+    public String getMessage() { return why.getMessage(); }
+    public String getCondition() { return why.getCondition(); }
+    public String getSqlState() { return why.getSqlState(); }
+    public java.util.Map getMessageParameters() { return why.getMessageParameters(); }
+}
+
+/** One that Spark calls an IllegalArgumentException. */
+public class RefusedArgument extends IllegalArgumentException implements SparkThrowable {
+    private final Refused why;
+    public RefusedArgument(Refused why) {
+        super(why.getMessage(), why);
+        this.why = why;
+    }
+    public String getCondition() { return why.getCondition(); }
+    public String getSqlState() { return why.getSqlState(); }
+    public java.util.Map getMessageParameters() { return why.getMessageParameters(); }
 }
 
 /** One that Spark calls an UnsupportedOperationException. */
@@ -149,6 +179,20 @@ public class RefusedUnsupported extends UnsupportedOperationException implements
     }
     public String getCondition() { return why.getCondition(); }
     public String getSqlState() { return why.getSqlState(); }
+    public java.util.Map getMessageParameters() { return why.getMessageParameters(); }
+}
+
+/** One that Spark calls a SparkRuntimeException, which makes its own text of a condition of Spark's and takes no other. */
+public class RefusedRows extends SparkRuntimeException {
+    private final Refused why;
+    public RefusedRows(Refused why) {
+        super("_LEGACY_ERROR_USER_RAISED_EXCEPTION", (Map) scala.collection.immutable.Map$.MODULE$.empty().updated("errorMessage", why.getMessage()), why, new QueryContext[0], "");
+        this.why = why;
+    }
+    public String getMessage() { return why.getMessage(); }
+    public String getCondition() { return why.getCondition(); }
+    public String getSqlState() { return why.getSqlState(); }
+    public java.util.Map getMessageParameters() { return why.getMessageParameters(); }
 }
 
 /** A table as the source of a stream. */

@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import nullable_type, to_arrow
 from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.engines.spark.catalyst.default_rules import default_value
@@ -108,8 +109,9 @@ def append_statement(
     if must_meet is not None and (outside := sum(b.num_rows for b in blocks) - met(evaluator, must_meet, blocks, snapshot)):
         discard(evaluator.store, (f.path for b in blocks if isinstance(b.payload, FileRows) for f in b.payload.files))
         raise ConstraintViolated(
-            f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it [DELTA_REPLACE_WHERE_MISMATCH]",
+            f"{outside} of the rows do not fall under replace_where, {must_meet.parameters['predicate'][0]}: filter them out, or widen it",
             table=evaluator.store.root,
+            condition=named("DELTA_REPLACE_WHERE_MISMATCH", replaceWhere=must_meet.parameters["predicate"][0], message=f"{outside} rows"),
         )
     sets = tuple(f.name for f in snapshot.schema.fields if f.name.lower() in given or is_identity(f))
     return Statement("append", blocks, source_versions=read, sets=sets)

@@ -21,6 +21,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from rowlock import progress
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.provenance import Provenance
+from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
@@ -76,7 +77,8 @@ def check_partition_condition(evaluator: Evaluator, snapshot: Snapshot, conditio
     if other := used - set(snapshot.partition_columns):
         listed = ", ".join(snapshot.partition_columns)
         text = f"Predicate references non-partition column '{min(other)}'. Only the partition columns may be referenced: [{listed}]"
-        raise StatementRefused(text, what=str(condition), table=evaluator.store.root)
+        why = named("DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=min(other), columnList=listed)
+        raise StatementRefused(text, what=str(condition), table=evaluator.store.root, condition=why)
 
 
 def predicate_text(evaluator: Evaluator, condition: str) -> str:

@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from rowlock.boundary.effects import RowBlock
+from rowlock.conditions import Condition, named
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.analysis import Relation, Resolved, analyzed
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
@@ -110,6 +111,14 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
     check_files(evaluator, [s.file for s in slices], snapshot, {s.path: evaluator.dead_positions(s) for s in slices}, generated=False)
 
 
+def _why(error: AnalysisException, check: Check) -> Condition:
+    """The condition of a check that Spark cannot resolve: that of Spark, and Delta's for one that is no boolean."""
+    name = error.getCondition() or "INTERNAL_ERROR"
+    if name.startswith("DATATYPE_MISMATCH"):
+        return named("DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=check.name, expr=check.expression)
+    return Condition(name, error.getSqlState(), error.getMessageParameters() or {})
+
+
 def _first_unresolved(evaluator: Evaluator, snapshot: Snapshot, checks: Sequence[Check]) -> Check:
     """The first check that Spark cannot resolve."""
     for check in checks:
@@ -136,6 +145,7 @@ def _resolved(evaluator: Evaluator, snapshot: Snapshot, *, generated: bool = Tru
             f"{check.name} {check.expression} cannot be asked of this table's rows; drop it, or keep the columns that it names: {e.getMessage() or e}",
             what=_NAME_OF_FEATURE.get(check.feature, "column invariant"),
             table=evaluator.store.root,
+            condition=_why(e, check),
         ) from e
     return made
 

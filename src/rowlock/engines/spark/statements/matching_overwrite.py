@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rowlock.boundary.statements import Statement
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote
@@ -49,8 +50,9 @@ def _equal(columns: Sequence[str], df: DataFrame, snapshot: Snapshot) -> Column:
     """That a table's row and a new row have the same values, no null among them, in these columns.  Raises SchemaMismatch."""
     for has, names in (("the table has", snapshot.schema.names), ("the new rows have", df.columns)):
         if missing := [c for c in columns if c.lower() not in {n.lower() for n in names}]:
-            text = f"replace_using names {missing[0]!r}, and {has} no such column, only {', '.join(names)} [UNRESOLVED_INSERT_REPLACE_USING_COLUMN]"
-            raise SchemaMismatch(text, table=snapshot.table)
+            text = f"replace_using names {missing[0]!r}, and {has} no such column, only {', '.join(names)}"
+            condition = named("UNRESOLVED_INSERT_REPLACE_USING_COLUMN", colName=missing[0], relationType=has.split(" has")[0], suggestion=", ".join(names))
+            raise SchemaMismatch(text, table=snapshot.table, condition=condition)
     both = [F.col(f"{_TABLE}.{quote(c)}") == F.col(f"{_ROWS}.{quote(c)}") for c in columns]
     out = both[0]
     for one in both[1:]:

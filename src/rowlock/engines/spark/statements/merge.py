@@ -21,6 +21,7 @@ from pyroaring import BitMap64
 from rowlock import display
 from rowlock.boundary.effects import Assigned, RowBlock, fresh_path
 from rowlock.boundary.provenance import Provenance, union_by_path
+from rowlock.conditions import named
 from rowlock.conflict.delta import Slice, minus
 from rowlock.engines.spark import driver_rows, scan_job
 from rowlock.engines.spark.addressed_rows import Addressed, Found, addressed_by_index
@@ -220,8 +221,12 @@ class MergeRun:
         if sum(len(positions) for positions in seen.values()) != sum(origin.num_rows for origin, _ in self.outcome.matches):
             raise MultipleMatches(
                 "MERGE: several source rows match one target row, and it is not clear which should apply "
-                "[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE]. Make the source unique on the columns of ON, for instance by dropDuplicates()",
+                ". Make the source unique on the columns of ON, for instance by dropDuplicates()",
                 table=self.evaluator.store.root,
+                condition=named(
+                    "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
+                    usageReference="https://docs.delta.io/latest/delta-update.html#upsert-into-a-table-using-merge",
+                ),
             )
 
     # ---- rows without a match -------------------------------------------------------------

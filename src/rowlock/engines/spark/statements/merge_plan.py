@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from rowlock.boundary.statements import Statement
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import (
     Expression,
     Relation,
@@ -201,7 +202,11 @@ def _positional(fields: Sequence[StructField]) -> StructType:
 
 def _check_clauses(clauses: Clauses, root: str) -> None:
     if not (clauses.matched or clauses.not_matched or clauses.not_matched_by_source):
-        raise InvalidInput("A MERGE needs at least one WHEN clause, such as whenMatchedUpdateAll() or whenNotMatchedInsertAll()", table=root)
+        raise InvalidInput(
+            "A MERGE needs at least one WHEN clause, such as whenMatchedUpdateAll() or whenNotMatchedInsertAll()",
+            table=root,
+            condition=named("DELTA_MERGE_MISSING_WHEN"),
+        )
     for kind, group in (("MATCHED", clauses.matched), ("NOT MATCHED", clauses.not_matched), ("NOT MATCHED BY SOURCE", clauses.not_matched_by_source)):
         if any(c.condition is None for c in group[:-1]):
             raise InvalidInput(f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply", table=root)

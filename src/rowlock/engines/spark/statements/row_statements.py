@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
+from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows, scan_job
 from rowlock.engines.spark.addressed_rows import Addressed, Found
@@ -118,7 +119,10 @@ def refuse_on_append_only(snapshot: Snapshot) -> None:
     """Raises StatementRefused on an append-only table, even if no row would change, as delta-spark does; a MERGE is judged by what it did, at its commit."""
     if snapshot.properties.append_only:
         raise StatementRefused(
-            "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows", what="removing rows", table=snapshot.table
+            "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows",
+            what="removing rows",
+            table=snapshot.table,
+            condition=named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table, config="delta.appendOnly"),
         )
 
 

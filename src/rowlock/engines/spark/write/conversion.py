@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst, nullable_type
 from rowlock.engines.spark.read.scan import local_frame, read_parquet
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, UnsupportedFeature, WrongType
@@ -64,7 +65,7 @@ def files_in(spark: SparkSession, store: ObjectStore, partitions: StructType) ->
     """
     found = [m for m in store.list(recursive=True) if not any(map(_hidden, m.key.split("/")))]
     if not found:
-        raise InvalidInput("There is no Parquet file in the folder [DELTA_EMPTY_DIRECTORY]", table=store.root)
+        raise InvalidInput("There is no Parquet file in the folder", table=store.root, condition=named("DELTA_EMPTY_DIRECTORY"))
     said = [_texts_in_folders(m, partitions, store.root) for m in found]
     typed = parse_schema(partitions.json(), store.root).fields if partitions.names else ()
     timestamps = _timestamps(spark, [s[f.name] for s in said for f in typed if f.type == PrimitiveType("timestamp")])
@@ -89,8 +90,9 @@ def _texts_in_folders(meta: ObjectMeta, partitions: StructType, table: str) -> d
     names, wanted = [unquote(name) for name, _ in said], partitions.names
     if sorted(n.lower() for n in names) != sorted(n.lower() for n in wanted):
         raise SchemaMismatch(
-            f"The folders of {meta.key} say the partition columns [{', '.join(names)}], and [{', '.join(wanted)}] were given as partitionSchema [DELTA_UNEXPECTED_NUM_PARTITION_COLUMNS_FROM_FILE_NAME]",
+            f"The folders of {meta.key} say the partition columns [{', '.join(names)}], and [{', '.join(wanted)}] were given as partitionSchema",
             table=table,
+            condition=named("DELTA_UNEXPECTED_NUM_PARTITION_COLUMNS_FROM_FILE_NAME"),
         )
     texts = {unquote(name).lower(): unquote(text) for name, text in said}
     return {n: texts[n.lower()] for n in wanted}
@@ -109,7 +111,9 @@ def _file(meta: ObjectMeta, said: Mapping[str, str], partitions: Sequence[TableF
                 values[field.name] = serialize(parse_stored(text, field.type), field.type)
         except CorruptLog as e:
             raise InvalidInput(
-                f"The folder of {meta.key} says {field.name} = {text!r}, which is no {type_name(field.type)} [DELTA_FAILED_CAST_PARTITION_VALUE]", table=table
+                f"The folder of {meta.key} says {field.name} = {text!r}, which is no {type_name(field.type)}",
+                table=table,
+                condition=named("DELTA_FAILED_CAST_PARTITION_VALUE"),
             ) from e
     return AddFile(meta.key, values, meta.size_bytes, meta.modified_ms, True, None)
 

@@ -1,0 +1,192 @@
+"""The error conditions that Rowlock raises: the SQL state of each, and which of PySpark's exceptions delta-spark raises for it.
+
+Conditions are Spark's and Delta's: a pipeline that asks an error for `getCondition()` gets the same answer from both.  An error of Rowlock
+gets one as its argument `condition`; its class is joined with PySpark's where the Spark engine is loaded (engines/spark/catalyst/errors.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ANALYSIS = "AnalysisException"
+RUNTIME = "SparkRuntimeException"
+UNSUPPORTED = "UnsupportedOperationException"
+ANY = "PySparkException"
+
+_RAISED_AS: Mapping[str, Mapping[str, str]] = {
+    ANALYSIS: {
+        "ALL_PARTITION_COLUMNS_NOT_ALLOWED": "KD005",
+        "COLUMN_ALREADY_EXISTS": "42711",
+        "DELTA_AGGREGATE_IN_GENERATED_COLUMN": "42621",
+        "DELTA_AGGREGATION_NOT_SUPPORTED": "42903",
+        "DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED": "42000",
+        "DELTA_CANNOT_RESTORE_TABLE_VERSION": "22003",
+        "DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER": "22003",
+        "DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER": "22003",
+        "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION": "428FT",
+        "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED": "0A000",
+        "DELTA_CLUSTERING_COLUMN_MISSING_STATS": "22000",
+        "DELTA_CLUSTERING_WITH_ZORDER_BY": "42613",
+        "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS": "54000",
+        "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA": "42703",
+        "DELTA_CONFLICT_SET_COLUMN": "42701",
+        "DELTA_CONSTRAINT_ALREADY_EXISTS": "42710",
+        "DELTA_CONSTRAINT_DOES_NOT_EXIST": "42704",
+        "DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH": "0AKDC",
+        "DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION": "42601",
+        "DELTA_CREATE_TABLE_SCHEME_MISMATCH": "42KD7",
+        "DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING": "42KD7",
+        "DELTA_CREATE_TABLE_WITH_DIFFERENT_PROPERTY": "42KD7",
+        "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION": "42601",
+        "DELTA_DUPLICATE_COLUMNS_FOUND": "42711",
+        "DELTA_FAILED_TO_MERGE_FIELDS": "22005",
+        "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH": "42K09",
+        "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED": "42808",
+        "DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED": "429BQ",
+        "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED": "42808",
+        "DELTA_INSERT_COLUMN_ARITY_MISMATCH": "42802",
+        "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES": "42K05",
+        "DELTA_INVALID_GENERATED_COLUMN_REFERENCES": "42621",
+        "DELTA_MERGE_MISSING_WHEN": "42601",
+        "DELTA_METADATA_MISMATCH": "42KDG",
+        "DELTA_MISSING_CHANGE_DATA": "KD002",
+        "DELTA_MISSING_DELTA_TABLE": "42P01",
+        "DELTA_NESTED_NOT_NULL_CONSTRAINT": "0AKDC",
+        "DELTA_NEW_CHECK_CONSTRAINT_VIOLATION": "23512",
+        "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT": "42621",
+        "DELTA_NON_DETERMINISTIC_EXPRESSION_IN_GENERATED_COLUMN": "42621",
+        "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED": "0AKDC",
+        "DELTA_NON_PARTITION_COLUMN_REFERENCE": "42P10",
+        "DELTA_NO_START_FOR_CDC_READ": "42601",
+        "DELTA_OPERATION_NOT_ALLOWED": "0AKDC",
+        "DELTA_PARTITION_COLUMN_NOT_FOUND": "42703",
+        "DELTA_PATH_EXISTS": "42K04",
+        "DELTA_READ_SOURCE_SCHEMA_CONFLICT": "42K07",
+        "DELTA_REPLACE_WHERE_MISMATCH": "44000",
+        "DELTA_SCHEMA_CHANGED_WITH_VERSION": "KD007",
+        "DELTA_SCHEMA_NOT_SET": "KD008",
+        "DELTA_SET_LOCATION_SCHEMA_MISMATCH": "42KD7",
+        "DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE": "42809",
+        "DELTA_TABLE_LOCATION_MISMATCH": "42613",
+        "DELTA_TABLE_NOT_FOUND": "42P01",
+        "DELTA_TABLE_ONLY_OPERATION": "0AKDD",
+        "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION": "42816",
+        "DELTA_TIMESTAMP_GREATER_THAN_COMMIT": "42816",
+        "DELTA_TIMESTAMP_INVALID": "42816",
+        "DELTA_UDF_IN_GENERATED_COLUMN": "42621",
+        "DELTA_UNEXPECTED_NUM_PARTITION_COLUMNS_FROM_FILE_NAME": "KD009",
+        "DELTA_UNKNOWN_CONFIGURATION": "F0000",
+        "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP": "0AKDC",
+        "DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP": "0AKDC",
+        "DELTA_UNSUPPORTED_DROP_COLUMN": "0AKDC",
+        "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN": "42621",
+        "DELTA_UNSUPPORTED_OUTPUT_MODE": "0AKDC",
+        "DELTA_UNSUPPORTED_RENAME_COLUMN": "0AKDC",
+        "DELTA_UNSUPPORTED_SUBQUERY": "0AKDC",
+        "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION": "42846",
+        "DELTA_VERSION_NOT_FOUND": "22003",
+        "EXPECT_TABLE_NOT_VIEW": "42809",
+        "FIELD_ALREADY_EXISTS": "42710",
+        "GENERATED_COLUMN_WITH_DEFAULT_VALUE": "42623",
+        "IDENTITY_COLUMN_WITH_DEFAULT_VALUE": "42623",
+        "INVALID_DEFAULT_VALUE": "42623",
+        "INVALID_NON_DETERMINISTIC_EXPRESSIONS": "42K0E",
+        "INVALID_SUBQUERY_EXPRESSION": "42823",
+        "INVALID_TIME_TRAVEL_TIMESTAMP_EXPR": "42K0E",
+        "NON_PARTITION_COLUMN": "42000",
+        "NOT_SUPPORTED_CHANGE_COLUMN": "0A000",
+        "NOT_SUPPORTED_CHANGE_SAME_COLUMN": "0A000",
+        "PATH_NOT_FOUND": "42K03",
+        "SCALAR_SUBQUERY_TOO_MANY_ROWS": "21000",
+        "TABLE_OR_VIEW_ALREADY_EXISTS": "42P07",
+        "TABLE_OR_VIEW_NOT_FOUND": "42P01",
+        "UNRESOLVED_COLUMN": "42703",
+        "UNRESOLVED_INSERT_REPLACE_USING_COLUMN": "42703",
+        "WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED": "0AKDE",
+    },
+    "ParseException": {
+        "PARSE_SYNTAX_ERROR": "42601",
+        "UNSUPPORTED_DATATYPE": "0A000",
+    },
+    "IllegalArgumentException": {
+        "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT": "22003",
+        "DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE": "22003",
+        "DELTA_CDC_START_VERSION_AFTER_LATEST": "22003",
+        "DELTA_ILLEGAL_OPTION": "42616",
+        "DELTA_INVALID_CDC_RANGE": "22003",
+        "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS": "42616",
+        "DELTA_INVALID_INTERVAL": "22006",
+        "DELTA_MODE_NOT_SUPPORTED": "0AKDC",
+        "DELTA_ONEOF_IN_TIMETRAVEL": "42601",
+        "DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET": "42613",
+        "DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE": "42604",
+        "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST": "42703",
+        "DELTA_ZORDERING_ON_PARTITION_COLUMN": "42P10",
+    },
+    "ArithmeticException": {},
+    UNSUPPORTED: {
+        "DELTA_CANNOT_MODIFY_APPEND_ONLY": "42809",
+        "DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE": "428H2",
+        "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE": "21506",
+        "DELTA_OPTIMIZE_FULL_NOT_SUPPORTED": "42601",
+        "DELTA_SOURCE_IGNORE_DELETE": "0A000",
+        "DELTA_SOURCE_TABLE_IGNORE_CHANGES": "0A000",
+        "DELTA_UNSUPPORTED_GENERATE_WITH_DELETION_VECTORS": "0A000",
+    },
+    RUNTIME: {
+        "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE": "56038",
+        "DELTA_UNSUPPORTED_FEATURES_FOR_READ": "56038",
+        "DELTA_EMPTY_DIRECTORY": "42K03",
+        "DELTA_EXCEED_CHAR_VARCHAR_LIMIT": "22001",
+        "DELTA_FAILED_CAST_PARTITION_VALUE": "22018",
+        "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT": "55000",
+        "DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED": "42000",
+        "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE": "0AKDC",
+        "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE": "0AKDC",
+        "DELTA_MISSING_FILES_UNEXPECTED_VERSION": "42K03",
+        "DELTA_NOT_NULL_CONSTRAINT_VIOLATED": "23502",
+        "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART": "KD007",
+        "DELTA_UNSUPPORTED_FEATURES_IN_CONFIG": "56038",
+        "DELTA_UNSUPPORTED_NON_EMPTY_CLONE": "0AKDC",
+        "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES": "23001",
+        "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE": "55019",
+    },
+    ANY: {
+        "DELTA_CONCURRENT_APPEND": "2D521",
+        "DELTA_CONCURRENT_DELETE_DELETE": "2D521",
+        "DELTA_CONCURRENT_DELETE_READ": "2D521",
+        "DELTA_CONCURRENT_TRANSACTION": "2D521",
+        "DELTA_CONCURRENT_WRITE": "2D521",
+        "DELTA_METADATA_CHANGED": "2D521",
+        "DELTA_PROTOCOL_CHANGED": "2D521",
+    },
+}
+"""By the name of PySpark's exception: conditions with their SQL states.  Where delta-spark's exception has no class in PySpark, and a Py4JJavaError
+is what its users see, it is SparkRuntimeException, which that exception's Java class stands for."""
+
+STATES: Mapping[str, str] = {name: state for states in _RAISED_AS.values() for name, state in states.items()}
+"""The SQL state of each condition."""
+RAISED: Mapping[str, str] = {name: raised for raised, states in _RAISED_AS.items() for name in states}
+"""The name of PySpark's exception for each condition."""
+NO_STATE = "HY000"
+"""The SQL state of errors that have no condition of Spark's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What happened, by the name that Spark or Delta gives it (`NAME` or `NAME.SUBCONDITION`), its SQL state and the parameters of its message."""
+
+    name: str
+    state: str | None
+    parameters: Mapping[str, str]
+
+    @property
+    def raised(self) -> str | None:
+        """The name of PySpark's exception; None where this is no condition of the table (an error of Spark's own, told again)."""
+        return RAISED.get(self.name.partition(".")[0])
+
+
+def named(name: str, /, **parameters: object) -> Condition:
+    """A condition of the table, with the parameters of its message under Spark's names for them."""
+    return Condition(name, STATES[name.partition(".")[0]], {key: str(value) for key, value in parameters.items()})
