@@ -69,6 +69,7 @@ _FRAMES = {
 }  # fmt: skip
 """What names of Python are where a snippet does not say it."""
 
+_IMPORTS = "from pyspark.sql.functions import col, expr, lit, max\nfrom pyspark.sql.types import *\ndisplay = lambda frame: frame"
 _FILLED = (
     (r"<(?:your-table|table[_-]name|table_identifier|target_table_name)>", "table_name"), (r"<path-to-(?:delta-)?table>", "{root}/parquet"), (r"<your-table-path>", "{root}/elsewhere"),
     (r"<(?:clustering_columns|your-partition-columns|col_name)>", "id"), (r"<new_type>", "BIGINT"), (r"<version>", "0"), (r"<timestamp>", "current_timestamp()"),
@@ -118,10 +119,12 @@ def statements(snippet: Snippet) -> list[str]:
             for name, to in _FRAMES.items()
             if re.search(rf"(?<![\w.\"'/]){name}(?![\w\"'/=-])", text) and not re.search(rf"(?<!\w){name} *=(?!=)", text)
         ]
-        return ["py:" + "\n".join([*given, text])]
+        return ["py:" + "\n".join([_IMPORTS, *given, text])]
     text = re.sub(r"(--|—-)[^\n]*", "", text)
     if re.search(r"\[|\.\.\.|data_type|\w+_expression|<\w", text) or not re.match(r"\s*[A-Za-z]", text):
         return []
+    if re.match(r"\s*SELECT", text):
+        text = re.sub(r"\n(?=SELECT)", ";", text)
     parts = re.split(
         r";|\n\s*\n(?=\s*(?:CREATE|SELECT|DELETE|UPDATE|MERGE|VACUUM|DESCRIBE|OPTIMIZE|REORG|CONVERT|RESTORE|INSERT|SHOW|ALTER)\b)|\n(?=(?:INSERT|REPLACE TABLE|RESTORE|CREATE TABLE|CONVERT|VACUUM)\b)",
         text,

@@ -113,7 +113,7 @@ class Engine:
         shown = last if isinstance(last, ast.Expr) else ast.Expr(ast.Constant(None))
         tree.body += [last] if shown is not last else []
         exec(compile(tree, "<step>", "exec"), names)
-        returned = eval(compile(ast.Expression(shown.value), "<step>", "eval"), names)
+        returned = eval(compile(ast.fix_missing_locations(ast.Expression(shown.value)), "<step>", "eval"), names)
         for query in self.session.streams.active:
             query.processAllAvailable()
             query.stop()
