@@ -19,6 +19,7 @@ from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.session import delta_settings
 from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.engines.spark.session.session import application_name
+from rowlock.engines.spark.session.settings import fixed_variables
 from rowlock.engines.spark.statements.merge_source import Source
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
@@ -135,7 +136,7 @@ class Handle:
     def run(self, operation: str, plan: Plan, *, metadata: Callable[[Snapshot], Metadata] | None = None, app: SetTransaction | None = None) -> Receipt:
         """One statement as one transaction (see `run.run`): where `app` is None, and it changes rows, the step that the session's settings name."""
         work = WORKS[operation]
-        with self.commits(work):
+        with self.commits(work), fixed_variables(self.spark):
             with self.step(app, work in ROWS) as step:
                 receipt = run.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=step)
             return self.compacted(receipt) if work in ROWS else receipt

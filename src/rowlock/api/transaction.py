@@ -18,6 +18,7 @@ from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame
+from rowlock.engines.spark.session.settings import fixed_variables
 from rowlock.engines.spark.statements.append import append_statement
 from rowlock.engines.spark.statements.merge_source import Source
 from rowlock.exceptions import InvalidInput
@@ -86,7 +87,7 @@ class OpenTransaction:
         """Stages a statement on top of those before it.  The receipt has no version yet."""
         self.check_open()
         metrics: dict[str, int] = {}
-        with self.commits(WORKS[operation]):
+        with self.commits(WORKS[operation]), fixed_variables(self.spark):
             parameters = self._staging.stage(lambda snapshot: plan(self.evaluator, snapshot))
         if parameters is not None:
             self.steps.append((operation, dict(parameters)))

@@ -89,6 +89,10 @@ class Evaluator:
         """A fresh clone of the user's session, with its views, functions and settings of this moment."""
         return cloned_session(self.spark, self._store_settings, self.store.identity)
 
+    def statement_session(self) -> JavaObject:
+        """The same, with the variables of the user's session: the expressions of a statement are resolved on it, those of the table's definition are not."""
+        return cloned_session(self.spark, self._store_settings, self.store.identity, variables=True)
+
     def forget(self) -> None:
         """Empties all caches; needed where another table was created at the same place."""
         self.rows.forget()

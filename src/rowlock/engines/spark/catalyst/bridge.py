@@ -119,6 +119,12 @@ class Catalyst:
         """The plan of `outputs` (a Scala Seq of named expressions) over `child`."""
         return self.project_node(outputs, child)
 
+    def variables_in(self, manager: JavaObject) -> JavaObject:
+        """The mutable map in which a manager of session variables keeps their definitions; Spark has no public way to list or copy them."""
+        field = manager.getClass().getDeclaredField("variables")
+        field.setAccessible(True)
+        return field.get(manager)
+
     def properties(self, name: str, values: Mapping[str, str]) -> JavaObject:
         """Settings as one Java Properties object, which is set in one call; made once for each `name`."""
         if name not in self._properties:

@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, StructType
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import analyzed
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst, class_name
+from rowlock.engines.spark.catalyst.generation_rules import uses_variables
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.defaults import CURRENT_DEFAULT
 from rowlock.protocol.generated import GENERATION_EXPRESSION
@@ -45,6 +46,8 @@ def check_default(spark: SparkSession, name: str, type_: DataType, text: str, ta
             raise _bad(name, text, "a default may use no column", "INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION", table) from e
         raise
     plan = analyzed(frame)
+    if uses_variables(bridge, plan):
+        raise _bad(name, text, "a default may use no variable of a session", "INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION", table)
     if not plan.subqueriesAll().isEmpty() or any(bridge.subquery.hasSubquery(e) for e in bridge.list(plan.expressions())):
         raise _bad(name, text, "it has a subquery", "INVALID_DEFAULT_VALUE.SUBQUERY_EXPRESSION", table)
     if class_name(plan) != "Project" or class_name(plan.child()) != class_name(analyzed(inputs)) or len(frame.columns) != 1:

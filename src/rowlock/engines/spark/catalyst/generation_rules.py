@@ -79,6 +79,11 @@ def session_dependent(bridge: Catalyst, plan: JavaObject) -> str | None:
     return next((str(node.sql()) for node in _expressions(bridge, plan) if class_name(node) in _DEPENDS_ON_SESSION), None)
 
 
+def uses_variables(bridge: Catalyst, plan: JavaObject) -> bool:
+    """Whether an expression in a plan reads a variable of the session (DECLARE VARIABLE)."""
+    return any(class_name(node) == "VariableReference" for node in _expressions(bridge, plan))
+
+
 def _expressions(bridge: Catalyst, plan: JavaObject) -> Iterator[JavaObject]:
     """Every expression of a plan and of the plans below it."""
     waiting = bridge.list(plan.expressions())

@@ -54,7 +54,7 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
     files = list(snapshot.files.adds())
     if condition is None:
         return files
-    session, fields = wrap_session(evaluator.spark, evaluator.session()), nullable(table_schema(snapshot)).fields
+    session, fields = wrap_session(evaluator.spark, evaluator.statement_session()), nullable(table_schema(snapshot)).fields
     wanted = StructType([f for f in fields if f.name in snapshot.partition_columns])
     check_partition_condition(evaluator, snapshot, condition)
     stored = [names_in_files(snapshot)[n] for n in wanted.names]

@@ -137,14 +137,14 @@ def merge_statement(
     Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.
     """
     root = evaluator.store.root
-    _check_clauses(clauses, root)
+    check_clauses(clauses, root)
     if reserved := reserved_names(source.columns):
         raise SchemaMismatch(
             f"The source of the MERGE has a column {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=root
         )
-    session, tables, bridge = evaluator.session(), evaluator.target(snapshot), evaluator.bridge
+    session, tables, bridge = evaluator.statement_session(), evaluator.target(snapshot), evaluator.bridge
     probe = evaluator.probe(tables, alias, session)
-    given = source.select("*")
+    given = bridge.dataframe(analyzed(source.select("*")), evaluator.spark, session)
     resolver, target_resolver, source_resolver = (Resolver(evaluator.spark, f, "MERGE", root) for f in (probe.join(given, as_column(on)), probe, given))
     parts = _analyzed(
         [
@@ -200,7 +200,8 @@ def _positional(fields: Sequence[StructField]) -> StructType:
     return StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(fields)])
 
 
-def _check_clauses(clauses: Clauses, root: str) -> None:
+def check_clauses(clauses: Clauses, root: str) -> None:
+    """Raises InvalidInput for a MERGE without clauses, and for a clause that cannot be reached."""
     if not (clauses.matched or clauses.not_matched or clauses.not_matched_by_source):
         raise InvalidInput(
             "A MERGE needs at least one WHEN clause, such as whenMatchedUpdateAll() or whenNotMatchedInsertAll()",

@@ -83,7 +83,7 @@ def update_statement(
     `values_from`: queries that values were computed from before; what they read of the table is validated at the commit.
     """
     refuse_on_append_only(snapshot)
-    session, target = evaluator.session(), evaluator.target(snapshot)
+    session, target = evaluator.statement_session(), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "UPDATE", evaluator.store.root)
 
     def outputs(cast: bool) -> list[Column]:
@@ -109,7 +109,7 @@ def update_statement(
 def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expression | None, alias: str | None) -> Statement:
     """A resolved DELETE.  Reads nothing.  Raises Spark's AnalysisException, StatementRefused."""
     refuse_on_append_only(snapshot)
-    session, target = evaluator.session(), evaluator.target(snapshot)
+    session, target = evaluator.statement_session(), evaluator.target(snapshot)
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "DELETE", evaluator.store.root)
     resolved = resolver.fixed(resolver.selected([], condition), condition, target.address)
     return _statement("delete", evaluator, target, resolved, session)
