@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from rowlock import DeltaTable
+from rowlock.engines.spark.session.clouds import session_settings
+from rowlock.engines.spark.session.settings import cloned_session
 from rowlock.exceptions import InvalidInput
+from rowlock.storage.open import open_store
 from servers.minio import Minio
 
 pytestmark = pytest.mark.spark
@@ -60,3 +63,24 @@ def test_a_session_without_the_connector_is_told_what_to_add(spark, minio: Minio
     with pytest.raises(InvalidInput, match=r"rowlock\.spark\(stores=\['s3'\]\), or with spark\.jars\.packages=org\.apache\.hadoop:hadoop-aws:\d") as e:
         table.toDF()
     assert minio.storage_options["AWS_SECRET_ACCESS_KEY"] not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [
+        ("s3://b/t", {"AWS_ACCESS_KEY_ID": "AKIA-hunter2", "AWS_SECRET_ACCESS_KEY": "key-hunter2", "AWS_SESSION_TOKEN": "token-hunter2"}),
+        ("abfss://c@lake.dfs.core.windows.net/t", {"AZURE_STORAGE_ACCOUNT_KEY": "aHVudGVyMg=="}),
+        ("abfss://c@lake.dfs.core.windows.net/t", {"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=hunter2"}),
+        ("abfss://c@lake.dfs.core.windows.net/t", {"AZURE_STORAGE_CLIENT_ID": "me", "AZURE_STORAGE_CLIENT_SECRET": "hunter2"}),
+    ],
+)
+def test_sparks_event_log_masks_what_reaches_a_session(spark, uri: str, options: dict[str, str]) -> None:
+    """The session on which a table's files are read has the secrets under names that its redaction knows; the user's session has none of them."""
+    store = open_store(uri, options)
+    given = session_settings(store)
+    secrets = [v for name, v in options.items() if name != "AZURE_STORAGE_CLIENT_ID"]
+    assert all(secret in given.values() for secret in secrets)
+    conf = cloned_session(spark, given, f"{uri} {sorted(options)}").sessionState().conf()
+    shown = str(conf.redactOptions(conf.getAllConfs()))
+    assert [s for s in secrets if s in shown] == [] and "redacted" in shown
+    assert [s for s in secrets if s in str(spark._jsparkSession.sessionState().conf().getAllConfs())] == []

@@ -74,3 +74,12 @@ def test_what_show_create_says_makes_the_same_table(spark, tmp_path, clause):
     rowlock.sql(spark, said.replace(first, second))
     assert rowlock.sql(spark, f"SHOW CREATE TABLE delta.`{second}`").first()[0] == said.replace(first, second)
     assert rowlock.read(spark, second).schema == rowlock.read(spark, first).schema
+
+
+def test_what_shows_properties_masks_secrets(spark, sales):
+    """By Spark's own patterns for names, as its descriptions of other tables do."""
+    rowlock.sql(spark, f"ALTER TABLE {sales} SET TBLPROPERTIES ('my.password' = 'hunter2', 'db.url' = 'jdbc://hunter2', 'plain' = 'seen')")
+    told = [str(rowlock.sql(spark, f"{what} {sales}").collect()) for what in ("SHOW TBLPROPERTIES", "SHOW CREATE TABLE", "DESCRIBE EXTENDED")]
+    told.append(str(rowlock.sql(spark, f"SHOW TBLPROPERTIES {sales} ('my.password')").collect()))
+    assert [("hunter2" in text, "my.password" in text, "redacted" in text) for text in told] == [(False, True, True)] * 4
+    assert ["seen" in text for text in told] == [True, True, True, False]

@@ -44,7 +44,7 @@ def describe(target: Target, plan: Any) -> DataFrame:
 def _details(target: Target, snapshot: Snapshot) -> list[tuple[str, str]]:
     """What DESCRIBE EXTENDED tells beside the columns."""
     entry = Name(target.spark, dotted(target.parts)).entry() if path_of(target.parts) is None else None
-    properties = ",".join(f"{k}={v}" for k, v in sorted(properties_of(snapshot).items()))
+    properties = ",".join(f"{k}={v}" for k, v in sorted(target.nodes.redacted(properties_of(snapshot)).items()))
     return [
         ("Name", _name(target)),
         ("Type", "MANAGED" if entry is not None and entry.kind == "managed" else "EXTERNAL"),
@@ -86,7 +86,7 @@ def properties_of(snapshot: Snapshot) -> dict[str, str]:
 
 def show_properties(target: Target, plan: Any) -> DataFrame:
     """SHOW TBLPROPERTIES [(key)]."""
-    said = properties_of(_head(target))
+    said = target.nodes.redacted(properties_of(_head(target)))
     key = target.nodes.option(plan.propertyKey())
     if key is not None:
         return rows_frame(target.spark, PAIRS, [(key, said.get(key, f"Table {_name(target)} does not have property: {key}"))])
@@ -137,7 +137,8 @@ def show_create(target: Target, plan: Any) -> DataFrame:
         text += f"{words} ({', '.join('.'.join(map(_column_name, path)) for path in names)})\n" if names else ""
     text += f"COMMENT {_quoted(snapshot.metadata.description)}\n" if snapshot.metadata.description else ""
     text += f"LOCATION {_quoted(detail['Location'])}\n" if detail["Type"] == "EXTERNAL" else ""
-    listed = ",\n  ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in sorted(snapshot.metadata.configuration.items()) if _may_be_set(k, v))
+    properties = {k: v for k, v in snapshot.metadata.configuration.items() if _may_be_set(k, v)}
+    listed = ",\n  ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in sorted(target.nodes.redacted(properties).items()))
     return rows_frame(target.spark, STATEMENT, [(f"{text}TBLPROPERTIES (\n  {listed})\n" if listed else text,)])
 
 

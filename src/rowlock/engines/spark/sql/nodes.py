@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -37,6 +37,14 @@ class Nodes:
         """A Scala Map with texts as keys."""
         found = self.bridge.converters.asJava(held)
         return {str(k): found[k] for k in found}
+
+    def redacted(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Properties as Spark shows them: masked where the session's patterns take the name for a secret's."""
+        held = self.bridge.jvm.java.util.HashMap()
+        for name, value in properties.items():
+            held.put(name, value)
+        conf = self.spark._jsparkSession.sessionState().conf()
+        return self.mapping(conf.redactOptions(self.bridge.jvm.PythonUtils.toScalaMap(held)))
 
     def column(self, expression: JavaObject) -> Column:
         """An expression, resolved or not, as a Column."""
