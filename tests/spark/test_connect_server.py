@@ -18,14 +18,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.connect import functions as CF
 from pyspark.sql.types import DoubleType
 
 import rowlock
 from rowlock import DeltaTable
 from rowlock.api.connect import INSTEAD
-from rowlock.cli.serve import Choices, serve
+from rowlock.cli.serve import Choices, _address_of, serve
 from rowlock.engines.spark.session.java import ensure_java
-from rowlock.exceptions import InvalidInput, TableNotFound, UnsupportedFeature
+from rowlock.exceptions import ConstraintViolated, InvalidInput, MultipleMatches, SchemaMismatch, StatementRefused, TableNotFound, UnsupportedFeature
 from support.connect_server import Served, serving
 
 pytestmark = pytest.mark.spark
@@ -85,10 +87,93 @@ print(json.dumps(out))
 """
 
 
+MARK = "hunter2"
+"""In every secret that the server of these tests is given."""
+SECRETS = (
+    "spark.hadoop.fs.s3a.secret.key",
+    "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net",
+    "spark.hadoop.fs.azure.sas.fixed.token.lake.dfs.core.windows.net",
+    "spark.hadoop.fs.gs.auth.service.account.private.key",
+    "spark.hadoop.javax.jdo.option.ConnectionPassword",
+)
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory):
-    with serving(tmp_path_factory.mktemp("served")) as server:
+    """A server with a token in its environment, settings that are secrets, and an event log."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "events").mkdir()
+    settings = [f"{name}={MARK}" for name in SECRETS] + ["spark.eventLog.enabled=true", f"spark.eventLog.dir={folder / 'events'}"]
+    settings += ["spark.eventLog.compress=false", f"spark.hadoop.javax.jdo.option.ConnectionURL=jdbc:postgresql://me:{MARK}@db/names"]
+    with serving(folder, [a for s in settings for a in ("--conf", s)], {"SPARK_CONNECT_AUTHENTICATE_TOKEN": MARK}) as server:
+        server.url += f"/;token={MARK}"
         yield server
+
+
+def _children(process: int) -> list[int]:
+    """The processes that a process began, and those that these began."""
+    parents: dict[int, int] = {}
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parents[int(each.name)] = int((each / "stat").read_text().rpartition(")")[2].split()[1])
+    found = [process]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found[1:]
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
+def test_secrets_of_a_server_are_shown_nowhere(served: Served, tmp_path: Path) -> None:
+    """Neither the token nor a store's key is on a command line, in the JVM's environment (but for what it is started with), the log, the event log, a plan or SET."""
+    spark = served.session()
+    table = f"delta.`{tmp_path}/t`"
+    shown = [
+        str(spark.sql(text).collect())
+        for text in (f"CREATE TABLE {table} USING delta AS SELECT id FROM range(300000)", "SET", "SET -v", f"EXPLAIN EXTENDED SELECT * FROM {table}")
+    ]
+    shown += [str(spark.sql(f"DESCRIBE HISTORY {table}").collect()), (tmp_path / "t/_delta_log/00000000000000000000.json").read_text()]
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as raised:
+        spark.sql(f"SELECT sum(1 / id) FROM {table}").collect()
+    jvm = _children(served.process.pid)
+    assert jvm
+    shown += [str(raised.value), *served.lines]
+    for place in (Path(f"/proc/{p}/{what}") for p in jvm for what in ("cmdline", "environ")):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            shown.append(place.read_bytes().decode(errors="replace"))
+    assert any("pyspark-shell" in text for text in shown)
+    written = [f for f in (Path(served.folder) / "events").rglob("*") if f.is_file()]
+    assert written and "redacted" in "".join(f.read_text(errors="replace") for f in written)
+    shown += [f.read_text(errors="replace") for f in written]
+    assert [text[max(0, text.find(MARK) - 200) : text.find(MARK) + 20] for text in shown if MARK in text] == []
+
+
+def test_a_mistake_of_a_client_is_one_line_and_a_goodbye_none(served: Served, tmp_path: Path) -> None:
+    """The client's text has no stack of Java's in it, nor has the server's log."""
+    spark = served.session()
+    table = f"delta.`{tmp_path}/t`"
+    spark.sql(f"CREATE TABLE {table} USING delta AS SELECT id FROM range(10)").collect()
+    time.sleep(0.5)
+    before = len(served.lines)
+    mistakes = (f"UPDATE {table} SET w = 1", "SELECT raise_error('mine')", "SELEC 1", f"UPDATE {table} SET id = CAST('mine' AS BIGINT)")
+    for text in mistakes:
+        with pytest.raises(PySparkException) as raised:
+            print(text, spark.sql(text).collect())
+        assert "stacktrace" not in str(raised.value) and "\tat " not in str(raised.value)
+    end = time.monotonic() + 20
+    while len(served.lines) < before + len(mistakes) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert [("mine" in line, "SELEC" in line, "'`w`'" in line) for line in served.lines[before:]] == [
+        (False, False, True),
+        (True, False, False),
+        (False, True, False),
+        (True, False, False),
+    ]
+    before = len(served.lines)
+    spark.stop()
+    goodbye = "from pyspark.sql import SparkSession; import sys; SparkSession.builder.remote(sys.argv[1]).getOrCreate().range(3).collect()"
+    subprocess.run([sys.executable, "-c", goodbye, served.url], check=True, timeout=120)
+    time.sleep(1)
+    assert served.lines[before:] == []
 
 
 def test_a_client_without_rowlock(served: Served, tmp_path: Path) -> None:
@@ -225,8 +310,24 @@ def test_what_would_let_strangers_in_is_refused(tmp_path: Path) -> None:
         serve(Choices(host="0.0.0.0", token=None, **plain), None)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="asks nobody for a token"):
         serve(Choices(host="0.0.0.0", token="t", thrift_port=1, **plain), None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="--conf takes KEY=VALUE, not 'secret'"):
-        serve(Choices(host="::1", token=None, **plain | {"conf": ("secret",)}), None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="--conf takes KEY=VALUE; number 2 of 2") as raised:
+        serve(Choices(host="::1", token=None, **plain | {"conf": ("a=b", "hunter2")}), None)  # type: ignore[arg-type]
+    assert "hunter2" not in str(raised.value)
+
+
+def test_the_address_that_is_printed_is_one_for_clients() -> None:
+    everywhere = {_address_of(host) for host in ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")}
+    assert len(everywhere) == 1 and not everywhere & {"0.0.0.0", "::", "[::]", ""}
+    with socket.socket() as listens, socket.socket() as client:
+        listens.bind(("0.0.0.0", 0))
+        listens.listen()
+        client.connect((everywhere.pop(), listens.getsockname()[1]))
+    assert [_address_of(host) for host in ("127.0.0.1", "::1", "localhost", "lake.example", "10.1.2.3", "2001:db8::1")] == [
+        *["localhost"] * 3,
+        "lake.example",
+        "10.1.2.3",
+        "[2001:db8::1]",
+    ]
 
 
 MERGES = """
@@ -384,6 +485,9 @@ def _answer(client: Client, call: str) -> bool:
         "DeltaTable.vacuum": lambda: t.vacuum().collect() == [],
         "DeltaTable.restoreToVersion": lambda: _two_more(client) and t.restoreToVersion(0).first()["num_removed_files"] == 1 and client.rows() == [1, 2],
         "DeltaTable.restoreToTimestamp": lambda: _two_more(client) and t.restoreToTimestamp(client.first_time()).count() == 1 and client.rows() == [1, 2],
+        "DeltaTable.delete": lambda: t.delete("id = 1") is None and client.rows() == [2],
+        "DeltaTable.update": lambda: t.update("id = 1", {"id": "id + 6"}) is None and client.rows() == [2, 7],
+        "DeltaTable.merge": lambda: t.merge(spark.range(2, 4).alias("s"), "s.id = -1").whenNotMatchedInsert(values={"id": "s.id"}).execute().first()[3] == 2,
         "DeltaTable.clone": lambda: _cloned(client, lambda to: t.clone(to, isShallow=True)),
         "DeltaTable.cloneAtVersion": lambda: _two_more(client) and _cloned(client, lambda to: t.cloneAtVersion(0, to, isShallow=True)),
         "DeltaTable.cloneAtTimestamp": lambda: _cloned(client, lambda to: t.cloneAtTimestamp(client.first_time(), to, isShallow=True)),
@@ -414,9 +518,6 @@ def test_what_needs_an_engine_is_refused_by_name(served: Served, tmp_path: Path)
     t, spark, path, rows = client.t, client.spark, client.path, client.spark.range(1)
     asked = {
         "DeltaTable.toDF": t.toDF,
-        "DeltaTable.delete": t.delete,
-        "DeltaTable.update": lambda: t.update(set={"id": "1"}),
-        "DeltaTable.merge": lambda: t.merge(rows, "true"),
         "DeltaTable.optimize": t.optimize,
         "DeltaTable.transaction": t.transaction,
         "DeltaTable.addConstraint": lambda: t.addConstraint("p", "id > 0"),
@@ -442,6 +543,51 @@ def test_what_needs_an_engine_is_refused_by_name(served: Served, tmp_path: Path)
             does()
         assert raised.value.feature == call and INSTEAD[call] in str(raised.value)
     assert [r.version for r in t.history().collect()] == [0]
+
+
+def test_statements_of_a_client_are_the_servers(served: Served, tmp_path: Path) -> None:
+    """Conditions and values as texts and as Columns, sources that only the client has, names that need quotes; what is no SQL is refused before it is sent."""
+    client = Client(served, tmp_path, maps_columns=True)
+    t, spark = client.t.alias("t"), client.spark
+    spark.sql(f"ALTER TABLE delta.`{client.path}` ADD COLUMNS (`odd ``{{name}}` STRING, st STRUCT<a: INT, `b.c`: STRING>)").collect()
+    source = spark.createDataFrame([(1, "it's {x}", 5), (9, "new", None)], "id bigint, v string, n int").alias("s")
+    done = (
+        t.merge(source, CF.col("t.id") == source.id)
+        .whenMatchedUpdate(
+            CF.col("s.n").isin(5, 6) & ~CF.col("t.v").startswith("z"), {"v": CF.concat(CF.col("s.v"), CF.lit("!{}")), "`odd ``{name}`": "s.v /* {} */ -- c"}
+        )
+        .whenNotMatchedInsert("s.id > 1", {"id": source["id"], "v": CF.when(CF.col("s.n").isNull(), "none").otherwise("some")})
+        .whenNotMatchedBySourceUpdate(CF.col("t.id").cast("string") == "2", {"st": CF.struct(CF.lit(3).alias("a"), CF.lit("x").alias("b.c"))})
+    )
+    assert [tuple(r) for r in done.execute().collect()] == [(3, 2, 0, 1)] and t.lastReceipt is None
+    rows = sorted(rowlock.to_arrow(client.path).to_pylist(), key=lambda r: r["id"])
+    assert [(r["id"], r["v"], r["odd `{name}"], r["st"]) for r in rows] == [
+        (1, "it's {x}!{}", "it's {x}", None),
+        (2, "b", None, {"a": 3, "b.c": "x"}),
+        (9, "none", None, None),
+    ]
+    with pytest.raises(InvalidInput):
+        t.delete(spark.range(3).id == 1)
+    with pytest.raises(InvalidInput, match="at least one WHEN"):
+        t.merge(source, "true").execute()
+
+
+def test_errors_of_a_clients_statements_keep_their_class(served: Served, tmp_path: Path) -> None:
+    """An error of the server's is Rowlock's class and PySpark's."""
+    client = Client(served, tmp_path)
+    client.constrained()
+    twice = client.spark.range(1, 2).union(client.spark.range(1, 2)).alias("s")
+    merge = client.t.alias("t").merge(twice, "t.id = s.id").whenMatchedUpdate(set={"v": "'x'"})
+    for does, kind in (
+        (merge.execute, MultipleMatches),
+        (lambda: client.t.update(set={"id": "-1"}), ConstraintViolated),
+        (lambda: client.t.update(set={"w": "1"}), SchemaMismatch),
+        (lambda: client.t.delete("id IN (SELECT 1)"), StatementRefused),
+    ):
+        with pytest.raises(kind) as raised:
+            does()
+        assert isinstance(raised.value, PySparkException) and raised.value.table == client.path and raised.value.getCondition()
+    assert client.rows() == [1, 2]
 
 
 def test_the_page_names_every_public_call() -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ class Served:
     url: str
     process: subprocess.Popen[str]
     lines: list[str]
+    folder: Path
 
     def session(self, **settings: str) -> Any:
         """A new Connect session in this process, beside its classic one."""
@@ -42,11 +43,11 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, arguments: Sequence[str] = ()) -> Iterator[Served]:
-    """`rowlock serve` in `folder`, on a free port, until the block ends."""
+def serving(folder: Path, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """`rowlock serve` in `folder`, on a free port, until the block ends; `variables` are added to its environment."""
     patient = "spark.python.authenticate.socketTimeout=300s"  # a process of Python comes late on a machine with other work
     given = ["serve", "--port", "0", "--memory-mb", "768", "--cores", "2", "--conf", patient, *arguments]
-    environment = os.environ | {"PYTHONPATH": SRC, "PYSPARK_PYTHON": sys.executable, "COLUMNS": "1000"}
+    environment = os.environ | {"PYTHONPATH": SRC, "PYSPARK_PYTHON": sys.executable, "COLUMNS": "1000"} | dict(variables or {})
     command = [sys.executable, "-m", "rowlock.cli.main", *given]
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
@@ -56,10 +57,10 @@ def serving(folder: Path, arguments: Sequence[str] = ()) -> Iterator[Served]:
             lines.append(line)
             if "Ctrl-C" in line:
                 break
-        found = re.search(r"sc://localhost:\d+", "".join(lines))
+        found = re.search(r"sc://[\w.:\[\]]+:\d+", "".join(lines))
         assert found, "".join(lines)
         threading.Thread(target=lambda: lines.extend(process.stdout or ()), daemon=True).start()
-        yield Served(found[0], process, lines)
+        yield Served(found[0], process, lines, folder)
     finally:
         if process.poll() is None:
             process.terminate()

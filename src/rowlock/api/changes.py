@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowlock.api import expressions
-from rowlock.api.connect import classic
+from rowlock.api import client_statements, expressions
 from rowlock.api.handle import Plan, Receipts, Runner
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
+from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.engines.spark.statements.row_statements import delete_statement, update_statement
 from rowlock.transaction.run import Planned
 
@@ -22,7 +22,6 @@ class Changes:
     _alias: str | None
     _receipts: Receipts
 
-    @classic
     def delete(self, condition: Expression | None = None) -> None:
         """Deletes the rows for which a condition is true, or all rows.
 
@@ -45,13 +44,15 @@ class Changes:
             2
         """
         expressions.expression(condition, "condition")
+        if is_connect(self._runner.spark):
+            self._receipts.last = None
+            return client_statements.delete(self._runner, condition, self._alias)
         self._run("DELETE", lambda evaluator, snapshot: _one(delete_statement(evaluator, snapshot, condition, self._alias)))
 
     def _truncate(self) -> None:
         """`delete` of all rows, under the name of TRUNCATE TABLE."""
         self._run("TRUNCATE", lambda evaluator, snapshot: ([delete_statement(evaluator, snapshot, None, None)], {}))
 
-    @classic
     def update(self, condition: Expression | None = None, set: Mapping[Any, Expression] | None = None) -> None:
         """Sets columns of the rows for which a condition is true, or of all rows.
 
@@ -77,13 +78,16 @@ class Changes:
             >>> t.toDF().agg({"amount": "sum"}).first()[0]
             62.0
         """
-        self._update(condition, expressions.assignments(condition, set, "set", self._runner.path))
+        assigned = expressions.assignments(condition, set, "set", self._runner.path)
+        if is_connect(self._runner.spark):
+            self._receipts.last = None
+            return client_statements.update(self._runner, condition, assigned, self._alias)
+        self._update(condition, assigned)
 
     def _update(self, condition: Expression | None, assigned: Mapping[Any, Expression], values_from: Sequence[DataFrame] = ()) -> None:
         """`update`, with the queries that values were computed from."""
         self._run("UPDATE", lambda evaluator, snapshot: _one(update_statement(evaluator, snapshot, condition, assigned, self._alias, values_from)))
 
-    @classic
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Starts a MERGE of a DataFrame into this table; add clauses, then `execute()`.  Runs no Spark job before that.
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import display
-from rowlock.api import expressions
+from rowlock.api import client_statements, expressions
 from rowlock.api.handle import Handle, Receipts, Runner
 from rowlock.api.row_writes import widened_metadata
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.descriptions import merge_frame
+from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.engines.spark.statements.evolution import columns_set, evolving
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.exceptions import UnsupportedFeature, WrongType
@@ -52,11 +53,8 @@ class DeltaMergeBuilder:
         self._clauses, self._evolves = clauses or Clauses(), evolves
 
     def __repr__(self) -> str:
-        groups = (
-            ("whenMatched", self._clauses.matched),
-            ("whenNotMatched", self._clauses.not_matched),
-            ("whenNotMatchedBySource", self._clauses.not_matched_by_source),
-        )
+        held = self._clauses
+        groups = (("whenMatched", held.matched), ("whenNotMatched", held.not_matched), ("whenNotMatchedBySource", held.not_matched_by_source))
         clauses = [_shown(name, clause) for name, found in groups for clause in found]
         parts = [repr(self._handle.path), f"on={expressions.shown(self._condition)}", f"clauses=[{', '.join(clauses)}]"]
         return display.call("DeltaMergeBuilder", *parts, alias=self._alias, schema_evolution=self._evolves or None)
@@ -281,6 +279,9 @@ class DeltaMergeBuilder:
             >>> t.alias("t").merge(updates.alias("s"), "t.id = s.id").whenMatchedDelete().execute().first()["num_deleted_rows"]
             1
         """
+        self._receipts.last = None
+        if is_connect(self._handle.spark):
+            return client_statements.merge(self._handle, self._source, self._condition, self._clauses, self._alias, evolves=self._evolves)
         pinned: list[Any] = []
         with self._handle.commits("merge"), self._handle.holding(pinned):
             return self._executed(self._evolves or settings().flag("schema.autoMerge.enabled"), pinned)
@@ -300,7 +301,6 @@ class DeltaMergeBuilder:
                 pinned.append(statement.payload.source)
             return [statement], statement.parameters
 
-        self._receipts.last = None
         receipt = self._handle.run("MERGE", plan, metadata=wider) if evolves and isinstance(self._handle, Handle) else self._handle.run("MERGE", plan)
         self._receipts.last = receipt
         return merge_frame(self._handle.spark, receipt.metrics)

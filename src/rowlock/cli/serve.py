@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
 import rowlock
-from rowlock.engines.spark.session.connect_server import ConnectServer, ThriftServer, connect_settings, jvm_is_alive, keep_derby_log, metastore_settings
+from rowlock.engines.spark.session.connect_server import (
+    ConnectServer,
+    ThriftServer,
+    connect_settings,
+    jvm_is_alive,
+    keep_derby_log,
+    log_one_line_for_each_mistake,
+    metastore_settings,
+)
 from rowlock.engines.spark.session.session import start_server_session
 from rowlock.exceptions import InvalidInput, RowlockError
 
@@ -27,11 +37,11 @@ class Choices:
 
     host: str
     port: int
-    token: str | None
+    token: str | None = field(repr=False)
     without_token: bool
     warehouse: Path
     metastore: Path | None
-    conf: Sequence[str]
+    conf: Sequence[str] = field(repr=False)
     cores: int
     memory_mb: int
     thrift_port: int | None = None
@@ -50,6 +60,7 @@ def serve(choices: Choices, console: Console) -> None:
         if choices.metastore is not None:
             keep_derby_log(spark, choices.metastore.absolute())
         rowlock.enable(spark)  # before anybody can connect
+        log_one_line_for_each_mistake(spark)
         connect = ConnectServer(spark)
         servers.append(connect)
         if choices.thrift_port is not None:
@@ -75,8 +86,9 @@ def _ender(end: threading.Event) -> Callable[[int, FrameType | None], None]:
 
 def _settings(choices: Choices) -> dict[str, str]:
     """The settings of the server's session.  Raises InvalidInput."""
-    if bad := [given for given in choices.conf if not given.partition("=")[1] or not given.partition("=")[0].strip()]:
-        raise InvalidInput(f"--conf takes KEY=VALUE, not {bad[0].partition('=')[0]!r}")
+    bad = [n for n, given in enumerate(choices.conf, 1) if not given.partition("=")[1] or not given.partition("=")[0].strip()]
+    if bad:
+        raise InvalidInput(f"--conf takes KEY=VALUE; number {bad[0]} of {len(choices.conf)} has no key or no '='")  # its text may be a secret
     if choices.thrift_port is not None and not (choices.without_token or _is_loopback(choices.host)):
         raise InvalidInput(f"The Thrift server asks nobody for a token, so one that listens on {choices.host} needs --without-token")
     if not (choices.token or choices.without_token or _is_loopback(choices.host)):
@@ -100,8 +112,26 @@ def _is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def _address_of(host: str) -> str:
+    """What clients call the machine that listens on an address: where that is all addresses of the machine, the one by which it reaches others."""
+    if _is_loopback(host):
+        return "localhost"  # clients send a token without TLS to localhost alone, by this name
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(host).is_unspecified:
+            host = _own_address()
+    return f"[{host}]" if ":" in host else host
+
+
+def _own_address() -> str:
+    """The machine's address in its network, its name where it has none.  Sends nothing: a datagram socket only looks up the way."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect(("192.0.2.1", 9))  # an address that is nobody's (RFC 5737)
+        return str(way.getsockname()[0])
+    return socket.gethostname()
+
+
 def _print_how_to_connect(choices: Choices, port: int, console: Console) -> None:
-    host = "localhost" if _is_loopback(choices.host) else choices.host  # clients send a token without TLS to localhost alone, by this name
+    host = _address_of(choices.host)
     url = f"sc://{host}:{port}" + ("" if choices.token is None else "/;token=...")
     lines = [f"Rowlock serves Spark Connect at {url}", f'  spark = SparkSession.builder.remote("{url}").getOrCreate()    # pip install "pyspark[connect]"']
     if choices.thrift_port is not None:

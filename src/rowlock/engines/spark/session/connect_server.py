@@ -14,11 +14,17 @@ from rowlock.exceptions import RowlockError
 
 CONNECT_SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService$"
 _STOPS_WITHIN_S = 10
+_LOG_FAILED_TASKS = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.util.Utils",
+    "org.apache.spark.sql.execution.datasources.FileFormatWriter",
+)
 
 
 def connect_settings(host: str, port: int, token: str | None) -> dict[str, str]:
     """The settings with which a session must be started whose Connect server is to listen there; port 0 is any that is free."""
-    out = {"spark.connect.grpc.binding.address": host, "spark.connect.grpc.binding.port": str(port)}
+    out = {"spark.connect.grpc.binding.address": host, "spark.connect.grpc.binding.port": str(port), "spark.sql.connect.serverStacktrace.enabled": "false"}
     return out if token is None else out | {"spark.connect.authenticate.token": token}
 
 
@@ -34,6 +40,14 @@ def keep_derby_log(spark: SparkSession, folder: Path) -> None:
     """Makes Derby write its log beside its database, not into the working directory.  Only before the session's catalog was asked for anything."""
     jvm: Any = spark._jvm
     jvm.java.lang.System.setProperty("derby.stream.error.file", f"{folder}.log")
+
+
+def log_one_line_for_each_mistake(spark: SparkSession) -> None:
+    """Leaves the failures of tasks out of the log: the statement that they end is in it, in one line (see log4j2.properties)."""
+    jvm: Any = spark._jvm
+    logging = jvm.org.apache.logging.log4j
+    for name in _LOG_FAILED_TASKS:
+        logging.core.config.Configurator.setLevel(name, logging.Level.OFF)
 
 
 class ConnectServer:

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
 
-_OF_CLIENTS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "MASTER")
-"""What makes PySpark begin a client of a Connect server, or take another master than it is told."""
+_OF_CLIENTS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "MASTER", "SPARK_CONNECT_AUTHENTICATE_TOKEN")
+"""What makes PySpark begin a client of a Connect server, or take another master than it is told; and a client's token, which the JVM's processes would inherit."""
+_REDACTED = "(?i)secret|password|token|(access|account)[.]?key|[.]sas[.]|credential|private|connectionurl"
+"""The settings whose values a server's event log and web pages do not show: Spark's own pattern passes an Azure account's key and the user in a JDBC URL."""
+_OF_LAUNCHER = ("spark.master", "spark.app.name", "spark.driver.", "spark.jars", "spark.files", "spark.archives", "spark.submit.", "spark.kerberos.")
+"""The settings, by how their names begin, that Spark needs before its JVM runs, or that spark-submit acts upon: they are on the JVM's command line."""
 _starting = threads.module_lock()
 
 
@@ -110,17 +114,22 @@ def start_recorded(recording: Recording) -> SparkSession:
 def start_server_session(*, cores: int, memory_mb: int, settings: Mapping[str, str]) -> SparkSession:
     """Starts the session of a server: local, unless `settings` name another master.  Only in a process that has no session yet; where SPARK_REMOTE is, it is not heard.
 
-    Raises RowlockError where no Java that serves is found.
+    A setting may be a secret (a token, a store's key): the JVM gets those that it need not know at its start through PySpark's socket, since every user
+    of the machine can read its command line.  Raises RowlockError where no Java that serves is found.
     """
     for name in _OF_CLIENTS:
         os.environ.pop(name, None)
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    redaction = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": f"{_REDACTED}|url"}
+    wanted = local_settings(cores=cores, memory_mb=memory_mb) | redaction | dict(settings)
+    SparkContext._ensure_initialized(conf=SparkConf().setAll([(name, value) for name, value in wanted.items() if name.startswith(_OF_LAUNCHER)]))
     builder = SparkSession.builder
-    for name, value in (local_settings(cores=cores, memory_mb=memory_mb) | dict(settings)).items():
+    for name, value in wanted.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
