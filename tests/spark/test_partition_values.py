@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import rowlock
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import ConstraintViolated, InvalidInput
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
 from spark.support import make, unchanged
@@ -248,3 +248,14 @@ def test_a_static_value_that_is_none_of_its_type_raises_under_every_setting(spar
         rowlock.sql(spark, f"INSERT OVERWRITE delta.`{table_path}` PARTITION ({nulls.replace('i = NULL', 'i = 7', 1)}) (id) SELECT 2")
         rowlock.sql(spark, f"INSERT OVERWRITE delta.`{table_path}` PARTITION ({nulls}) (id) SELECT 3")
     assert sorted(tuple(r)[:2] for r in rowlock.read(spark, table_path).collect()) == [(2, 7), (3, None)]
+
+
+def test_static_partitions_of_texts_like_null(spark: SparkSession, table_path: str) -> None:
+    """The name of the null partition's folder is a text like any other; rows of the empty text would lie beside those of null, so it replaces nothing."""
+    make(spark, table_path, [(1, "a"), (2, None)], "id int, p string", partition_by=["p"])
+    with unchanged(table_path), pytest.raises(ConstraintViolated, match="DELTA_REPLACE_WHERE_MISMATCH"):
+        rowlock.sql(spark, f"INSERT OVERWRITE delta.`{table_path}` PARTITION (p = '') SELECT 3")
+    rowlock.sql(spark, f"INSERT OVERWRITE delta.`{table_path}` PARTITION (p = '__HIVE_DEFAULT_PARTITION__') SELECT 4")
+    rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` PARTITION (p = '') SELECT 5")
+    found = sorted(tuple(r) for r in rowlock.read(spark, table_path).select("id", "p").collect())
+    assert found == [(1, "a"), (2, None), (4, "__HIVE_DEFAULT_PARTITION__"), (5, None)]

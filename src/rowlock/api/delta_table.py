@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock import arguments, display
-from rowlock.api import connect, expressions
+from rowlock.api import connect, expressions, table_properties
 from rowlock.api.changes import Changes
 from rowlock.api.clones import Clones
 from rowlock.api.connect import classic
@@ -23,7 +23,6 @@ from rowlock.engines.spark.frames.descriptions import detail_frame, history_fram
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
-from rowlock.transaction.definition import backfill, creation
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, application
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import state_of
@@ -351,7 +350,8 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
     def setProperties(self, properties: Mapping[str, Any]) -> None:
         """Sets table properties, Delta's and `rowlock.*`, in one commit.
 
-        Enabling `delta.enableRowTracking` first gives every row that is there an id, in commits of their own, while others go on writing.  Runs no Spark job.
+        Enabling `delta.enableRowTracking` first gives every row that is there an id, in commits of their own, while others go on writing.  Setting
+        `delta.columnMapping.mode` back to `none` writes every data file again, by Spark jobs; nothing else runs one.
 
         Args:
             properties: Values by name; numbers and bools are written as lower-case text (`True` as `true`).
@@ -367,7 +367,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             'fail'
         """
         wanted = arguments.properties(properties, "properties", optional=False)
-        self._receipts.last = backfill.set_properties(self._handle.state, self._handle.table.engine, wanted)
+        self._receipts.last = table_properties.set_properties(self._handle, wanted)
 
     @commits("alter")
     def unsetProperties(self, keys: Sequence[str]) -> None:
@@ -386,7 +386,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             >>> "rowlock.onConflict" in t.detail().first()["properties"]
             False
         """
-        self._receipts.last = creation.unset_properties(self._handle.state, arguments.name_list(keys, "keys"))
+        self._receipts.last = table_properties.unset_properties(self._handle, arguments.name_list(keys, "keys"))
 
     # ---- several statements ----------------------------------------------------------------
 

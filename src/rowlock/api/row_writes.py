@@ -10,6 +10,7 @@ from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
+from rowlock.protocol.generated import generated_columns
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import merged_schema
 from rowlock.storage.open import check_is_folder
@@ -112,8 +113,16 @@ def metadata_of_rows(
 
 
 def widened_metadata(snapshot: Snapshot, rows: StructType) -> Metadata:
-    """The table's metadata with the columns, and the fields of structs, of the rows that it lacks.  Raises SchemaMismatch, UnsupportedFeature for columns that no table may have."""
-    merged = merged_schema(snapshot.schema, rows)
+    """The table's metadata with the columns, and the fields of structs, of the rows that it lacks, and with their wider types where it has type widening on.
+
+    Raises SchemaMismatch, UnsupportedFeature for columns that no table may have.
+    """
+    merged = merged_schema(snapshot.schema, rows, widens=widens(snapshot))
     if merged == snapshot.schema:
         return snapshot.metadata
     return creation.widened(snapshot.metadata, schema_json(merged), snapshot.table)
+
+
+def widens(snapshot: Snapshot) -> bool:
+    """Whether a write that evolves the schema takes wider types, too; never where stored values were computed from the present ones."""
+    return snapshot.properties.type_widening and not generated_columns(snapshot.schema)

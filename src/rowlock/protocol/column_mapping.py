@@ -17,6 +17,8 @@ from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, ArrayType, DataTyp
 
 MODE = "delta.columnMapping.mode"
 MAX_ID = "delta.columnMapping.maxColumnId"
+_OF_MAPPING = "delta.columnMapping."
+"""Begins the keys of a field's metadata that column mapping needs."""
 
 
 def is_mapped(configuration: Mapping[str, str]) -> bool:
@@ -52,8 +54,30 @@ def with_changed_mode(before: Metadata, after: Metadata, table: str) -> Metadata
     if old == new:
         return after
     if (old, new) != ("none", "name"):
-        raise InvalidInput(f"{MODE} cannot be changed from {old} to {new}; only from none to name", table=table)
+        raise InvalidInput(f"{MODE} cannot be changed from {old} to {new}; only from none to name, and to none", table=table)
     return _with_ids(after, lambda field: field.name)  # existing data files have the logical names
+
+
+def without_mapping(metadata: Metadata) -> Metadata:
+    """The metadata without ids and physical names, for data files that know columns by their names."""
+    schema = parse_schema(metadata.schema_string)
+    kept = {k: v for k, v in metadata.configuration.items() if k != MAX_ID}
+    return replace(metadata, schema_string=schema_json(StructType(tuple(map(_plain, schema.fields)))), configuration=kept)
+
+
+def _plain(field: StructField) -> StructField:
+    kept = {k: v for k, v in field.metadata.items() if not k.startswith(_OF_MAPPING)}
+    return replace(field, metadata=kept, type=_plain_type(field.type))
+
+
+def _plain_type(type_: DataType) -> DataType:
+    if isinstance(type_, StructType):
+        return StructType(tuple(map(_plain, type_.fields)))
+    if isinstance(type_, ArrayType):
+        return replace(type_, element=_plain_type(type_.element))
+    if isinstance(type_, MapType):
+        return replace(type_, key=_plain_type(type_.key), value=_plain_type(type_.value))
+    return type_
 
 
 def _struct(schema: StructType, ids: Iterator[int], name_of: Callable[[StructField], str]) -> StructType:

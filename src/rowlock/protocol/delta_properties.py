@@ -184,7 +184,7 @@ _ALL = (
     _effect(
         "columnMapping.mode",
         "choice",
-        "Columns can be renamed and dropped without writing files again",
+        "Columns can be renamed and dropped without writing files again. Setting it back to none, or unsetting it, writes all data files again in one commit; not where rows keep their ids",
         choices=("none", "name", "id"),
     ),
     _effect("columnMapping.maxColumnId", "integer", "The highest id that a column was given; Rowlock sets it"),

@@ -66,6 +66,37 @@ def with_field(schema: StructType, path: Sequence[str], change: Callable[[Struct
     return _within(schema, path[:-1], swap, path)
 
 
+def owner(schema: StructType, path: Sequence[str]) -> tuple[StructField, int] | None:
+    """The innermost field on a path through structs, arrays and maps, and how many parts of the path lead to it; None where the path leads nowhere."""
+    found: tuple[StructField, int] | None = None
+    here: DataType = schema
+    for n, name in enumerate(path, 1):
+        if isinstance(here, StructType):
+            field = here.find(name)
+            if field is None:
+                return None
+            found, here = (field, n), field.type
+        else:
+            inner = _parts(here).get(name.lower())
+            if inner is None:
+                return None
+            here = inner
+    return found
+
+
+def _parts(type_: DataType) -> dict[str, DataType]:
+    """What an array or a map holds, by the names of its parts."""
+    return {"element": type_.element} if isinstance(type_, ArrayType) else {"key": type_.key, "value": type_.value} if isinstance(type_, MapType) else {}
+
+
+def with_part(type_: DataType, place: Sequence[str], new: DataType) -> DataType:
+    """A type with another type at a place within its arrays and maps."""
+    if not place:
+        return new
+    name = place[0].lower()
+    return replace(type_, **{name: with_part(_parts(type_)[name], place[1:], new)})  # type: ignore[arg-type]
+
+
 def _field(struct: StructType, path: Sequence[str]) -> StructField:
     found = struct.find(path[-1])
     if found is None:

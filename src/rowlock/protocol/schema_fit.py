@@ -19,7 +19,7 @@ from rowlock.conditions import named
 from rowlock.display import did_you_mean
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, nullable, type_name
-from rowlock.protocol.widening import is_wider, same_shape
+from rowlock.protocol.widening import evolves_into, is_wider, same_shape, with_type
 
 MERGE_SCHEMA = "merge_schema=True, by format name the option mergeSchema, in SQL INSERT WITH SCHEMA EVOLUTION"
 """How each entrance spells it."""
@@ -73,13 +73,19 @@ def check_names(names: Iterable[str], table: str) -> None:
             )
 
 
-def merged_schema(table: StructType, rows: StructType) -> StructType:
-    """The table's schema with the columns of the rows that it lacks, and the fields of its structs, added at the end, nullable with all that is in them."""
+def merged_schema(table: StructType, rows: StructType, *, widens: bool = False) -> StructType:
+    """The table's schema with the columns of the rows that it lacks, and the fields of its structs, added at the end, nullable with all that is in them.
+
+    With `widens` a column takes the type of the rows where that is a wider one of the same kind (`widening.evolves_into`).
+    """
     have, given = {f.name.lower() for f in table.fields}, {f.name.lower(): f for f in rows.fields}
 
     def merged(field: StructField) -> StructField:
         found = given.get(field.name.lower())
-        return field if found is None else replace(field, type=_merged_type(field.type, found.type))
+        if found is None:
+            return field
+        longer = replace(field, type=_merged_type(field.type, found.type))
+        return with_type(longer, found.type, evolves_into) if widens else longer
 
     return StructType((*map(merged, table.fields), *(f for f in nullable(rows).fields if f.name.lower() not in have)))
 

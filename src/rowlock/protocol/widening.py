@@ -1,8 +1,11 @@
-"""Lossless type conversions: which types may be appended to a column, and which types a widened column's old files may have.  Pure."""
+"""Lossless type conversions: which types may be appended to a column, which type a column may be widened to, and how the schema records that.  Pure."""
 
 from __future__ import annotations
 
-from rowlock.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructType
+from collections.abc import Callable
+from dataclasses import replace
+
+from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, type_name
 
 _WIDTH = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
@@ -41,3 +44,46 @@ def same_shape(a: DataType, b: DataType) -> bool:
     if isinstance(a, MapType) and isinstance(b, MapType):
         return same_shape(a.key, b.key) and same_shape(a.value, b.value)
     return a == b
+
+
+def may_become(old: DataType, new: DataType) -> bool:
+    """Whether ALTER COLUMN may widen a column of one type to another: whole numbers, decimals, and byte, short or int to double or a decimal of 10 digits."""
+    if isinstance(new, DecimalType) and isinstance(old, PrimitiveType):
+        return old.name in _WIDTH and new.precision - new.scale >= (
+            20 if old.name == "long" else 10
+        )  # the decimals as which Parquet's readers take these types
+    if isinstance(old, PrimitiveType) and isinstance(new, PrimitiveType) and new.name in ("double", "float"):
+        return new.name == "double" and old.name in ("byte", "short", "integer", "float")
+    return old != new and not isinstance(old, ArrayType) and old != PrimitiveType("void") and is_wider(old, new)
+
+
+def evolves_into(old: DataType, new: DataType) -> bool:
+    """Whether a write that evolves the schema widens a column by itself: never to another kind of number."""
+    return (
+        may_become(old, new)
+        and (isinstance(old, DecimalType) == isinstance(new, DecimalType))
+        and (old == PrimitiveType("float") or new != PrimitiveType("double"))
+    )
+
+
+def with_type(field: StructField, wanted: DataType, may: Callable[[DataType, DataType], bool]) -> StructField:
+    """The field with the wanted type wherever in it `may` lets the present type become that, and with these changes in its metadata.
+
+    Fields of structs record their own changes; those of the elements, keys and values of arrays and maps stand at the field, by their place in it.
+    """
+    changes: list[dict[str, str]] = []
+
+    def at(old: DataType, new: DataType, *place: str) -> DataType:
+        if isinstance(old, StructType) and isinstance(new, StructType):
+            return StructType(tuple(f if (found := new.find(f.name)) is None else with_type(f, found.type, may) for f in old.fields))
+        if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+            return replace(old, element=at(old.element, new.element, *place, "element"))
+        if isinstance(old, MapType) and isinstance(new, MapType):
+            return replace(old, key=at(old.key, new.key, *place, "key"), value=at(old.value, new.value, *place, "value"))
+        if not may(old, new):
+            return old
+        changes.append({"toType": type_name(new), "fromType": type_name(old)} | ({"fieldPath": ".".join(place)} if place else {}))
+        return new
+
+    made = replace(field, type=at(field.type, wanted))
+    return replace(made, metadata={**field.metadata, TYPE_CHANGES: [*field.metadata.get(TYPE_CHANGES, ()), *changes]}) if changes else made

@@ -14,6 +14,7 @@ from rowlock.engines.spark.sql.entries import relocate_entry, rename_entry
 from rowlock.engines.spark.sql.nodes import dotted, path_of
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
+from rowlock.protocol import schema_edit
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.schema import StructType, nullable_type, unresolved_column
 from rowlock.protocol.schema_edit import Position
@@ -99,15 +100,22 @@ def alter_columns(target: Target, plan: Any) -> None:
 def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
     """What an ALTER COLUMN says of one column.  Raises SchemaMismatch where there is none of its name."""
     nodes, path = target.nodes, _path(target, spec.column())
-    known = schema.resolve(path)
-    if known is None:
+    found = schema_edit.owner(schema, path)
+    if found is None:
         raise SchemaMismatch(
             f"There is no column {dotted(path)} to alter; the table has {', '.join(schema.names)}",
             table=target.path,
             condition=unresolved_column(path, schema.names),
         )
+    known, path, place = found[0], path[: found[1]], path[found[1] :]
     type_, nullable, comment = nodes.option(spec.newDataType()), nodes.option(spec.newNullability()), nodes.option(spec.newComment())
+    if place and (type_ is None or nullable is not None or comment is not None):
+        target.refuse(f"of {dotted((*path, *place))}", "Only TYPE can be altered within arrays and maps")
     said = None if type_ is None else field_of(path[-1], str(type_.sql()), None, target.path)
+    if said is not None and place:
+        said = replace(said, type=schema_edit.with_part(known.type, place, said.type))
+    if said is not None and len(path) > 1 and (KEY in said.metadata or KEY in known.metadata):
+        target.refuse(f"TYPE of {dotted(path)}", "The bound of a char or varchar within a struct cannot be altered")
     if said is not None and (said.type, said.metadata.get(KEY)) == (known.type, known.metadata.get(KEY)):
         said = None  # as CHANGE COLUMN says it again
     default = nodes.option(spec.newDefaultExpression())

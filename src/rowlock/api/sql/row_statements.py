@@ -109,12 +109,12 @@ def insert(target: Target, plan: Any) -> None:
     given = [str(c) for c in nodes.items(plan.userSpecifiedCols())]
     others = [c for c in table.columns if c.lower() not in {name.lower() for name in fixed}]
     names = given or (list(rows.columns) if plan.byName() else others)
-    if evolving and not fixed and not given:  # the columns beyond those of the table are new, under their own names
+    if evolving and not given:  # the columns beyond those of the table are new, under their own names
         names = [*names, *rows.columns[len(names) :]]
     rows = fitted(target, rows, names, by_name=bool(plan.byName()), evolving=evolving and not given)
     where: Column | None = None
     for name, value in fixed.items():
-        column, same = partition_literal(table, name, value, target.path)
+        column, same = partition_literal(table, name, value, target.path, replaces=bool(plan.overwrite()) and not dynamic)
         rows = rows.withColumn(name, column)
         where = same if where is None else where & same
     frames.write(rows, target.path, replace_where=where if plan.overwrite() and not dynamic else None, merge_schema=evolving, **how)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rowlock.api.clones import clone_name, clone_to
+from rowlock.api.convert import parquet_files
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import open_by_name, place_of
@@ -16,7 +18,8 @@ from rowlock.engines.spark.frames.optimize_metrics import ANSWER
 from rowlock.engines.spark.frames.paths import PATH, path_frame
 from rowlock.engines.spark.sql.nodes import dotted, path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
-from rowlock.protocol.paths import join
+from rowlock.exceptions import InvalidInput
+from rowlock.protocol.paths import join, location
 from rowlock.transaction.state.versions import snapshot_of
 
 ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "REORG": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE, "CLONE": CLONE}
@@ -68,16 +71,26 @@ def convert(spark: SparkSession, statement: OwnStatement) -> None:
     DeltaTable.convertToDelta(spark, identifier, partitions)
 
 
+def is_parquet(parts: Sequence[str]) -> bool:
+    """Whether a name is that of a folder of Parquet files, such as parquet.`/path`."""
+    return len(parts) == 2 and parts[0].lower() == "parquet"
+
+
 def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
     """CREATE TABLE target SHALLOW CLONE source, which answers with delta-spark's metrics."""
     said: Any = statement.values
-    source = Handle(spark, path) if (path := path_of(said["source"])) is not None else open_by_name(spark, dotted(said["source"]))
+    parquet = is_parquet(said["source"])
+    path = said["source"][1] if parquet else path_of(said["source"])
+    source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(said["source"]))
     target = path_of(statement.table)
     place = place_of(spark, dotted(statement.table), said.get("location")) if target is None else place_of(spark, None, target)
     if said["if_not_exists"] and (place.listed or (place.name is None and place.has_log)):
         return clone_frame(spark, {})
     time_ms = milliseconds(spark, said["timestamp"], source.path) if "timestamp" in said else None
     receipts = Receipts()
-    snapshot = snapshot_of(source.state, said.get("version"), time_ms, session_zone(spark))
-    clone_to(place, snapshot, name=clone_name(source), replaces=said["replace"], properties=said.get("properties", {}), receipts=receipts)
+    if parquet and (time_ms is not None or "version" in said or source.state.log.exists()):
+        raise InvalidInput("A folder of Parquet files has no log, and no older versions: name a Delta table delta.`/path`", table=source.path)
+    snapshot = parquet_files(source, StructType()) if parquet else snapshot_of(source.state, said.get("version"), time_ms, session_zone(spark))
+    name = f"parquet.`{location(source.path)}`" if parquet else clone_name(source)
+    clone_to(place, snapshot, name=name, replaces=said["replace"], properties=said.get("properties", {}), receipts=receipts)
     return clone_frame(spark, receipts.last.metrics if receipts.last is not None else {})

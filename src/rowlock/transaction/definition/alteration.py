@@ -28,18 +28,11 @@ from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns
 from rowlock.protocol.identity import is_identity
-from rowlock.protocol.schema import PrimitiveType, StructField, StructType
+from rowlock.protocol.schema import StructField, StructType
+from rowlock.protocol.widening import may_become, with_type
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
-
-_WIDER = {
-    "byte": ("short", "integer", "long", "double"),
-    "short": ("integer", "long", "double"),
-    "integer": ("long", "double"),
-    "float": ("double",),
-}
-"""The types that each may be widened to; where the table says delta.enableTypeWidening."""
 
 
 def add_constraint(state: SharedState, engine: AppendEngine, name: str, expression: str) -> Receipt:
@@ -150,10 +143,7 @@ def alter_column(
 def altered(head: Snapshot, name: str, *, nullable: bool | None, like: schemas.StructField | None, comment: str | None) -> Metadata:
     """The metadata with a column changed as `alter_column` says."""
     found = _column(head, name)
-    made = found
-    if like is not None:
-        made = found if like.type == found.type else _widened(head, found, like.type)
-        made = rebound(made, bound_in(like.metadata.get(KEY)), head.table)
+    made = found if like is None else rebound(retyped(head, found, like.type), bound_in(like.metadata.get(KEY)), head.table)
     if nullable is not None:
         made = replace(made, nullable=nullable)
     if comment is not None:
@@ -281,15 +271,20 @@ def _redefined(head: Snapshot, fields: tuple[StructField, ...], partitions: tupl
     return replace(head.metadata, schema_string=schemas.schema_json(schema), partition_columns=partitions)
 
 
-def _widened(head: Snapshot, field: StructField, type_: schemas.DataType) -> StructField:
-    """The column with a wider type, and with the history of its types in its metadata."""
+def retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> StructField:
+    """The column, or field of a struct, with a wider type, and with the history of its types in its metadata.  Raises StatementRefused, SchemaMismatch."""
+    if schemas.nullable_type(type_) == schemas.nullable_type(field.type):
+        return field
     old, new = schemas.type_name(field.type), schemas.type_name(type_)
     condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=field.name, oldField=old.upper(), newField=new.upper())
-    if not isinstance(field.type, PrimitiveType) or new not in _WIDER.get(old, ()):
-        text = f"column {field.name!r} of type {old} cannot become {new}; allowed are {', '.join(_WIDER.get(old, ())) or 'no others'}"
+    made = with_type(field, type_, may_become)
+    if schemas.nullable_type(made.type) != schemas.nullable_type(type_):
+        text = (
+            f"column {field.name!r} of type {old} cannot become {new}: a type can be widened from tinyint, smallint or int to a longer whole number, to double or to "
+            "a decimal with 10 digits before the point, from bigint to one with 20, from float to double, and from a decimal to one with no fewer digits on either side"
+        )
         raise SchemaMismatch(text, table=head.table, condition=condition)
     if not head.properties.type_widening:
         text = "A column's type can be widened on tables with delta.enableTypeWidening=true"
         raise StatementRefused(text, what="changing a column's type", table=head.table, condition=condition)
-    changes = [*field.metadata.get(schemas.TYPE_CHANGES, ()), {"fromType": old, "toType": new}]
-    return replace(field, type=type_, metadata={**field.metadata, schemas.TYPE_CHANGES: changes})
+    return made

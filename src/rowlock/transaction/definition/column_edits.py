@@ -41,14 +41,14 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
     """Makes all the changes in one commit, in order; where one cannot be made, none is.
 
     Raises what `alteration.alter_column`, `alteration.set_default` and `schema_edit.moved` raise, InvalidInput where a column is named twice,
-    UnsupportedFeature for a type, NOT NULL or a default of a field in a struct.
+    UnsupportedFeature for NOT NULL or a default of a field in a struct.
     """
     names = [tuple(p.lower() for p in e.path) for e in edits]
     if twice := next((e.path for n, e in enumerate(edits) if names[n] in names[:n]), None):
         raise InvalidInput(f"The statement changes column {'.'.join(twice)} twice", table=state.store.root, condition=named("NOT_SUPPORTED_CHANGE_SAME_COLUMN"))
     for e in edits:
-        if len(e.path) > 1 and (e.like is not None or e.nullable is False or e.default is not None or e.drops_default):
-            what = f"TYPE, NOT NULL or DEFAULT of the field {'.'.join(e.path)}"
+        if len(e.path) > 1 and (e.nullable is False or e.default is not None or e.drops_default):
+            what = f"NOT NULL or DEFAULT of the field {'.'.join(e.path)}"
             text = f"ALTER TABLE {what} is refused: whole columns can be altered so, fields of a struct cannot"
             raise UnsupportedFeature(text, feature=what, access="write", table=state.store.root)
 
@@ -77,8 +77,8 @@ def _edited(head: Snapshot, edit: ColumnEdit) -> Metadata:
         metadata = alteration.altered(head, edit.path[0], nullable=edit.nullable, like=edit.like, comment=edit.comment)
         if edit.default is not None or edit.drops_default:
             metadata = alteration.defaulted(alteration.under(head, metadata), edit.path[0], edit.default)
-    elif edit.nullable is not None or edit.comment is not None:
-        schema = schema_edit.with_field(head.schema, edit.path, lambda f: _field(f, edit))
+    elif edit.nullable is not None or edit.comment is not None or edit.like is not None:
+        schema = schema_edit.with_field(head.schema, edit.path, lambda f: _field(head, f, edit))
         metadata = creation.widened(metadata, schemas.schema_json(schema), head.table)
     if edit.position is None:
         return metadata
@@ -86,6 +86,8 @@ def _edited(head: Snapshot, edit: ColumnEdit) -> Metadata:
     return creation.widened(metadata, schemas.schema_json(moved), head.table)
 
 
-def _field(field: StructField, edit: ColumnEdit) -> StructField:
+def _field(head: Snapshot, field: StructField, edit: ColumnEdit) -> StructField:
+    if edit.like is not None:
+        field = alteration.retyped(head, field, edit.like.type)
     kept = field if edit.comment is None else replace(field, metadata={**field.metadata, "comment": edit.comment})
     return kept if edit.nullable is None else replace(kept, nullable=edit.nullable)

@@ -1,10 +1,11 @@
 """Schema evolution in MERGE: adds the source columns that the clauses set and the table lacks.
 
-Columns are added at the end and nullable, and so are fields of structs; a wider type is not taken, nor is a struct without a field that the table has.
+Columns are added at the end and nullable, and so are fields of structs; a wider type is taken where the table has type widening on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame
 from rowlock.engines.spark.catalyst.analysis import without_name
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.statements.merge_plan import Clauses
-from rowlock.protocol.schema import StructType, column_path
+from rowlock.protocol.schema import ColumnPath, StructType, column_path
 
 
 def evolving(clauses: Clauses) -> Clauses:
@@ -25,16 +26,27 @@ def evolving(clauses: Clauses) -> Clauses:
 
 
 def columns_set(source: DataFrame, clauses: Clauses, alias: str | None) -> StructType:
-    """The columns of the source that the clauses set in the table; the table may have them already."""
-    every = [c for group in (clauses.matched, clauses.not_matched) for c in group]
+    """The columns of the source, and the fields of its structs, that the clauses set in the table; the table may have them already."""
+    every, columns = [c for group in (clauses.matched, clauses.not_matched) for c in group], delta_schema(source.schema)
     if any(c.all_columns for c in every):
-        wanted = {n.lower() for n in source.columns}
-    else:
-        wanted = {name.lower() for c in every for key in c.assignments or {} if isinstance(key, str) and (name := _column(key, alias)) is not None}
-    return StructType(tuple(f for f in delta_schema(source.schema).fields if f.name.lower() in wanted))
+        return columns
+    paths = {_path(key, columns, alias) for c in every for key in c.assignments or {} if isinstance(key, str)}
+    return _only(columns, paths)
 
 
-def _column(key: str, alias: str | None) -> str | None:
-    """The column that an assignment's key names; None where it names a field inside a column."""
+def _path(key: str, columns: StructType, alias: str | None) -> ColumnPath:
+    """The path of a source column that has the name which an assignment sets, in small letters; empty where there is none."""
     parts = column_path(key)
-    return next((p[0] for p in (parts, *without_name(parts, alias)) if len(p) == 1), None)
+    return next((tuple(n.lower() for n in p) for p in (*without_name(parts, alias), parts) if columns.resolve(p) is not None), ())
+
+
+def _only(columns: StructType, paths: Collection[ColumnPath]) -> StructType:
+    """The fields at these paths, each within the structs that hold it."""
+    out = []
+    for f in columns.fields:
+        below = {p[1:] for p in paths if p[:1] == (f.name.lower(),)}
+        if () in below:
+            out.append(f)
+        elif below and isinstance(f.type, StructType):
+            out.append(replace(f, type=_only(f.type, below)))
+    return StructType(tuple(out))

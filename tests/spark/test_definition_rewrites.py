@@ -1,0 +1,128 @@
+"""Column mapping is turned off, and types are widened inside of columns, while others write. I5: no row changes or is lost; I9."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import rowlock
+from rowlock import DeltaTable
+from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
+from spark.support import delta_spark_rows, make, read, rows, unchanged, winner
+
+MAPPED = {"delta.columnMapping.mode": "name", "delta.enableChangeDataFeed": "true"}
+
+
+def test_column_mapping_is_turned_off_beside_a_writer(spark: SparkSession, table_path: str) -> None:
+    """Deleted rows stay deleted, partitions and clustering keys keep their names, the feed tells of nothing, and mapping may be turned on again."""
+    table = make(spark, table_path, [(1, 10, "x"), (2, 20, "y"), (3, 30, "y")], "id int, v int, p string", partition_by=["p"], **MAPPED)
+    table.renameColumn("v", "w")
+    table.delete("id = 2")
+    before = table.history(1).first().version
+    with winner(lambda: DeltaTable.forPath(spark, table_path).update("id = 3", {"w": "33"})):
+        table.setProperties({"delta.columnMapping.mode": "none", "mine": "kept"})
+    assert read(spark, table_path) == delta_spark_rows(spark, table_path) == [(1, 10, "x"), (3, 33, "y")]
+    properties = table.detail().first().properties
+    assert properties["delta.columnMapping.mode"] == "none" and properties["mine"] == "kept" and "delta.columnMapping.maxColumnId" not in properties
+    assert table.history(1).first().operation == "REMOVE COLUMN MAPPING"
+    assert not any("delta.columnMapping" in str(f.metadata) for f in rowlock.read(spark, table_path).schema.fields)
+    assert rows(rowlock.changes(spark, table_path, before + 2, before + 2)) == []
+    with pytest.raises(StatementRefused, match="columns by their names"):
+        table.renameColumn("w", "v")
+    table.update("id = 1", {"w": "11"})
+    table.setProperties({"delta.columnMapping.mode": "name"})
+    table.renameColumn("w", "v")
+    table.unsetProperties(["delta.columnMapping.mode"])
+    assert "delta.columnMapping.mode" not in table.detail().first().properties
+    assert read(spark, table_path) == delta_spark_rows(spark, table_path) == [(1, 11, "x"), (3, 33, "y")]
+
+
+def test_a_writer_that_began_before_column_mapping_was_turned_off(spark: SparkSession, table_path: str) -> None:
+    """What it staged has the old names, and is staged again."""
+    table = make(spark, table_path, [(1, 10), (2, 20)], "id int, v int", **MAPPED)
+    with winner(lambda: DeltaTable.forPath(spark, table_path).setProperties({"delta.columnMapping.mode": "none"})):
+        table.update("id = 1", {"v": "v + 1"})
+    assert read(spark, table_path) == delta_spark_rows(spark, table_path) == [(1, 11), (2, 20)]
+
+
+def test_what_keeps_column_mapping_on_is_named(spark: SparkSession, table_path: str) -> None:
+    odd, tracked = table_path, table_path + "-tracked"
+    make(spark, odd, [(1,)], "`a b` int", **{"delta.columnMapping.mode": "name"})
+    make(spark, tracked, [(1,)], "id int", **{"delta.columnMapping.mode": "id", "delta.enableRowTracking": "true"})
+    for path, error, text in ((odd, SchemaMismatch, "without column mapping"), (tracked, StatementRefused, "keep their ids")):
+        with unchanged(path), pytest.raises(error, match=text):
+            DeltaTable.forPath(spark, path).setProperties({"delta.columnMapping.mode": "none"})
+
+
+def test_clustering_keys_are_the_same_columns_without_mapping(spark: SparkSession, table_path: str) -> None:
+    rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}` (id INT, v INT) USING delta CLUSTER BY (v) TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    table = DeltaTable.forPath(spark, table_path)
+    rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` VALUES (1, 2)")
+    table.setProperties({"delta.columnMapping.mode": "none"})
+    assert table.detail().first().clusteringColumns == ["v"]
+    assert spark.sql(f"DESCRIBE DETAIL delta.`{table_path}`").first().clusteringColumns == ["v"]
+
+
+@pytest.mark.no_peers("deltalake and DuckDB do not read tables with type widening")
+def test_types_are_widened_inside_of_columns_and_by_writes(spark: SparkSession, table_path: str) -> None:
+    query = "SELECT 1 AS id, CAST(1.25 AS DECIMAL(5,2)) AS d, named_struct('x', 1S, 'l', array(1)) AS s, map(1, 2Y) AS m"
+    table = make(spark, table_path, spark.sql(query), **{"delta.enableTypeWidening": "true"})
+    name = f"delta.`{table_path}`"
+    rowlock.sql(spark, f"ALTER TABLE {name} ALTER COLUMN s.x TYPE INT, s.l.element TYPE BIGINT, m.key TYPE BIGINT, d TYPE DECIMAL(12,4)")
+    rowlock.sql(spark, f"ALTER TABLE {name} ALTER COLUMN m.value TYPE INT")
+    for wrong in ("d TYPE DECIMAL(13,6)", "s.x TYPE SMALLINT", "s.x TYPE STRING", "m.value TYPE FLOAT", "m.nosuch TYPE INT", "s.l TYPE BIGINT"):
+        with unchanged(table_path), pytest.raises(SchemaMismatch):
+            rowlock.sql(spark, f"ALTER TABLE {name} ALTER COLUMN {wrong}")
+    wider = spark.sql("SELECT 5000000000L AS id, CAST(2.5 AS DECIMAL(20,6)) AS d, named_struct('x', 6000000000L, 'l', array(7L)) AS s, map(8L, 9L) AS m")
+    with winner(
+        lambda: rowlock.append(table_path, spark.sql(query.replace("1 AS id", "3 AS id").replace("1S", "1").replace("map(1, 2Y)", "map(1L, 2)")).toArrow())
+    ):
+        rowlock.write(wider, table_path, merge_schema=True)
+    table.update("id = 1", {"d": "d + 100000000"})
+    assert rowlock.read(spark, table_path).schema.simpleString() == (
+        "struct<id:bigint,d:decimal(20,6),s:struct<x:bigint,l:array<bigint>>,m:map<bigint,bigint>>"
+    )
+    found = read(spark, table_path)
+    assert found == delta_spark_rows(spark, table_path) and len(found) == 3
+    assert [str(r.d) for r in rowlock.read(spark, table_path).where("d > 100000000").collect()] == ["100000001.250000"]
+
+
+@pytest.mark.no_peers("deltalake and DuckDB do not read tables with type widening")
+def test_columns_that_others_are_generated_from_keep_their_types(spark: SparkSession, table_path: str) -> None:
+    rowlock.sql(
+        spark,
+        f"CREATE TABLE delta.`{table_path}` (id INT, twice INT GENERATED ALWAYS AS (id * 2)) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+    )
+    with unchanged(table_path), pytest.raises(SchemaMismatch):
+        rowlock.write(spark.sql("SELECT 5L AS id"), table_path, merge_schema=True)
+    rowlock.sql(spark, f"INSERT WITH SCHEMA EVOLUTION INTO delta.`{table_path}` BY NAME SELECT 5L AS id, 'new' AS more")
+    assert read(spark, table_path) == [(5, 10, "new")]
+
+
+@pytest.mark.parametrize("key", ["st.deep", "t.st.deep", "`ST`.`DEEP`"])
+def test_a_merge_adds_the_field_that_it_sets(spark: SparkSession, table_path: str, key: str) -> None:
+    table = make(spark, table_path, [(1, (1,)), (2, None)], "id int, st struct<a: int>")
+    source = spark.sql("SELECT 1 AS id, named_struct('a', 5, 'deep', 6, 'other', 7) AS st, 8 AS more")
+    merge = table.alias("t").merge(source.alias("s"), "t.id = s.id").withSchemaEvolution()
+    merge.whenMatchedUpdate(set={key: "s.st.deep + 1"}).execute()
+    assert rowlock.read(spark, table_path).schema.simpleString().lower() == "struct<id:int,st:struct<a:int,deep:int>>"
+    assert read(spark, table_path) == [(1, (1, 7)), (2, None)]
+
+
+@pytest.mark.no_peers("DuckDB takes absolute paths for relative ones")
+def test_a_folder_of_parquet_files_is_cloned(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
+    """The clone's log names the files where they are; they stay as they are whatever the clone does."""
+    folder, parted = str(tmp_path / "parquet"), str(tmp_path / "parted")
+    spark.sql("SELECT id, CAST(id AS STRING) AS s FROM range(3)").coalesce(1).write.parquet(folder)
+    rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}` SHALLOW CLONE parquet.`{folder}`")
+    rowlock.sql(spark, f"DELETE FROM delta.`{table_path}` WHERE id = 1")
+    assert read(spark, table_path) == delta_spark_rows(spark, table_path) == [(0, "0"), (2, "2")]
+    assert spark.read.parquet(folder).count() == 3
+    spark.sql("SELECT id, id % 2 AS p FROM range(2)").write.partitionBy("p").parquet(parted)
+    wrong = {f"parquet.`{parted}`": SchemaMismatch, f"parquet.`{folder}` VERSION AS OF 0": InvalidInput, f"parquet.`{table_path}`": InvalidInput}
+    for source, error in wrong.items():
+        with pytest.raises(error):
+            rowlock.sql(spark, f"CREATE TABLE delta.`{tmp_path}/none` SHALLOW CLONE {source}")
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,92 @@
+"""Which types a column may be widened to, by ALTER and by a write that evolves the schema, and how the schema records it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from rowlock.protocol.schema_edit import owner, with_part
+from rowlock.protocol.schema_fit import merged_schema
+from rowlock.protocol.widening import evolves_into, may_become, with_type
+
+TYPES: dict[str, DataType] = {n: PrimitiveType(n) for n in ("byte", "short", "integer", "long", "float", "double", "string", "boolean", "date", "void")} | {
+    f"decimal({p},{s})": DecimalType(p, s) for p, s in ((5, 2), (9, 0), (10, 0), (10, 2), (10, 3), (12, 2), (20, 0), (22, 2))
+}
+EVOLVING = {
+    ("byte", "short integer long"),
+    ("short", "integer long"),
+    ("integer", "long"),
+    ("float", "double"),
+    ("decimal(5,2)", "decimal(10,2) decimal(10,3) decimal(12,2) decimal(22,2)"),
+    ("decimal(9,0)", "decimal(10,0) decimal(12,2) decimal(20,0) decimal(22,2)"),
+    ("decimal(10,0)", "decimal(12,2) decimal(20,0) decimal(22,2)"),
+    ("decimal(10,2)", "decimal(12,2) decimal(22,2)"),
+    ("decimal(12,2)", "decimal(22,2)"),
+    ("decimal(20,0)", "decimal(22,2)"),
+}
+BY_ALTER = {
+    *((small, "double decimal(10,0) decimal(12,2) decimal(20,0) decimal(22,2)") for small in ("byte", "short", "integer")),
+    ("long", "decimal(20,0) decimal(22,2)"),
+}
+"""And these, which Delta takes from ALTER alone."""
+
+
+@pytest.mark.parametrize(("rule", "rows"), [(evolves_into, EVOLVING), (may_become, EVOLVING | BY_ALTER)])
+def test_which_type_may_become_which(rule: object, rows: set[tuple[str, str]]) -> None:
+    allowed = {(old, new) for old, names in rows for new in names.split()}
+    assert callable(rule)
+    assert {(old, new) for old, new in product(TYPES, TYPES) if rule(TYPES[old], TYPES[new])} == allowed
+
+
+INT, LONG = TYPES["integer"], TYPES["long"]
+CHANGE = {"fromType": "integer", "toType": "long"}
+
+
+def test_changes_stand_at_the_innermost_field() -> None:
+    inner = StructType((StructField("x", INT), StructField("y", TYPES["string"])))
+    field = StructField(
+        "f", MapType(INT, ArrayType(ArrayType(inner))), True, {"comment": "c", TYPE_CHANGES: [{"fromType": "short", "toType": "integer", "fieldPath": "key"}]}
+    )
+    made = with_type(field, MapType(LONG, ArrayType(ArrayType(StructType((StructField("X", LONG), StructField("y", INT)))))), may_become)
+    assert made.metadata == {"comment": "c", TYPE_CHANGES: [*field.metadata[TYPE_CHANGES], CHANGE | {"fieldPath": "key"}]}
+    assert isinstance(made.type, MapType) and made.type.key == LONG
+    (x, y) = [f for _, f in StructType((made,)).all_fields()][1:]
+    assert (x, dict(x.metadata), y) == (StructField("x", LONG, True, x.metadata), {TYPE_CHANGES: [CHANGE]}, inner.fields[1])
+    assert with_type(field, field.type, may_become) == field
+
+
+def test_schemas_are_merged_with_wider_types_only_where_that_is_asked_for() -> None:
+    table = StructType((StructField("a", INT), StructField("s", StructType((StructField("x", INT),))), StructField("d", TYPES["decimal(5,2)"])))
+    rows = StructType(
+        (StructField("A", LONG), StructField("s", StructType((StructField("x", LONG), StructField("new", INT)))), StructField("d", TYPES["double"]))
+    )
+    assert [f.type for f in merged_schema(table, rows).fields] == [INT, StructType((StructField("x", INT), StructField("new", INT))), TYPES["decimal(5,2)"]]
+    wider = merged_schema(table, rows, widens=True)
+    assert [f.type for path, f in wider.all_fields() if path[-1] in ("a", "x", "new", "d")] == [LONG, LONG, INT, TYPES["decimal(5,2)"]]
+    assert [f.metadata.get(TYPE_CHANGES) for path, f in wider.all_fields() if path[-1] in ("a", "x", "s")] == [[CHANGE], None, [CHANGE]]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (("A",), 1),
+        (("s", "x"), 2),
+        (("m", "key"), 1),
+        (("m", "VALUE", "element"), 1),
+        (("l", "element", "x"), 3),
+        (("l", "x"), None),
+        (("m", "nokey"), None),
+        (("a", "x"), None),
+    ],
+)
+def test_the_field_that_holds_a_place(path: tuple[str, ...], expected: int | None) -> None:
+    struct = StructType((StructField("x", INT),))
+    fields = (StructField("a", INT), StructField("s", struct), StructField("m", MapType(INT, ArrayType(INT))), StructField("l", ArrayType(struct)))
+    found = owner(StructType(fields), path)
+    assert (found and found[1]) == expected
+
+
+def test_a_part_of_a_type_is_replaced() -> None:
+    assert with_part(MapType(INT, ArrayType(INT)), ("value", "Element"), LONG) == MapType(INT, ArrayType(LONG))
