@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import orjson
+
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata
+from rowlock.protocol.properties import column_mapping_mode
 from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, MapType, StructField, StructType, nullable_type, parse_schema, type_name
 
 
@@ -83,3 +86,64 @@ def changed(later: Metadata, shown: Snapshot) -> str | None:
     if later.partition_columns != shown.metadata.partition_columns:
         return "is partitioned by other columns"
     return None
+
+
+# ---- plans that were analyzed before ----------------------------------------------------------
+
+
+def columns_of(metadata: Metadata) -> str:
+    """What a plan keeps of the columns that it was analyzed with, as JSON."""
+    kept = [metadata.schema_string, column_mapping_mode(metadata.configuration), list(metadata.partition_columns)]
+    return orjson.dumps(kept).decode()
+
+
+def names_in(columns: str) -> list[str]:
+    """The names of columns in the order in which a plan was analyzed with them."""
+    return list(parse_schema(orjson.loads(columns)[0], "").names)
+
+
+def incompatible(columns: str, now: Snapshot) -> str | None:
+    """Why a plan that was analyzed with `columns` cannot read a snapshot, for the sentence "version 3 ..."; None where it can.  The rules are delta-spark's.
+
+    Columns may have come since, and NOT NULL.  Under column mapping a column of the same name must be the same one.
+    """
+    then_string, then_mode, then_partitions = orjson.loads(columns)
+    mode = column_mapping_mode(now.metadata.configuration)
+    if then_string == now.metadata.schema_string and then_mode == mode and (mode == "none" or then_partitions == list(now.partition_columns)):
+        return None
+    then = parse_schema(then_string, now.table)
+    if (why := _unfit(then, now.schema, mapped=then_mode != "none" and mode != "none", upgraded=then_mode == "none" and mode != "none")) is not None:
+        return why
+    if then_mode != "none" and mode == "none":
+        return "does not map its columns any more"
+    if mode != "none" and then_partitions != list(now.partition_columns):
+        return "is partitioned by other columns"
+    return None
+
+
+def _unfit(then: StructType, now: StructType, *, mapped: bool, upgraded: bool) -> str | None:
+    for f in then.fields:
+        found = now.find(f.name)
+        if found is None:
+            return f"has no column {f.name!r}"
+        if found.name != f.name:
+            return f"calls column {f.name!r} {found.name!r}"
+        if found.nullable and not f.nullable:
+            return f"allows nulls in column {f.name!r}"
+        if (mapped and found.physical_name != f.physical_name) or (upgraded and found.physical_name != f.name):
+            return f"has another column {f.name!r}"
+        if not _reads(f.type, found.type, mapped=mapped, upgraded=upgraded):
+            return f"has another type of column {f.name!r}"
+    return None
+
+
+def _reads(then: DataType, now: DataType, *, mapped: bool, upgraded: bool) -> bool:
+    """Whether values of the type that is there now are read as an earlier one."""
+    if isinstance(then, StructType) and isinstance(now, StructType):
+        return _unfit(then, now, mapped=mapped, upgraded=upgraded) is None
+    if isinstance(then, ArrayType) and isinstance(now, ArrayType):
+        return (then.contains_null or not now.contains_null) and _reads(then.element, now.element, mapped=mapped, upgraded=upgraded)
+    if isinstance(then, MapType) and isinstance(now, MapType):
+        pairs = (then.key, now.key), (then.value, now.value)
+        return (then.value_contains_null or not now.value_contains_null) and all(_reads(a, b, mapped=mapped, upgraded=upgraded) for a, b in pairs)
+    return then == now or type_name(then) == "void"

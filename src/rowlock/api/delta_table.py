@@ -14,13 +14,13 @@ from rowlock.api.convert import convert
 from rowlock.api.definitions import Definitions
 from rowlock.api.handle import Handle, Receipts, commits
 from rowlock.api.maintenance import Maintenance
+from rowlock.api.newest import frame_of_newest
 from rowlock.api.placement import open_by_name
 from rowlock.api.table_builder import DeltaTableBuilder
 from rowlock.api.transaction import DeltaTransaction
 from rowlock.api.upgrades import Upgrades
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.descriptions import detail_frame, history_frame
-from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.options import Granularity, Isolation, Lock, OnConflict, application
@@ -248,7 +248,8 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
     def toDF(self) -> DataFrame:
         """The table's newest version as a DataFrame, under the handle's alias.
 
-        The log is read now, on the driver; the rows are read by Spark jobs when the DataFrame is used.  The DataFrame stays at this version.
+        The log is read now, on the driver; the rows are read by Spark jobs when the DataFrame is used.  On a session with `rowlock.enable` these read the version
+        that is the newest then, as delta-spark's do; on any other the DataFrame stays at the version of this moment.
 
         Returns:
             A DataFrame with the table's columns.
@@ -262,7 +263,7 @@ class DeltaTable(Changes, Maintenance, Definitions, Upgrades, Clones):
             >>> t.toDF().count()
             3
         """
-        frame = read_frame(self._handle.evaluator, self._handle.state.refresh())
+        frame = frame_of_newest(self._handle)
         return frame.alias(self._alias) if self._alias else frame
 
     def alias(self, aliasName: str) -> DeltaTable:

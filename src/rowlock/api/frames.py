@@ -18,6 +18,7 @@ from rowlock.api.rearrangement import rearrange
 from rowlock.api.row_writes import Made, Stage, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.transaction import append_statements
 from rowlock.conditions import named
+from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
@@ -294,6 +295,7 @@ def replace_with_rows(
     """
     check_names(df.columns, handle.path)
     with handle.commits("create", user_metadata, **options):
+        df = frame_of_now(df)
         before = versions_read(handle.evaluator, df, handle.state.refresh().version)
         metadata = metadata_of_rows(
             delta_schema(df.schema), handle.path, partition_by=partition_by, properties=properties, description=made.description, cluster_by=made.cluster_by
@@ -321,7 +323,7 @@ def _stage(handle: Handle, df: DataFrame, max_records: int | None = None) -> Sta
     """Writes the rows of a DataFrame into data files of a table that has its columns."""
 
     def stage(draft: Snapshot) -> list[AddFile]:
-        blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path), max_records=max_records)
+        blocks = append_blocks(handle.evaluator, draft, conform(frame_of_now(df), table_schema(draft), handle.path), max_records=max_records)
         return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
 
     return stage

@@ -13,10 +13,12 @@ from rowlock.api import expressions
 from rowlock.api.compactions import auto_compaction
 from rowlock.boundary.engine import AppendEngine
 from rowlock.engines.appends.engine import ArrowEngine
+from rowlock.engines.spark.catalyst.plans_of_now import refresh_cached
 from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.session import delta_settings
+from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.session.settings import fixed_variables
@@ -160,9 +162,15 @@ class Handle:
         with step_of(self.spark, app, changes_rows) as step:
             yield step
 
-    def commits(self, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> AbstractContextManager[None]:
-        """A block whose commits go by the session's settings (see `session_commits`)."""
-        return session_commits(self.spark, work, user_metadata, **options)
+    @contextmanager
+    def commits(self, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:
+        """A block whose commits go by the session's settings (see `session_commits`); after it Spark computes anew what it has cached of the table."""
+        try:
+            with session_commits(self.spark, work, user_metadata, **options):
+                yield
+        finally:
+            if not is_connect(self.spark):
+                refresh_cached(self.spark, spark_root(self.state.store))
 
 
 @contextmanager

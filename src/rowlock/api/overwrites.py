@@ -11,6 +11,7 @@ from rowlock import arguments, clock
 from rowlock.api import expressions
 from rowlock.api.handle import Handle
 from rowlock.conditions import named
+from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
@@ -147,16 +148,16 @@ def overwrite_schema(
     Where others change the table's definition meanwhile the rows are written again.  Raises what `schema_overwrite` raises.
     """
     for attempt in range(RERUNS + 1):
-        head = handle.state.refresh()
+        head, rows = handle.state.refresh(), frame_of_now(df)
         refuse_on_append_only(head)
-        read = versions_read(handle.evaluator, df, head.version)
+        read = versions_read(handle.evaluator, rows, head.version)
         metadata = schema_overwrite.overwritten_metadata(head, nullable(delta_schema(df.schema)), partition_by)
         draft = creation.draft_snapshot(metadata, handle.path)
         handle.table.engine.check_slices([], snapshot=draft)  # a constraint on a column that goes, before anything is written
-        blocks = append_blocks(handle.evaluator, draft, conform(df, table_schema(draft), handle.path), max_records=max_records)
+        blocks = append_blocks(handle.evaluator, draft, conform(rows, table_schema(draft), handle.path), max_records=max_records)
         adds = [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
         if read:
-            read = (*read, *versions_read(handle.evaluator, df, handle.state.refresh().version))
+            read = (*read, *versions_read(handle.evaluator, rows, handle.state.refresh().version))
         parameters = {"mode": "Overwrite", "partitionBy": list(metadata.partition_columns), "canOverwriteSchema": True}
         try:
             receipt = schema_overwrite.overwrite(handle.state, head, metadata, adds, app=app, parameters=parameters, derived_from=read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowlock.api import frames
+from rowlock.api import frames, newest
 from rowlock.api.sql import beside, statements, streams
 from rowlock.api.sql.reading import frame_of, frame_of_named, no_table_is_no_path
 from rowlock.api.sql.target import write_arguments
@@ -67,6 +67,10 @@ class SparkAnswers:
         frame = frame_of(spark, path, options)
         check_given_schema(schema, frame, path)
         return analyzed(frame)
+
+    def scan(self, spark: SparkSession, table: str, version: int | None, columns: str, hidden: list[str] | None, versions: Any) -> Any:
+        """See `Answers`."""
+        return newest.scan(spark, table, version, columns, hidden, versions)
 
     def relation(self, spark: SparkSession, node: Any) -> Any:
         """See `Answers`."""

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 
 from rowlock.api import frames
 from rowlock.api.change_feed import Bound, changes
+from rowlock.api.newest import following
 from rowlock.conditions import named
 from rowlock.display import did_you_mean
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
+from rowlock.engines.spark.sql.hooks import is_enabled
 from rowlock.engines.spark.sql.relations import Named
 from rowlock.engines.spark.sql.views import marked
 from rowlock.exceptions import InvalidInput, PathNotFound, TableNotFound, UnsupportedFeature
@@ -72,14 +74,15 @@ def frame_of_named(spark: SparkSession, found: Named) -> DataFrame:
 
 def _read(spark: SparkSession, path: str, version: int | None, timestamp: str | datetime.datetime | None) -> DataFrame:
     """The rows of a table, of a version where the path ends with one (`/lake/sales@v3`) and is no table itself."""
+    read = following if is_enabled(spark) else frames.read
     try:
-        frame = frames.read(spark, path, version, timestamp)
+        frame = read(spark, path, version, timestamp)
         return marked(frame, path) if version is None and timestamp is None else frame
     except TableNotFound:
         found = _VERSION_IN_PATH.match(path)
         if found is None or version is not None or timestamp is not None:
             raise
-        return frames.read(spark, found[1], int(found[2]))
+        return read(spark, found[1], int(found[2]))
 
 
 def _bound(options: Mapping[str, str], name: str, path: str) -> Bound | None:

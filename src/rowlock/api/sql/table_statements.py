@@ -14,12 +14,15 @@ from rowlock.api.table_builder import IdentityGenerator
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog.names import not_found
 from rowlock.engines.spark.catalyst.bridge import class_name
+from rowlock.engines.spark.catalyst.plans_of_now import refresh_cached
 from rowlock.engines.spark.catalyst.types import DataFrame
+from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.sql.entries import drop_entry
 from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
 from rowlock.engines.spark.sql.table_spec import Spec, spec_of
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
 from rowlock.protocol.schema import column_name
+from rowlock.storage.open import open_store
 from rowlock.transaction.state.options import application
 
 
@@ -188,7 +191,8 @@ def save_as_table(target: Target, plan: Any) -> None:
 
 
 def refresh(target: Target, plan: Any) -> None:
-    """REFRESH TABLE: nothing is to be done, for every query asks the log; Spark's own finds no catalog entry in Rowlock's plan and fails."""
+    """REFRESH TABLE: what Spark has cached of the table is computed anew when it is asked for; all else asks the log by itself."""
+    refresh_cached(target.spark, spark_root(open_store(target.path)))
 
 
 def drop(target: Target, plan: Any) -> None:

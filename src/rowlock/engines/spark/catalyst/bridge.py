@@ -44,6 +44,7 @@ class Catalyst:
         self.jvm = jvm
         for name in _LOOKED_UP_OFTEN:
             java_import(jvm, name)
+        self.scans: JavaObject = None  # rowlock.Scans, from the first session on that is enabled
         self._properties: dict[str, JavaObject] = {}
         sql = jvm.org.apache.spark.sql
         expressions, logical = sql.catalyst.expressions, sql.catalyst.plans.logical

@@ -17,6 +17,7 @@ from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, logical
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.row_tracking import MaterializedColumns
 
 ROW_ID, ROW_COMMIT_VERSION = "_row_id", "_row_commit_version"
 
@@ -33,11 +34,16 @@ def read_with_row_ids(evaluator: Evaluator, snapshot: Snapshot) -> DataFrame:
         )
     if taken := [n for n in snapshot.schema.names if n.lower() in (ROW_ID, ROW_COMMIT_VERSION)]:
         raise InvalidInput(f"The table has a column {taken[0]!r} itself: read it without row ids", table=snapshot.table)
-    files = sorted(snapshot.files.adds(), key=lambda f: f.path)
-    frame = tracked_frame(evaluator.scanner, snapshot, files, evaluator.vectors.of, columns, strict=True)
+    frame = read_tracked(evaluator, snapshot, columns)
     ids = F.col(quote(columns.row_id)).alias(ROW_ID), F.col(quote(columns.commit_version)).alias(ROW_COMMIT_VERSION)
     frame = frame.select(*(F.col(quote(n)) for n in snapshot.schema.names), *ids)
     return evaluator.bridge.dataframe(frame._jdf.queryExecution().analyzed(), evaluator.spark)
+
+
+def read_tracked(evaluator: Evaluator, snapshot: Snapshot, columns: MaterializedColumns) -> DataFrame:
+    """The live rows of a snapshot with their addresses, their ids and their commit versions, under the names of these columns."""
+    files = sorted(snapshot.files.adds(), key=lambda f: f.path)
+    return tracked_frame(evaluator.scanner, snapshot, files, evaluator.vectors.of, columns, strict=True, hidden=True)
 
 
 def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None = None, *, fixed: bool = False) -> DataFrame:

@@ -96,13 +96,20 @@ def identities_in(piece: Slice, positions: Numbers, materialized: MaterializedId
 
 
 def tracked_frame(
-    scanner: Scanner, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None, columns: MaterializedColumns, *, strict: bool = False
+    scanner: Scanner,
+    snapshot: Snapshot,
+    files: Sequence[AddFile],
+    vector_of: VectorOf | None,
+    columns: MaterializedColumns,
+    *,
+    strict: bool = False,
+    hidden: bool = False,
 ) -> DataFrame:
     """The rows of files with their addresses, and with their ids and commit versions under the names of these columns in data files.
 
     Both are null for a row of a file that is not committed yet, unless the file holds them.
     """
-    frame = scanner.frame(snapshot, files, vector_of, address=True, strict=strict, carried=columns.names)
+    frame = scanner.frame(snapshot, files, vector_of, address=True, strict=strict, carried=columns.names, hidden=hidden)
     if not files:
         return frame
     known = pa.table(

@@ -46,6 +46,13 @@ class Answers(Protocol):
     def read(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
         """The plan of a table's rows; `schema` is what the caller says that its columns are, as JSON."""
 
+    def scan(self, spark: SparkSession, table: str, version: int | None, columns: str, hidden: list[str] | None, versions: Any) -> Any:
+        """The plan of a table's rows with its files, when a query runs: at `version` where the reader named one.
+
+        `columns` is what the reader was told of the columns; with `hidden` the column `_metadata` of these fields comes last.  `versions` (a Java map) holds
+        the version of each table that the query reads already, and gets this one.
+        """
+
     def relation(self, spark: SparkSession, node: Any) -> Any:
         """The plan of an older version of a table, or of one named by its path; None where the node names no Delta table."""
 
@@ -129,6 +136,9 @@ class Callback:
             return answers.check(spark, given[1])
         if what == "read":
             return answers.read(spark, {k.lower(): v for k, v in _texts(given[1]).items()}, None if given[2] is None else str(given[2]))
+        if what == "scan":
+            hidden = None if given[4] is None else str(given[4]).split(",")
+            return answers.scan(spark, str(given[1]), None if given[2] is None else int(given[2]), str(given[3]), hidden, given[5])
         if what == "relation":
             return answers.relation(spark, given[1])
         if what == "stream":

@@ -21,9 +21,9 @@ from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.session.java import cache_folder
 from rowlock.exceptions import RowlockError, UnsupportedFeature
 
-SOURCES = {"streams": "rowlock.Bridge", "rowlock": "rowlock.Statement"}
+SOURCES = {"streams": "rowlock.Bridge", "scans": "rowlock.Scans", "rowlock": "rowlock.Statement"}
 """The files of Java source, in their order, and a class of each."""
-SERVICES = {"streams": (), "rowlock": ("rowlock.DefaultSource", "rowlock.Delta"), "rowlock-beside": ("rowlock.DefaultSource",)}
+SERVICES = {"streams": (), "scans": (), "rowlock": ("rowlock.DefaultSource", "rowlock.Delta"), "rowlock-beside": ("rowlock.DefaultSource",)}
 """The data sources that the classes of a source bring by their names: `rowlock-beside` is `rowlock` beside delta-spark, which has the name `delta`."""
 _SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 

@@ -23,6 +23,7 @@ _OURS = ("rowlock.DefaultSource", "rowlock.Delta", "rowlock.Relation")
 _OF_DELTA_SPARK = ("org.apache.spark.sql.delta.", "io.delta.")
 _SINK_OF_DELTA_SPARK = "org.apache.spark.sql.delta.sources.DeltaSink"
 _PATH_FIELDS = frozenset(("path", "location", "outputPath", "newLocation"))
+_QUERY_FIELDS = frozenset(("query", "inputQuery", "plan"))
 _DEEPEST = 6
 _STREAMS = ("WriteToStream", "WriteToStreamStatement")
 
@@ -108,7 +109,8 @@ class Guard:
     def _found(self, command: JavaObject) -> Iterator[Found]:
         """Each table and folder that is a field of a command, however deep; its queries are not looked into."""
         for n in range(command.productArity()):
-            yield from self._in(command.productElement(n), str(command.productElementName(n)), 0)
+            if (name := str(command.productElementName(n))) not in _QUERY_FIELDS:
+                yield from self._in(command.productElement(n), name, 0)
         if class_name(command) in _STREAMS:
             yield from self._sink(command.sink())
         if class_name(command) == "CreateTableLikeCommand" or class_name(command).startswith("Create"):

@@ -20,7 +20,7 @@ _injected: dict[int, Any] = {}
 
 def is_enabled(spark: SparkSession) -> bool:
     """Whether the session's parser is Rowlock's, and with it its rules."""
-    return str(spark._jsparkSession.sessionState().sqlParser().getClass().getName()) == "rowlock.Parser"
+    return catalyst(spark).scans is not None and str(spark._jsparkSession.sessionState().sqlParser().getClass().getName()) == "rowlock.Parser"
 
 
 def install(spark: SparkSession, classes: Classes) -> None:
@@ -41,6 +41,7 @@ def install(spark: SparkSession, classes: Classes) -> None:
         extensions.injectCheckRule(classes.new("MakeGuard"))  # the guard first: whatever fails after it, nothing passes by it
         extensions.injectHintResolutionRule(classes.new("MakeStatements"))
         extensions.injectResolutionRule(classes.new("MakeReading"))
+        extensions.injectOptimizerRule(classes.new("MakeFollow"))  # Spark asks for these with each query, on the session that is there, too
         extensions.injectParser(classes.new("MakeParser"))
         _injected[identity] = extensions
     for field, maker, first in reversed(lists):

@@ -12,8 +12,10 @@ import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.analysis.Analyzer;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
+import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.parser.ParameterContext;
@@ -26,6 +28,12 @@ import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.V1Table;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.command.LeafRunnableCommand;
 import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
@@ -45,11 +53,12 @@ import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** A Delta table as a relation of Spark's first data source interface.  It is never scanned: `Reading` puts Rowlock's own plan in its place. */
+/** A Delta table as a relation of Spark's first data source interface.  It is never scanned: `Reading` puts Rowlock's own scan in its place. */
 public class Relation extends BaseRelation {
     public final SQLContext context;
     public final Map options;
     private final String given;
+    private LogicalPlan first;
     private StructType columns;
 
     public Relation(SQLContext context, Map options, StructType given) {
@@ -58,13 +67,16 @@ public class Relation extends BaseRelation {
         this.given = given == null ? null : given.json();
     }
 
-    public LogicalPlan plan() {
-        return (LogicalPlan) Bridge.call("read", new Object[] { context.sparkSession(), CollectionConverters.asJava(options), given });
+    /** The plan of the table's rows, asked anew each time: Spark's catalog keeps relations.  The first time it is the one that told the columns. */
+    public synchronized LogicalPlan plan() {
+        LogicalPlan found = first;
+        first = null;
+        return found != null ? found : (LogicalPlan) Bridge.call("read", new Object[] { context.sparkSession(), CollectionConverters.asJava(options), given });
     }
 
     public SQLContext sqlContext() { return context; }
-    public StructType schema() {
-        if (columns == null) columns = plan().schema();
+    public synchronized StructType schema() {
+        if (columns == null) columns = (first = plan()).schema();
         return columns;
     }
 }
@@ -161,13 +173,16 @@ public class Travel extends scala.runtime.AbstractPartialFunction {
     }
 }
 
-/** While names are resolved: the relation of a Delta table becomes Rowlock's plan, asked anew each time, so that no plan is older than its query. */
+/** While names are resolved: the relation of a Delta table becomes Rowlock's plan, with the columns that the table has now. */
 public class Reading extends SessionRule {
-    public TreeNode apply(TreeNode plan) { return ((LogicalPlan) plan).transformUpWithSubqueries(new Read()); }
+    public TreeNode apply(TreeNode plan) { return ((LogicalPlan) plan).transformUpWithSubqueries(new Read(session)); }
 }
 
 public class Read extends scala.runtime.AbstractPartialFunction {
+    private final SparkSession session;
+    public Read(SparkSession session) { this.session = session; }
     public boolean isDefinedAt(Object node) {
+        if (node instanceof ResolvedTable) return Described.isAbout(((ResolvedTable) node).table());
         if (node instanceof StreamingRelation) return isUnfixed(((StreamingRelation) node).dataSource());
         return node instanceof LogicalRelation && ((LogicalRelation) node).relation() instanceof Relation;
     }
@@ -188,13 +203,49 @@ public class Read extends scala.runtime.AbstractPartialFunction {
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
         if (!isDefinedAt(node)) return otherwise.apply(node);
         if (node instanceof StreamingRelation) return fixed((StreamingRelation) node);
+        if (node instanceof ResolvedTable) {
+            ResolvedTable found = (ResolvedTable) node;
+            return found.copy(found.catalog(), found.identifier(), new Described(session, ((V1Table) found.table()).v1Table()), found.outputAttributes());
+        }
         LogicalPlan plan = ((Relation) ((LogicalRelation) node).relation()).plan();
         Option entry = ((LogicalRelation) node).catalogTable();
         return entry.isEmpty() ? plan : plan.transformUp(new Listed(entry));
     }
 }
 
-/** The catalog's entry of a table for each scan in its plan: Spark's refreshTable, which streams call too, demands one of every relation. */
+/** A Delta table in the catalog with the columns that its log says, for `spark.catalog.listColumns`: the catalog's entry says none. */
+public class Described extends V1Table {
+    private final SparkSession session;
+    private LogicalPlan rows;
+
+    public Described(SparkSession session, CatalogTable entry) {
+        super(entry);
+        this.session = session;
+    }
+
+    public static boolean isAbout(Table table) {
+        if (table.getClass() != V1Table.class) return false;
+        CatalogTable entry = ((V1Table) table).v1Table();
+        return entry.schema().isEmpty() && entry.provider().isDefined() && "delta rowlock".contains(((String) entry.provider().get()).toLowerCase());
+    }
+
+    private synchronized LogicalPlan rows() {
+        java.util.Map path = java.util.Collections.singletonMap("path", new org.apache.hadoop.fs.Path(v1Table().location()).toString());
+        if (rows == null) rows = (LogicalPlan) Bridge.call("read", new Object[] { session, path, null });
+        return rows;
+    }
+
+    public StructType schema() { return rows().schema(); }
+    public Column[] columns() { return CatalogV2Util.structTypeToV2Columns(schema(), false); }
+    public Transform[] partitioning() {
+        String[] names = Scans.scan(rows()).partitions;
+        Transform[] found = new Transform[names.length];
+        for (int n = 0; n < names.length; n++) found[n] = Expressions.identity("`" + names[n].replace("`", "``") + "`");
+        return found;
+    }
+}
+
+/** The catalog's entry of a table for its scan: Spark's refreshTable, which streams call too, demands one of every relation. */
 public class Listed extends scala.runtime.AbstractPartialFunction {
     private final Option entry;
     public Listed(Option entry) { this.entry = entry; }

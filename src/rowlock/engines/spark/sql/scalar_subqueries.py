@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import JavaObject, to_arrow
+from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.replacing import replaced
 from rowlock.exceptions import StatementRefused
@@ -34,7 +35,7 @@ class ScalarSubqueries:
         return replaced(self._nodes.spark, expression.transformUp, ("ScalarSubquery",), self._value)
 
     def _value(self, subquery: JavaObject) -> JavaObject:
-        bridge, frame = self._nodes.bridge, self._nodes.frame(subquery.plan())
+        bridge, frame = self._nodes.bridge, frame_of_now(self._nodes.frame(subquery.plan()))
         if len(frame.columns) != 1:
             raise self._refused(
                 f"a subquery of {len(frame.columns)} columns as a value", "INVALID_SUBQUERY_EXPRESSION.SCALAR_SUBQUERY_RETURN_MORE_THAN_ONE_OUTPUT_COLUMN"

@@ -37,8 +37,9 @@ def enable(spark: SparkSession, answers: Answers) -> None:
         serves_delta(spark)
     if hooks.is_enabled(spark):
         return
-    classes.load("streams", "rowlock-beside" if beside else "rowlock")
+    classes.load("streams", "scans", "rowlock-beside" if beside else "rowlock")
     _connect(spark, classes, answers)
+    catalyst(spark).scans = catalyst(spark).jvm.rowlock.Scans
     hooks.install(spark, classes)
     _log_who_serves(spark, beside, left_out)
 

@@ -50,10 +50,18 @@ def _folder_of_plan(nodes: Nodes, plan: JavaObject) -> str | None:
     """The folder of the table that an analyzed plan shows whole, under names only."""
     tag = nodes.bridge.mark(_TAG)
     while (found := nodes.option(plan.getTagValue(tag))) is None:
+        if class_name(plan) == "LogicalRelation":
+            return _scanned(plan)
         if class_name(plan) not in ("SubqueryAlias", "View"):
             return None
         plan = plan.child()
     return str(found)
+
+
+def _scanned(relation: JavaObject) -> str | None:
+    """The folder of the table that a scan reads at its newest version."""
+    files = relation.relation().location() if class_name(relation.relation()) == "HadoopFsRelation" else None
+    return None if files is None or str(files.getClass().getName()) != "rowlock.Scan" or files.version() is not None else str(files.table())
 
 
 def _folder_of_query(nodes: Nodes, plan: JavaObject, meta: JavaObject, depth: int) -> str | None:

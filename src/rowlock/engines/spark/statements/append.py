@@ -15,6 +15,7 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import nullable_type, to_arrow
 from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.engines.spark.catalyst.default_rules import default_value
+from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.catalyst.typing import delta_schema, delta_type
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote, table_schema
@@ -99,7 +100,7 @@ def append_statement(
     `must_meet` is the DELETE of a replaceWhere, under whose condition every row must fall; `max_records`: how many rows a file holds at most; `read`: the
     versions of the table that the rows were read from, where they are pinned and the caller knows.
     """
-    is_pinned = read is not None
+    is_pinned, frame = read is not None, frame_of_now(frame)
     read = versions_read(evaluator, frame, snapshot.version) if read is None else read
     given, generated = {name.lower() for name in frame.columns}, generated_columns(snapshot.schema)
     with numbered_rows(evaluator, snapshot, frame) as whole:

@@ -38,6 +38,7 @@ from rowlock.engines.spark.catalyst.analysis import (
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_name
 from rowlock.engines.spark.catalyst.default_rules import default_value
 from rowlock.engines.spark.catalyst.errors import public_errors
+from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.catalyst.predicates import folded, key_columns, skipping_predicate
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import quote
@@ -136,7 +137,7 @@ def merge_statement(
 
     Raises AnalysisException, SchemaMismatch, StatementRefused, InvalidInput.
     """
-    root = evaluator.store.root
+    root, source = evaluator.store.root, frame_of_now(source)
     check_clauses(clauses, root)
     if reserved := reserved_names(source.columns):
         raise SchemaMismatch(

@@ -31,7 +31,7 @@ def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[
     found: set[int] = set()
     for leaf in _leaves(evaluator, frame._jdf.queryExecution().analyzed()):
         kind = class_name(leaf)
-        if kind == "LogicalRelation" and _is_of_files(evaluator, leaf.relation()):
+        if kind in ("LogicalRelation", "FileSourceScanExec") and _is_of_files(evaluator, leaf.relation()):
             places = str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")  # a Hadoop path as text is not encoded
             if not leaf.relation().options().contains(FIXED_OPTION) and any(map(is_below, places)):
                 found.add(_version(leaf.relation(), newest))
@@ -41,9 +41,16 @@ def versions_read(evaluator: Evaluator, frame: DataFrame, newest: int) -> tuple[
 
 
 def _leaves(evaluator: Evaluator, plan: JavaObject) -> Iterator[JavaObject]:
-    """The leaf nodes of a plan and of its subqueries."""
+    """The leaf nodes of a plan and of its subqueries, and those of the plan by which cached rows were computed."""
     for part in [plan, *evaluator.bridge.list(plan.subqueriesAll())]:
-        yield from evaluator.bridge.list(part.collectLeaves())
+        for leaf in evaluator.bridge.list(part.collectLeaves()):
+            yield from _cached_scans(evaluator, leaf.cacheBuilder().cachedPlan()) if class_name(leaf) == "InMemoryRelation" else [leaf]
+
+
+def _cached_scans(evaluator: Evaluator, plan: JavaObject) -> list[JavaObject]:
+    """The leaf nodes of the physical plan of cached rows."""
+    adaptive = class_name(plan) == "AdaptiveSparkPlanExec"
+    return evaluator.bridge.list((plan.initialPlan() if adaptive else plan).collectLeaves())
 
 
 def _files_of(evaluator: Evaluator, rdd: JavaObject) -> Iterator[str]:

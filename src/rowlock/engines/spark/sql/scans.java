@@ -1,0 +1,196 @@
+// Reads of Delta tables in plans.  Spark's own Janino compiles this file at run time (see compiled.py).
+//
+// An analyzed plan names a table and its columns, not its files: a `Scan`.  When a query is optimized, `Follow` puts Rowlock's plan of the newest version in
+// its place, so that DataFrames and views show what is committed when they run.  Janino knows no lambdas and infers no generics (see rowlock.java).
+package rowlock;
+
+import java.util.HashMap;
+import java.util.Objects;
+import java.util.WeakHashMap;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases$;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.optimizer.EliminateResolvedHint$;
+import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation$;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** The files of a table which are not chosen yet.  Two are equal where they read the same version of the same table: by that Spark finds cached rows. */
+public class Scan implements FileIndex {
+    /** The table as Rowlock opens it. */
+    public final String table;
+    /** Its folder as Spark reads it. */
+    public final String root;
+    /** The version that the reader named; null reads the newest. */
+    public final String version;
+    /** What the table's columns were when the plan was analyzed, for Python to compare. */
+    public final String columns;
+
+    /** The columns by which it was partitioned then. */
+    public final String[] partitions;
+
+    public Scan(String table, String root, String version, String columns, String[] partitions) {
+        this.partitions = partitions;
+        this.table = table;
+        this.root = root;
+        this.version = version;
+        this.columns = columns;
+    }
+
+    public String table() { return table; }
+    public String version() { return version; }
+
+    /** A named version has a folder of its own here, as its name in delta-spark is: what is written into the table changes no cached rows of it. */
+    public Seq rootPaths() {
+        java.util.List paths = new java.util.ArrayList();
+        paths.add(new Path(version == null ? root : root + "@v" + version));
+        return CollectionConverters.asScala(paths).toSeq();
+    }
+    public Seq listFiles(Seq partitionFilters, Seq dataFilters) {
+        throw new IllegalStateException("The scan of " + table + " was planned without rowlock.Follow, which chooses its files: is the rule excluded from Spark's optimizer?");
+    }
+    public String[] inputFiles() { return new String[0]; }
+    public void refresh() { }
+    public long sizeInBytes() { return Long.MAX_VALUE; }
+    public StructType partitionSchema() { return new StructType(); }
+    public Option metadataOpsTimeNs() { return Option.empty(); }
+    public String toString() { return "Rowlock[" + (version == null ? "" : "version=" + version + ", ") + table + "]"; }
+    public boolean equals(Object other) { return other instanceof Scan && root.equals(((Scan) other).root) && Objects.equals(version, ((Scan) other).version); }
+    public int hashCode() { return Objects.hash(new Object[] { root, version }); }
+}
+
+/** Parquet files of a table that tracks its rows: `_metadata` also says which row it is, and which version last changed it. */
+public class TrackedFiles extends ParquetFileFormat {
+    public Seq metadataSchemaFields() {
+        java.util.List fields = new java.util.ArrayList(CollectionConverters.asJava(super.metadataSchemaFields()));
+        fields.add(new StructField("row_id", DataTypes.LongType, true, Metadata.empty()));
+        fields.add(new StructField("row_commit_version", DataTypes.LongType, true, Metadata.empty()));
+        return CollectionConverters.asScala(fields).toSeq();
+    }
+}
+
+/** What Python calls. */
+public class Scans {
+    /** The plan of a table's rows. */
+    public static LogicalPlan plan(SparkSession session, String table, String root, String version, String columns, String schema, java.util.List partitions, boolean tracked) {
+        StructType type = (StructType) StructType.fromJson(schema);
+        Map none = (Map) scala.collection.immutable.Map$.MODULE$.empty();
+        ParquetFileFormat format = tracked ? new TrackedFiles() : new ParquetFileFormat();
+        return LogicalRelation$.MODULE$.apply(
+            new HadoopFsRelation(new Scan(table, root, version, columns, (String[]) partitions.toArray(new String[0])), new StructType(), type, Option.empty(), format, none, session), false);
+    }
+
+    /** The plan of a DataFrame with the files of this moment, and with the rows that Spark has cached; null where it has no scan to choose files for. */
+    public static LogicalPlan pinned(Dataset frame) {
+        org.apache.spark.sql.classic.Dataset rows = (org.apache.spark.sql.classic.Dataset) frame;
+        if (!has(rows.queryExecution().analyzed())) return null;
+        org.apache.spark.sql.classic.Dataset anew = org.apache.spark.sql.classic.Dataset.ofRows(rows.sparkSession(), rows.queryExecution().analyzed());
+        return opened(anew.queryExecution().withCachedData(), rows.sparkSession(), new HashMap());
+    }
+
+    public static boolean has(LogicalPlan plan) {
+        if (among(plan)) return true;
+        java.util.Iterator parts = CollectionConverters.asJava(plan.subqueriesAll()).iterator();
+        while (parts.hasNext()) if (among((LogicalPlan) parts.next())) return true;
+        return false;
+    }
+
+    private static boolean among(LogicalPlan plan) {
+        java.util.Iterator leaves = CollectionConverters.asJava(plan.collectLeaves()).iterator();
+        while (leaves.hasNext()) if (scan(leaves.next()) != null) return true;
+        return false;
+    }
+
+    /** The scan that a node is; null where it is none. */
+    public static Scan scan(Object node) {
+        if (!(node instanceof LogicalRelation) || !(((LogicalRelation) node).relation() instanceof HadoopFsRelation)) return null;
+        FileIndex files = ((HadoopFsRelation) ((LogicalRelation) node).relation()).location();
+        return files instanceof Scan ? (Scan) files : null;
+    }
+
+    public static LogicalPlan opened(LogicalPlan plan, SparkSession session, java.util.Map versions) {
+        return (LogicalPlan) plan.transformUpWithSubqueries(new Open(session, versions));
+    }
+}
+
+/** A scan with its files.  `versions` holds the version of each table that the query reads: one, however often the query names the table. */
+public class Open extends scala.runtime.AbstractPartialFunction {
+    private final SparkSession session;
+    private final java.util.Map versions;
+
+    public Open(SparkSession session, java.util.Map versions) {
+        this.session = session;
+        this.versions = versions;
+    }
+
+    public boolean isDefinedAt(Object node) { return Scans.scan(node) != null; }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+        if (!isDefinedAt(node)) return otherwise.apply(node);
+        LogicalRelation at = (LogicalRelation) node;
+        Scan scan = Scans.scan(node);
+        DataType last = ((AttributeReference) at.output().last()).dataType();
+        String hidden = at.output().size() > at.relation().schema().size() ? String.join(",", ((StructType) last).fieldNames()) : null;
+        Object[] asked = new Object[] { session, scan.table, scan.version, scan.columns, hidden, versions };
+        LogicalPlan rows = finished((LogicalPlan) Bridge.call("scan", asked));
+        java.util.List named = new java.util.ArrayList();
+        for (int n = 0; n < at.output().size(); n++) {
+            AttributeReference as = (AttributeReference) at.output().apply(n);
+            Seq nothing = (Seq) scala.collection.immutable.Nil$.MODULE$;
+            named.add(new Alias((AttributeReference) rows.output().apply(n), as.name(), as.exprId(), nothing, Option.apply(as.metadata()), nothing));
+        }
+        return new Project(CollectionConverters.asScala(named).toSeq(), rows);
+    }
+
+    /** The plan without what the optimizer's first rules remove: they have run when scans are opened. */
+    private static LogicalPlan finished(LogicalPlan plan) {
+        LogicalPlan plain = (LogicalPlan) EliminateSubqueryAliases$.MODULE$.apply(plan);
+        return (LogicalPlan) ReplaceExpressions$.MODULE$.apply((LogicalPlan) EliminateResolvedHint$.MODULE$.apply(plain));
+    }
+}
+
+/** While a query is optimized: each scan gets its files.  Subqueries are optimized one by one; what tells that they are of one query is Spark's tracker of it. */
+public class Follow extends Rule {
+    private static final java.util.Map QUERIES = java.util.Collections.synchronizedMap(new WeakHashMap());
+    public SparkSession session;
+
+    public TreeNode apply(TreeNode plan) {
+        return Scans.has((LogicalPlan) plan) ? Scans.opened((LogicalPlan) plan, session, versions()) : plan;
+    }
+
+    private static java.util.Map versions() {
+        Option query = QueryPlanningTracker.get();
+        if (query.isEmpty()) return new HashMap();
+        java.util.Map found = (java.util.Map) QUERIES.get(query.get());
+        if (found == null) QUERIES.put(query.get(), found = new HashMap());
+        return found;
+    }
+}
+
+public class MakeFollow implements scala.Function1 {
+    public Object apply(Object session) {
+        Follow rule = new Follow();
+        rule.session = (SparkSession) session;
+        return rule;
+    }
+}
