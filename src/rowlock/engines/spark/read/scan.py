@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -161,25 +162,32 @@ class Scanner:
         groups = self._groups(snapshot, files, vector_of)
         metadata = hidden and len(groups) > 1 and snapshot.schema.find(_METADATA) is None  # a single scan shows it by itself
         beside = _Beside(address, carried, metadata, fixed)
-        vectors = {self.uri(f): vector_of(f) for (_, marked), g in groups.items() if marked for f in g} if vector_of is not None else {}
-        dead = self._buckets(vectors) if vectors else None  # one frame for all groups, which Spark then broadcasts once
+        sides = {side: [f for (_, of), g in groups.items() if of == side for f in g] for side in sorted({side for _, side in groups})}
+        dead = {side: self._buckets({self.uri(f): vector_of(f) for f in g}) for side, g in sides.items() if side and vector_of is not None}
         if len(groups) <= limits().scan_groups:
-            frames = [self._group_frame(snapshot, schema, g, dict(values), dead if marked else None, beside) for (values, marked), g in groups.items()]
+            frames = [self._group_frame(snapshot, schema, g, dict(values), dead.get(side), beside) for (values, side), g in groups.items()]
         else:
-            sides = ((side, [f for (_, marked), g in groups.items() if marked is side for f in g]) for side in (False, True))
-            frames = [self._joined_frame(snapshot, schema, g, dead if side else None, beside) for side, g in sides if g]
+            frames = [self._joined_frame(snapshot, schema, g, dead.get(side), beside) for side, g in sides.items()]
         rows = functools.reduce(DataFrame.unionAll, frames)
         return catalyst(self.spark).hiding_last(rows) if metadata else rows
 
     def _groups(
         self, snapshot: Snapshot, files: Sequence[AddFile], vector_of: VectorOf | None
-    ) -> dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]]:
-        groups: dict[tuple[tuple[tuple[str, str | None], ...], bool], list[AddFile]] = {}
+    ) -> dict[tuple[tuple[tuple[str, str | None], ...], int], list[AddFile]]:
+        """The files by partition values and side: 0 without a vector; else 1, and the next one for each file whose key another of that side has.
+
+        A side has one frame of buckets for all its groups, which Spark then broadcasts once.
+        """
+        groups: dict[tuple[tuple[tuple[str, str | None], ...], int], list[AddFile]] = {}
         partitioned = bool(snapshot.metadata.partition_columns)
+        sharing = Counter[int]()
         for f in files:
             values = tuple(sorted(f.partition_values.items())) if partitioned else ()
-            marked = vector_of is not None and bool(vector_of(f))
-            groups.setdefault((values, marked), []).append(f)
+            side = 0
+            if vector_of is not None and vector_of(f):
+                sharing[prefix := _prefix(self.uri(f))] += 1
+                side = sharing[prefix]
+            groups.setdefault((values, side), []).append(f)
         return groups
 
     def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], beside: _Beside) -> DataFrame:
@@ -305,18 +313,11 @@ def _pushdown_barrier(living: DataFrame) -> DataFrame:
 
 
 def bucket_table(vectors: Mapping[str, BitMap64]) -> pa.Table:
-    """One row (key, bitmap of 512 words) for each bucket of positions that holds a dead one.  Raises UnsupportedFeature where two files share a key."""
+    """One row (key, bitmap of 512 words) for each bucket of positions that holds a dead one.  No two of the files may share a prefix of keys."""
     keys: list[int] = []
     words: list[np.ndarray[Any, Any]] = []
-    prefixes: dict[int, str] = {}
     for uri, vector in vectors.items():
         prefix = _prefix(uri)
-        if prefixes.setdefault(prefix, uri) != uri:
-            raise UnsupportedFeature(
-                f"Two data files share a hash, {uri} and {prefixes[prefix]}: compact the table with optimize().executeCompaction()",
-                feature="deletionVectors",
-                access="read",
-            )
         positions = bitmap_to_numpy(vector)
         buckets = positions >> _BUCKET_BITS
         starts = np.flatnonzero(np.r_[True, buckets[1:] != buckets[:-1]]) if len(positions) else np.empty(0, np.int64)
