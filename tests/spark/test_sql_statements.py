@@ -244,6 +244,10 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("dropped", "SELECT * FROM p", "AnalysisException"),
     ("made again", "CREATE TABLE p (other STRING) USING delta", []),
     ("is another", "SELECT * FROM p", []),
+    ("dropped by another session", "py:spark.newSession().sql('DROP TABLE p').collect()", []),
+    ("made elsewhere by another", "py:spark.newSession().sql(\"CREATE TABLE p (id INT) USING delta LOCATION '{root}/elsewhere'\").collect()", []),
+    ("written there", "INSERT INTO p VALUES (7)", []),
+    ("read there", "SELECT * FROM p", [[7]]),
 ]
 NAMES = [name for name, _, _ in STEPS]
 

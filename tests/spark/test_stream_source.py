@@ -215,7 +215,7 @@ def test_what_comes_before_a_version_that_ends_a_stream_is_delivered(spark: Spar
         found.extend(r[0] for r in batch.collect())
 
     query = rows.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True).start()
-    with pytest.raises(StreamingQueryException, match=r"InvalidInput: Version \d+ changes or deletes rows \(UPDATE\)"):
+    with pytest.raises(StreamingQueryException, match=r"InvalidInput: .* Version \d+ changes or deletes rows \(UPDATE\)"):
         query.awaitTermination()
     assert 10 in found
 
@@ -226,9 +226,9 @@ def test_other_columns_end_a_stream_and_a_new_one_reads_on(spark: SparkSession, 
     asked = Asked(spark, table_path)
     asked.all()
     rowlock.write(spark.createDataFrame([(10, 100, "a", 1)], "id int, v int, p string, more int"), table_path, merge_schema=True)
-    with pytest.raises(InvalidInput, match=r"adds a column 'more'.*DELTA_SCHEMA_CHANGED"):
+    with pytest.raises(InvalidInput, match=r"DELTA_SCHEMA_CHANGED.*adds a column 'more'"):
         asked.all()
-    with pytest.raises(StreamingQueryException, match="make it anew"):
+    with pytest.raises(StreamingQueryException, match="from a new DataFrame"):
         run(rows, tmp_path / "cp")
     assert Asked(spark, table_path, asked.offsets).all() == [[(10, 100, "a", 1)]]
     assert flat(Asked(spark, table_path).all())[0] == (0, 0, "a", None), "older files have null in newer columns"
@@ -252,7 +252,7 @@ def test_another_table_in_its_place_ends_a_stream(spark: SparkSession, table_pat
     shutil.rmtree(table_path)
     table(spark, table_path, files=2)
     for stream in (asked, Asked(spark, table_path, asked.offsets)):
-        with pytest.raises(InvalidInput, match=r"dropped and made anew.*DIFFERENT_DELTA_TABLE"):
+        with pytest.raises(InvalidInput, match=r"DIFFERENT_DELTA_TABLE.*dropped and made anew"):
             stream.all()
 
 

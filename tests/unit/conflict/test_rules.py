@@ -191,7 +191,7 @@ def test_domains() -> None:
     assert found(ours, winner(domains=(DomainMetadata("b", ""),))) is None
     assert found(ours, winner(domains=(DomainMetadata("a", "", removed=True),))) == "domain"
     conflict = rules.first_conflict(rules.RULES, ours, [winner(domains=(DomainMetadata("a", ""),))], STATE)
-    assert conflict is not None and type(conflict.exception("t")) is exceptions.ConcurrentTransactionException
+    assert conflict is not None and isinstance(conflict.exception("t"), exceptions.ConcurrentTransactionException)
 
 
 def test_the_domain_of_row_tracking_is_merged() -> None:

@@ -28,7 +28,8 @@ def _join(kind: type[Any], raised: str) -> type[Any]:
     theirs = sys.modules.get("delta.exceptions")
     key = kind, raised, theirs is not None
     if key not in _joined:
-        bases = [getattr(theirs, c.__name__, None) for c in kind.__mro__ if c.__module__ == RowlockError.__module__]
+        names = {} if theirs is None else vars(theirs)
+        bases = [names.get(c.__name__) for c in kind.__mro__ if c.__module__ == RowlockError.__module__]
         more = [b for b in (*bases, getattr(pyspark.errors, raised)) if b is not None and not issubclass(kind, b)]
         _joined[key] = type(kind.__name__, (kind, *more), {"__doc__": kind.__doc__, "__module__": kind.__module__, "_joined": True})
     return _joined[key]

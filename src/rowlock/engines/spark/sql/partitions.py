@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType
 
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst
 from rowlock.engines.spark.read.scan import quote
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
@@ -22,9 +23,8 @@ def partition_literal(table: DataFrame, name: str, value: str | None, path: str,
     if field is None:
         raise SchemaMismatch(f"There is no column {name!r}; the table has {', '.join(table.columns)}", table=path)
     if replaces and value == "" and isinstance(field.dataType, (StringType, BinaryType)):
-        text = (
-            f"{name} = '' is the null partition in the log, and which rows would be replaced is not certain: write {name} = NULL [DELTA_REPLACE_WHERE_MISMATCH]"
-        )
-        raise ConstraintViolated(text, table=path)
+        text = f"{name} = '' is the null partition in the log, and which rows would be replaced is not certain: write {name} = NULL"
+        condition = named("DELTA_REPLACE_WHERE_MISMATCH", replaceWhere=f"({name} = '')", message="the rows would lie in the null partition")
+        raise ConstraintViolated(text, table=path, condition=condition)
     literal = catalyst(table.sparkSession).ansi_cast(F.lit(value), bare(field.dataType))
     return literal, F.col(quote(field.name)).eqNullSafe(literal)

@@ -16,6 +16,8 @@ import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import org.apache.spark.sql.catalyst.catalog.UnresolvedCatalogRelation;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.parser.ParameterContext;
@@ -50,6 +52,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.collection.immutable.Map;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -207,9 +210,25 @@ public class Read extends scala.runtime.AbstractPartialFunction {
             ResolvedTable found = (ResolvedTable) node;
             return found.copy(found.catalog(), found.identifier(), new Described(session, ((V1Table) found.table()).v1Table()), found.outputAttributes());
         }
-        LogicalPlan plan = ((Relation) ((LogicalRelation) node).relation()).plan();
         Option entry = ((LogicalRelation) node).catalogTable();
+        CatalogTable now = entry.isEmpty() ? null : moved((CatalogTable) entry.get());
+        if (now != null) return new UnresolvedCatalogRelation(now, CaseInsensitiveStringMap.empty(), false); // resolved anew by the next round of this batch
+        LogicalPlan plan = ((Relation) ((LogicalRelation) node).relation()).plan();
         return entry.isEmpty() ? plan : plan.transformUp(new Listed(entry));
+    }
+
+    /** The catalog's entry of a name that names another table now, null where it is the same: Spark keeps a relation for each name in each session. */
+    private CatalogTable moved(CatalogTable kept) {
+        SessionCatalog catalog = session.sessionState().catalog();
+        CatalogTable now;
+        try {
+            now = catalog.getTableMetadata(kept.identifier());
+        } catch (Exception gone) {
+            return null; // the name went since Spark found it
+        }
+        if (now.storage().locationUri().equals(kept.storage().locationUri()) && now.provider().equals(kept.provider())) return null;
+        catalog.invalidateCachedTable(kept.identifier());
+        return now;
     }
 }
 

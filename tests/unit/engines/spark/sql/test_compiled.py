@@ -51,4 +51,4 @@ def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("source", compiled.SOURCES)
 def test_the_source_is_short_enough_to_be_read(source: str) -> None:
-    assert len(Path(compiled.__file__).with_name(f"{source}.java").read_text().splitlines()) < 350
+    assert len(Path(compiled.__file__).with_name(f"{source}.java").read_text().splitlines()) < 450
