@@ -12,7 +12,7 @@ import rowlock
 from interop.peer_tables import make, sql
 from interop.readers import assert_same_rows, by_delta_spark, rows_by_all, rows_of
 from rowlock import DeltaTable
-from rowlock.exceptions import StatementRefused, TableNotFound
+from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.maintenance.check.run import check
 from rowlock.storage.open import open_store
 
@@ -105,7 +105,7 @@ def test_under_a_name(spark: SparkSession, table_path: str, tmp_path: Path) -> N
             rowlock.sql(spark, again.format(""))
         with pytest.raises(StatementRefused, match="has rows"):
             rowlock.sql(spark, again.format("").replace("CREATE", "CREATE OR REPLACE"))
-        with pytest.raises(TableNotFound):
+        with pytest.raises(InvalidInput, match="no Parquet file"):
             rowlock.sql(spark, "CREATE TABLE another SHALLOW CLONE parquet.`/nothing`")
     finally:
         spark.sql("DROP TABLE every_clone")
