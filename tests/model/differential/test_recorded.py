@@ -35,12 +35,6 @@ def test_the_record_is_what_delta_spark_does(tmp_path: Path) -> None:
     assert not _unlike_the_record("delta-spark", tmp_path)
 
 
-@pytest.mark.spark
-@pytest.mark.soak("the same statements by a client of `rowlock serve`")
-def test_drawn_statements_by_a_client_of_spark_connect(tmp_path: Path) -> None:
-    assert not _unlike_the_record("rowlock-connect", tmp_path)
-
-
 def test_the_record_holds_two_hundred_statements() -> None:
     cases = list(recorded())
     assert sum(len(case.steps) for case, _ in cases) >= 200
