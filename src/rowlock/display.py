@@ -68,8 +68,14 @@ def time_in(timestamp_ms: int, zone: datetime.tzinfo | None = None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03} {at.tzname() or ''}".strip()
 
 
+def nearest(given: str, known: Iterable[str], likeness: float = 0.75) -> str | None:
+    """The known name that is most like a misspelt one, whatever its case; None where none is so much like it (1: equal)."""
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=likeness)
+    return by_lower[found[0]] if found else None
+
+
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """`; did you mean X?` with the known name that is most like a misspelt one; empty where none is like it."""
-    by_lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=0.75)
-    return f"; did you mean {by_lower[found[0]]}?" if found else ""
+    found = nearest(given, known)
+    return f"; did you mean {found}?" if found else ""

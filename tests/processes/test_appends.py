@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import pytest
 import rowlock
 from rowlock.api.append import opened
 from support.appends import commit
+from support.forked import status_of_a_child
 
 WRITER = Path(__file__).resolve().parents[1] / "support" / "append_writer.py"
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -66,30 +65,10 @@ def _at_once(running: list[subprocess.Popen[str]]) -> list[str]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_that_is_forked_while_threads_append(tmp_path: Path) -> None:
     """None of its parent's threads is there to give back what it held at that moment."""
-    path, held, done = str(tmp_path / "table"), threading.Event(), threading.Event()
+    path = str(tmp_path / "table")
     rowlock.append(path, pa.table({"k": [1]}))
     state = opened(path)
-
-    def at_work() -> None:
-        with state.lane, state._lock:
-            held.set()
-            done.wait(60)
-
-    thread = threading.Thread(target=at_work)
-    thread.start()
-    assert held.wait(10)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        failed = True
-        try:
-            rowlock.append(path, pa.table({"k": [2]}))
-            failed = False
-        finally:
-            os._exit(failed)
-    _, status = os.waitpid(child, 0)
-    done.set()
-    thread.join()
+    status = status_of_a_child(lambda: rowlock.append(path, pa.table({"k": [2]})), state.lane, state._lock)
     assert status == 0 and sorted(rowlock.to_arrow(path)["k"].to_pylist()) == [1, 2]
 
 

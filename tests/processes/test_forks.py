@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 import rowlock
 from rowlock import threads
 from servers.minio import Minio
+from support.forked import status_of_a_child
 
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "forking_writer.py"
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -49,22 +48,11 @@ def test_children_on_an_object_store(minio: Minio, kind: str) -> None:
 
 
 def test_locks_that_a_thread_held_at_a_fork_are_free_in_the_child() -> None:
-    lock, held, done = threads.module_lock(), threading.Event(), threading.Event()
+    lock = threads.module_lock()
 
-    def at_work() -> None:
+    def take() -> None:
         with lock:
-            held.set()
-            done.wait(60)
+            pass
 
-    thread = threading.Thread(target=at_work)
-    thread.start()
-    assert held.wait(10)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        with lock:
-            os._exit(0)
-    status = os.waitpid(child, 0)[1]
-    done.set()
-    thread.join()
+    status = status_of_a_child(take, lock)
     assert status == 0

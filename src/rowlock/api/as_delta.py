@@ -18,20 +18,10 @@ from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
 from rowlock.api.table_builder import DeltaTableBuilder, IdentityGenerator
 from rowlock.engines.spark.session.delta_spark_programs import change_sessions
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput
 from rowlock.version import VERSION
 
 _LOGGER = logging.getLogger("rowlock")
-_CONFLICTS = (
-    "DeltaConcurrentModificationException",
-    "ConcurrentWriteException",
-    "ConcurrentAppendException",
-    "ConcurrentDeleteReadException",
-    "ConcurrentDeleteDeleteException",
-    "ConcurrentTransactionException",
-    "MetadataChangedException",
-    "ProtocolChangedException",
-)
 _TABLES = (DeltaTable, DeltaMergeBuilder, DeltaOptimizeBuilder, DeltaTableBuilder, IdentityGenerator)
 
 
@@ -79,7 +69,9 @@ def _modules(missing: Callable[[str], None]) -> dict[str, ModuleType]:
     """The modules of delta-spark's wheel that programs import."""
     parts: dict[str, dict[str, Any]] = {
         "delta.tables": {kind.__name__: kind for kind in _TABLES},
-        "delta.exceptions": {name: getattr(exceptions, name) for name in _CONFLICTS},
+        "delta.exceptions": {
+            n: kind for n, kind in vars(exceptions).items() if isinstance(kind, type) and issubclass(kind, DeltaConcurrentModificationException)
+        },
         "delta.pip_utils": {"configure_spark_with_delta_pip": configure_spark_with_delta_pip},
         "delta.version": {"__version__": VERSION},
     }

@@ -15,7 +15,7 @@ from rowlock.maintenance.clustering import clustering_bins, open_cube
 from rowlock.maintenance.optimize import choose_bins, small_files, target_bytes
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import Clustering, logical_columns, stored_columns
-from rowlock.protocol.schema import column_name
+from rowlock.protocol.schema import ColumnPath, column_name
 from rowlock.protocol.session_settings import Settings
 
 Words = Mapping[str, Any]
@@ -34,7 +34,7 @@ def compaction(snapshot: Snapshot, files: Sequence[AddFile], settings: Settings,
     target = target_bytes(snapshot, settings.size("optimize.maxFileSize"))
     if not columns:
         return Statement("move", None, only=choose_bins(files, target, settings.size("optimize.minFileSize"))), {}
-    return _clustered(snapshot, files, target, full=full), {"clusterBy": [column_name(c) for c in columns], "isFull": full}
+    return _clustered(snapshot, columns, files, target, full=full), {"clusterBy": [column_name(c) for c in columns], "isFull": full}
 
 
 def auto_compaction(snapshot: Snapshot, written: Sequence[AddFile], settings: Settings) -> Statement | None:
@@ -44,14 +44,14 @@ def auto_compaction(snapshot: Snapshot, written: Sequence[AddFile], settings: Se
     files = small_files(snapshot.files.adds(), written, below, least)
     if not files:
         return None
-    if logical_columns(snapshot.domains, snapshot.schema, snapshot.table):
-        return _clustered(snapshot, files, target)
+    if columns := logical_columns(snapshot.domains, snapshot.schema, snapshot.table):
+        return _clustered(snapshot, columns, files, target)
     bins = choose_bins(files, target, below)
     return Statement("move", None, only=bins) if bins else None
 
 
-def _clustered(snapshot: Snapshot, files: Sequence[AddFile], target: int, *, full: bool = False) -> Statement:
-    stored, columns = stored_columns(snapshot.domains, snapshot.table), logical_columns(snapshot.domains, snapshot.schema, snapshot.table)
+def _clustered(snapshot: Snapshot, columns: tuple[ColumnPath, ...], files: Sequence[AddFile], target: int, *, full: bool = False) -> Statement:
+    stored = stored_columns(snapshot.domains, snapshot.table)
     bins = clustering_bins(files, stored, columns, full=full)
     cube = open_cube(files, (path for group in bins for path in group), columns) or clock.new_id()
     return Statement("move", Order(columns, target, Clustering(stored, columns, cube, clock.new_id())), only=bins)

@@ -156,11 +156,9 @@ class Handle:
             logger.warning("the compaction after version %d of %s failed and will be tried again: %s", receipt.version, self.path, e)
         return receipt
 
-    @contextmanager
-    def step(self, app: SetTransaction | None, changes_rows: bool = True) -> Iterator[SetTransaction | None]:
+    def step(self, app: SetTransaction | None, changes_rows: bool = True) -> AbstractContextManager[SetTransaction | None]:
         """A block within `commits` for work that is the step `app` of an application; where that is None, and the work changes rows, the step that the settings name."""
-        with step_of(self.spark, app, changes_rows) as step:
-            yield step
+        return step_of(self.spark, app, changes_rows)
 
     @contextmanager
     def commits(self, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:

@@ -6,12 +6,12 @@ One entry for each setting that Delta documents or makes public as of delta-spar
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from rowlock.conditions import named
+from rowlock.display import nearest
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.protocol.actions import SetTransaction
 from rowlock.protocol.delta_properties import DELTA_PROPERTIES, bytes_of
@@ -278,6 +278,5 @@ class Settings:
 
 def _near(name: str, known: Mapping[str, object]) -> str:
     """A question that ends a message: which known name is meant; empty where none is like it."""
-    lowered = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.8)
-    return f"; is {lowered[found[0]]} meant?" if found else ""
+    found = nearest(name, known, 0.8)
+    return f"; is {found} meant?" if found else ""

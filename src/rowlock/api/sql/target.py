@@ -108,28 +108,25 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bo
 
 
 _IGNORED = frozenset(("path", "__required_write_privileges__", "__partition_columns"))
-_ARGUMENTS: Mapping[str, str] = {
-    "mergeschema": "merge_schema",
-    "overwriteschema": "overwrite_schema",
-    "replacewhere": "replace_where",
-    "datachange": "data_change",
-    "replaceusing": "replace_using",
-    "replaceon": "replace_on",
-    "targetalias": "target_alias",
-    "partitionoverwritemode": "partition_overwrite_mode",
-    "txnappid": "app_id",
-    "txnversion": "app_version",
-    "usermetadata": "user_metadata",
-    "maxrecordsperfile": "max_records_per_file",
+_OPTIONS: Mapping[str, str] = {
+    "mergeSchema": "merge_schema",
+    "overwriteSchema": "overwrite_schema",
+    "replaceWhere": "replace_where",
+    "replaceUsing": "replace_using",
+    "replaceOn": "replace_on",
+    "targetAlias": "target_alias",
+    "dataChange": "data_change",
+    "partitionOverwriteMode": "partition_overwrite_mode",
+    "txnAppId": "app_id",
+    "txnVersion": "app_version",
+    "userMetadata": "user_metadata",
+    "maxRecordsPerFile": "max_records_per_file",
     "compression": "compression",
-    "optimizewrite": "optimize_write",
+    "optimizeWrite": "optimize_write",
 }
-"""The arguments of `rowlock.write` by the names of options in small letters."""
-_SPELLED = (
-    "mergeSchema", "overwriteSchema", "replaceWhere", "replaceUsing", "replaceOn", "targetAlias", "dataChange", "partitionOverwriteMode", "txnAppId", "txnVersion",
-    "userMetadata", "maxRecordsPerFile", "compression", "optimizeWrite",
-)  # fmt: skip
-"""The same options as they are written."""
+"""The arguments of `rowlock.write` by the names of options."""
+_ARGUMENTS = {name.lower(): argument for name, argument in _OPTIONS.items()}
+"""The same by the names in small letters: Spark's options have no case."""
 
 
 def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
@@ -148,8 +145,8 @@ def write_arguments(options: Mapping[str, str], table: str) -> dict[str, Any]:
             out.setdefault("properties", {})[name] = value
         else:
             raise UnsupportedFeature(
-                f"The option {name} of a write is refused: this version of Rowlock does nothing with it{did_you_mean(name, _SPELLED)}. "
-                f"It knows {', '.join(_SPELLED)} and table properties",
+                f"The option {name} of a write is refused: this version of Rowlock does nothing with it{did_you_mean(name, _OPTIONS)}. "
+                f"It knows {', '.join(_OPTIONS)} and table properties",
                 feature=f"option {name}",
                 access="write",
                 table=table,

@@ -7,9 +7,10 @@ A JAR that the class path has anyway (a cluster's image, spark-submit --jars) st
 from __future__ import annotations
 
 import functools
+import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from rowlock.engines.spark.session.java import ensure_java
@@ -65,18 +66,16 @@ def _set_list(settings: dict[str, str], name: str, items: list[str]) -> None:
 
 def has_delta_spark(jvm: Any) -> bool:
     """Whether the JVM's class path has delta-spark."""
-    from py4j.protocol import Py4JJavaError
-
     try:
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(EXTENSION)
-    except Py4JJavaError:
+    except Exception:  # noqa: BLE001 - ClassNotFoundException, under whichever name pyspark gives it
         return False
     return True
 
 
-def drop_missing_catalog(spark: SparkSession) -> list[str]:
+def drop_catalog(spark: SparkSession) -> list[str]:
     """Takes delta-spark's catalog out of a session whose class path lacks it: every name of a table would fail.  Returns what was left out."""
-    if spark.conf.get(_CATALOG_SETTING, "") != CATALOG or has_delta_spark(spark._jvm):
+    if spark.conf.get(_CATALOG_SETTING, "") != CATALOG:
         return []
     spark.conf.unset(_CATALOG_SETTING)
     return [CATALOG, *_clean_context(spark.sparkContext)]
@@ -85,14 +84,19 @@ def drop_missing_catalog(spark: SparkSession) -> list[str]:
 def _clean_context(context: SparkContext) -> list[str]:
     """Takes delta-spark's classes out of the settings that new sessions begin with."""
     conf: Any = context._jsc.sc().conf()
-    settings = {name: str(conf.get(name)) for name in ("spark.sql.extensions", _CATALOG_SETTING) if conf.contains(name)}
-    before = set(settings)
-    left_out = without_classes(settings)
-    for name in before:
-        if name in settings:
-            conf.set(name, settings[name])
-        else:
-            conf.remove(name)
+    return _clean(conf, ("spark.sql.extensions", _CATALOG_SETTING), without_classes, conf.remove)
+
+
+def _clean(conf: Any, names: Iterable[str], without: Callable[[dict[str, str]], list[str]], remove: Callable[[str], object]) -> list[str]:
+    """Changes settings of a SparkConf, of Python or of the JVM, as `without` changes them in a dict.  Returns what it left out."""
+    before = {name: str(conf.get(name)) for name in names if conf.contains(name)}
+    after = dict(before)
+    left_out = without(after)
+    for name, value in before.items():
+        if name not in after:
+            remove(name)
+        elif after[name] != value:
+            conf.set(name, after[name])
     return left_out
 
 
@@ -119,7 +123,8 @@ def change_sessions(enable: Callable[[SparkSession], object], left_out: Callable
             conf = given[0] if given else SparkConf()
             if not given:
                 named["conf"] = conf
-            report = _clean_conf(conf)
+            report = _clean(conf, _LISTS, without_jars, lambda name: conf.set(name, ""))  # a SparkConf of Python forgets no name
+            conf.set(SERVES, "rowlock")
             context_init(self, *args, **named)
             if not has_delta_spark(self._jvm):
                 report += _clean_context(self)
@@ -154,20 +159,7 @@ def change_sessions(enable: Callable[[SparkSession], object], left_out: Callable
             kind.format = _by_rowlock(kind.format)  # type: ignore[method-assign,assignment]
 
 
-def _clean_conf(conf: Any) -> list[str]:
-    settings = {name: str(conf.get(name)) for name in _LISTS if conf.contains(name)}
-    before = dict(settings)
-    report = without_jars(settings)
-    for name in before:
-        if before[name] != settings.get(name):
-            conf.set(name, settings.get(name, ""))
-    conf.set(SERVES, "rowlock")
-    return report
-
-
 def _is_remote() -> bool:
-    import os
-
     from pyspark.util import is_remote_only
 
     return is_remote_only() or any(name in os.environ for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"))

@@ -60,10 +60,6 @@ class Classes:
             return False
         return True
 
-    def has(self, name: str) -> bool:
-        """Whether Spark's JVM has a class of this full name."""
-        return self._known(name)
-
     def _compile(self, source: str) -> bytes:
         """The JAR of a compiled source."""
         file = _file(source)

@@ -98,19 +98,18 @@ class _Reader:
         return self.next("number" if self.at < len(self.tokens) and self.tokens[self.at].kind == "number" else "word", "a number")
 
     def whole_number(self) -> int:
-        text = self.number()
-        if not re.fullmatch(r"-?\d+", text):
-            self.at -= 1
-            raise self.wrong("a whole number")
-        return int(text)
+        return int(self._number_as(r"-?\d+", "a whole number"))
 
     def hours(self) -> float:
-        """A number of hours.  Raises InvalidInput for what is none."""
+        return float(self._number_as(r"-?\d+(\.\d+)?", "a number of hours"))
+
+    def _number_as(self, pattern: str, what: str) -> str:
+        """The text of a number of this form.  Raises InvalidInput for another one."""
         text = self.number()
-        if not re.fullmatch(r"-?\d+(\.\d+)?", text):
+        if not re.fullmatch(pattern, text):
             self.at -= 1
-            raise self.wrong("a number of hours")
-        return float(text)
+            raise self.wrong(what)
+        return text
 
     def string(self) -> str:
         """A string's value."""

@@ -27,7 +27,6 @@ import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
-import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
@@ -119,11 +118,6 @@ public class StreamSink implements Sink {
 /** format("delta"), and the tables in the catalog whose provider has this name. */
 public class Delta extends DefaultSource {
     public String shortName() { return "delta"; }
-}
-
-/** A rule of one session, and what makes it for a session. */
-public abstract class SessionRule extends Rule {
-    public SparkSession session;
 }
 
 /** Before anything is resolved: a statement on a Delta table becomes a `Statement`, or is refused; an old version of a table, or one named by its path, becomes its plan. */
@@ -296,19 +290,11 @@ public class Guard extends scala.runtime.AbstractFunction1 {
 }
 
 /** What SparkSessionExtensions takes: makers of the rules, by the session. */
-public class MakeStatements implements scala.Function1 {
-    public Object apply(Object session) {
-        SessionRule rule = new Statements();
-        rule.session = (SparkSession) session;
-        return rule;
-    }
+public class MakeStatements extends MakeRule {
+    public SessionRule rule() { return new Statements(); }
 }
-public class MakeReading implements scala.Function1 {
-    public Object apply(Object session) {
-        SessionRule rule = new Reading();
-        rule.session = (SparkSession) session;
-        return rule;
-    }
+public class MakeReading extends MakeRule {
+    public SessionRule rule() { return new Reading(); }
 }
 public class MakeGuard implements scala.Function1 {
     public Object apply(Object session) { return new Guard((SparkSession) session); }

@@ -169,10 +169,25 @@ public class Open extends scala.runtime.AbstractPartialFunction {
     }
 }
 
-/** While a query is optimized: each scan gets its files.  Subqueries are optimized one by one; what tells that they are of one query is Spark's tracker of it. */
-public class Follow extends Rule {
-    private static final java.util.Map QUERIES = java.util.Collections.synchronizedMap(new WeakHashMap());
+/** A rule of one session. */
+public abstract class SessionRule extends Rule {
     public SparkSession session;
+}
+
+/** What SparkSessionExtensions takes: makes a rule for a session. */
+public abstract class MakeRule implements scala.Function1 {
+    public abstract SessionRule rule();
+
+    public Object apply(Object session) {
+        SessionRule made = rule();
+        made.session = (SparkSession) session;
+        return made;
+    }
+}
+
+/** While a query is optimized: each scan gets its files.  Subqueries are optimized one by one; what tells that they are of one query is Spark's tracker of it. */
+public class Follow extends SessionRule {
+    private static final java.util.Map QUERIES = java.util.Collections.synchronizedMap(new WeakHashMap());
 
     public TreeNode apply(TreeNode plan) {
         return Scans.has((LogicalPlan) plan) ? Scans.opened((LogicalPlan) plan, session, versions()) : plan;
@@ -187,10 +202,6 @@ public class Follow extends Rule {
     }
 }
 
-public class MakeFollow implements scala.Function1 {
-    public Object apply(Object session) {
-        Follow rule = new Follow();
-        rule.session = (SparkSession) session;
-        return rule;
-    }
+public class MakeFollow extends MakeRule {
+    public SessionRule rule() { return new Follow(); }
 }

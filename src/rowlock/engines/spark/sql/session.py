@@ -8,7 +8,7 @@ from typing import NoReturn
 from pyspark.sql import SparkSession
 
 from rowlock.engines.spark.catalyst.bridge import catalyst
-from rowlock.engines.spark.session.delta_spark_programs import EXTENSION, SERVES, drop_missing_catalog
+from rowlock.engines.spark.session.delta_spark_programs import SERVES, drop_catalog, has_delta_spark
 from rowlock.engines.spark.sql import hooks
 from rowlock.engines.spark.sql.callback import Answers, Callback, connect
 from rowlock.engines.spark.sql.commands import HARMLESS
@@ -30,8 +30,8 @@ def enable(spark: SparkSession, answers: Answers) -> None:
     if str(spark.conf.get("spark.sql.analyzer.singlePassResolver.enabled", "false")).lower() == "true":
         _refused("rowlock.enable", _INSTEAD, "Spark's single-pass analyzer (spark.sql.analyzer.singlePassResolver.enabled) passes the rules by")
     classes = Classes(spark)
-    left_out = drop_missing_catalog(spark)
-    beside = classes.has(EXTENSION)
+    beside = has_delta_spark(catalyst(spark).jvm)
+    left_out = [] if beside else drop_catalog(spark)
     if beside:
         _beside.add(id(catalyst(spark).jvm))
         serves_delta(spark)
