@@ -340,8 +340,6 @@ class DeltaTableBuilder:
 
     def _check_same(self, handle: Handle) -> None:
         """Raises SchemaMismatch where a table that is there, and is to get a name, is not the one that was described."""
-        if not self._fields:
-            return
         head = handle.state.refresh()
         if other := [k for k, v in self._properties.items() if head.metadata.configuration.get(k) != v]:
             condition = named(
@@ -353,6 +351,8 @@ class DeltaTableBuilder:
             raise InvalidInput(
                 f"There is a table already whose property {other[0]} is another: leave it out, or set it by ALTER TABLE", table=handle.path, condition=condition
             )
+        if not self._fields:
+            return
         if not same_shape(delta_schema(StructType(self._fields)), delta_schema(table_schema(head))):
             raise SchemaMismatch(
                 f"There is a table already whose columns are others: {table_schema(head).simpleString()}",

@@ -50,10 +50,13 @@ def provider_of(nodes: Nodes, plan: JavaObject) -> str:
 
 
 def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
-    """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says."""
+    """What a CreateTable, CreateTableAsSelect, ReplaceTable or ReplaceTableAsSelect says.  OPTIONS become properties, as delta-spark has it."""
     said = plan.tableSpec()
     missing: list[str] = []
-    columns = [] if class_name(plan).endswith("AsSelect") else [_column(nodes, c) for c in nodes.items(plan.columns())]
+    has_query = class_name(plan).endswith("AsSelect")
+    columns = [] if has_query else [_column(nodes, c) for c in nodes.items(plan.columns())]
+    options = _options(nodes, said)
+    location = next((options.pop(k) for k in list(options) if k.lower() == "path"), nodes.option(said.location()))  # of spark.catalog.createTable(path=...)
     partitions: list[str] = []
     clusters: list[ColumnPath] = []
     for transform in nodes.items(plan.partitioning()):
@@ -68,21 +71,28 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
         ("ROW FORMAT or STORED AS", said.serde().isDefined()),
         ("DEFAULT COLLATION", has_method(said, "collation") and said.collation().isDefined()),
         ("a constraint (use ALTER TABLE ... ADD CONSTRAINT)", has_method(said, "constraints") and said.constraints().size() > 0),
-        ("OPTIONS", has_method(said, "optionExpression") and said.optionExpression().options().size() > 0),
-        ("EXTERNAL, but no LOCATION", bool(said.external()) and not said.location().isDefined()),
+        ("OPTIONS", has_query and bool(options)),
+        ("EXTERNAL, but no LOCATION", bool(said.external()) and location is None),
     ):
         if present:
             missing.append(what)
     return Spec(
         provider=provider_of(nodes, plan),
-        location=nodes.option(said.location()),
+        location=location,
         comment=nodes.option(said.comment()),
         columns=columns,
         partitions=partitions,
         clusters=clusters,
-        properties={k: str(v) for k, v in nodes.mapping(said.properties()).items()},
+        properties={k: str(v) for k, v in nodes.mapping(said.properties()).items()} | options | {f"option.{k}": v for k, v in options.items()},
         missing=missing[0] if missing else None,
     )
+
+
+def _options(nodes: Nodes, said: JavaObject) -> dict[str, str]:
+    """The values of OPTIONS as texts; those that are no literals as they were written."""
+    if not has_method(said, "optionExpression"):
+        return {}
+    return {str(pair._1()): str(pair._2().toString()) for pair in nodes.items(said.optionExpression().options())}
 
 
 def _column(nodes: Nodes, c: Any) -> NewColumn:
