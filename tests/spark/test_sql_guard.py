@@ -58,7 +58,6 @@ BY_NAME = [
     "CREATE TABLE IF NOT EXISTS m (a int) USING parquet",
     "DROP SCHEMA around CASCADE",
     "DROP SCHEMA around",
-    "DROP SCHEMA default CASCADE",
     "DROP TABLE delta.`{root}/out/deep/e`",
     "TRUNCATE TABLE IDENTIFIER('m') PARTITION (p = 'x')",
     "EXECUTE IMMEDIATE 'TRUNCATE TABLE m PARTITION (p = 1)'",
@@ -74,7 +73,6 @@ BY_NAME = [
     "INSERT INTO m REPLACE USING (id) SELECT 1L, 'x'",
     "py:spark.catalog.recoverPartitions('m')",
     "py:spark.catalog.createTable('l', '{root}/out', 'parquet')",
-    "py:spark.catalog.createTable('l', '{root}/out/deep/e', 'delta')",
     "py:spark.range(1).write.mode('overwrite').parquet('{root}/out')",
     "py:spark.range(1).write.mode('overwrite').json('{root}/out/deep/e/x=1')",
     "py:spark.range(1).write.mode('append').parquet('{root}/out/deep/e')",
@@ -98,6 +96,7 @@ BY_NAME = [
 """Refused by Rowlock: UnsupportedFeature or another of its errors."""
 
 BY_SPARK = [
+    "DROP SCHEMA default CASCADE",
     "CREATE TABLE m (a int) USING delta",
     "CREATE OR REPLACE VIEW m AS SELECT 1",
     "DROP VIEW m",
@@ -141,6 +140,7 @@ PASSING = [
     "py:spark.range(1).write.mode('overwrite').saveAsTable('free')",
     "DROP TABLE free",
     "DROP TABLE pq",
+    "py:spark.catalog.createTable('l', '{root}/out/deep/e', 'delta')",
     "CREATE SCHEMA empty",
     "DROP SCHEMA empty CASCADE",
 ]

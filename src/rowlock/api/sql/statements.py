@@ -11,6 +11,7 @@ from typing import Any
 from rowlock.api.handle import Handle, session_commits
 from rowlock.api.sql import alterations, create_like, descriptions, row_statements, table_statements, upkeep_statements
 from rowlock.api.sql.target import Target
+from rowlock.engines.spark.catalog.names import SESSION_CATALOG
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.counts import AFFECTED
@@ -18,6 +19,7 @@ from rowlock.engines.spark.frames.descriptions import MERGE
 from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT
 from rowlock.engines.spark.sql import own_syntax
 from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, statement_name
+from rowlock.engines.spark.sql.entries import delta_tables
 from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
@@ -41,6 +43,7 @@ _BY_TABLE: dict[str, tuple[Run, Columns]] = {
     "OverwritePartitionsDynamic": (row_statements.overwrite_partitions, NOTHING),
     "TruncateTable": (row_statements.truncate, NOTHING),
     "DropTable": (table_statements.drop, NOTHING),
+    "DropNamespace": (table_statements.drop_schema, NOTHING),
     "RefreshTable": (table_statements.refresh, NOTHING),
     "SetTableProperties": (alterations.set_properties, NOTHING),
     "UnsetTableProperties": (alterations.unset_properties, NOTHING),
@@ -86,6 +89,8 @@ def target_of(nodes: Nodes, plan: Any) -> Target | None:
     kind, name = class_name(plan), str(plan.getClass().getName())
     if name in HARMLESS and name not in NOT_ANSWERED and kind not in HANDLED:
         return None
+    if kind == "DropNamespace":
+        return _schema_of(nodes, plan, statement_name(name))
     for node in targets(nodes, plan, kind):
         parts = nodes.parts(node) if not isinstance(node, list) else node
         if parts is None:
@@ -97,6 +102,17 @@ def target_of(nodes: Nodes, plan: Any) -> Target | None:
         if kind in _OF_ROWS and nodes.is_view(parts):
             return _through_view(nodes, statement_name(name), parts, nodes.without_alias(node)[1])
     return None
+
+
+def _schema_of(nodes: Nodes, plan: Any, statement: str) -> Target | None:
+    """The schema that DROP SCHEMA ... CASCADE is on, as a target without a folder; None where it holds no Delta table, or Spark will not drop it."""
+    parts = nodes.parts(plan.namespace())
+    if parts is None or not plan.cascade() or parts[-1].lower() == "default":
+        return None
+    catalog = parts[0] if len(parts) > 1 else nodes.spark.catalog.currentCatalog()
+    if len(parts) > 2 or catalog.lower() != SESSION_CATALOG or not nodes.spark._jsparkSession.sessionState().catalog().databaseExists(parts[-1]):
+        return None
+    return Target(nodes, statement, (parts[-1],), None) if delta_tables(nodes, parts[-1]) else None
 
 
 def _through_view(nodes: Nodes, statement: str, parts: list[str], alias: str | None) -> Target:

@@ -18,6 +18,8 @@ from rowlock.engines.spark.catalyst.plans_of_now import refresh_cached
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.sql.entries import drop_entry
+from rowlock.engines.spark.sql.entries import drop_schema as drop_entries
+from rowlock.engines.spark.sql.guard import Guard
 from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
 from rowlock.engines.spark.sql.table_spec import Spec, spec_of
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
@@ -201,3 +203,9 @@ def drop(target: Target, plan: Any) -> None:
         target.refuse("of a path", "A table without a name has nothing to drop: delete its folder yourself")
     assert class_name(plan) == "DropTable"
     drop_entry(target.nodes, target.parts, purge=bool(plan.purge()))
+
+
+def drop_schema(target: Target, plan: Any) -> None:
+    """DROP SCHEMA ... CASCADE of a schema with Delta tables in it: each goes as by DROP TABLE, and then the schema with all else in it."""
+    Guard(target.spark).check_schema(target.parts[0], target.statement)
+    drop_entries(target.nodes, target.parts[0])

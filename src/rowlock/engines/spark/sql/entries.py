@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowlock.conditions import named
-from rowlock.engines.spark.catalog.names import Name
+from rowlock.engines.spark.catalog.names import Entry, Name
 from rowlock.engines.spark.sql.nodes import Nodes, dotted
 from rowlock.exceptions import NameTaken
 
@@ -16,6 +16,25 @@ def drop_entry(nodes: Nodes, parts: Sequence[str], *, purge: bool) -> None:
     identifier = state.sqlParser().parseTableIdentifier(dotted(parts[-2:]))
     state.catalog().refreshTable(identifier)
     state.catalog().dropTable(identifier, False, purge)
+
+
+def delta_tables(nodes: Nodes, database: str) -> list[tuple[str, Entry]]:
+    """The names of the Delta tables in a schema of the session's catalog, with their entries."""
+    found = []
+    for identifier in nodes.items(nodes.spark._jsparkSession.sessionState().catalog().listTables(database)):
+        if identifier.database().isDefined():  # else it is a temporary view
+            table = str(identifier.table())
+            entry = Name(nodes.spark, dotted([database, table])).entry()
+            if entry is not None and entry.folder is not None:
+                found.append((table, entry))
+    return found
+
+
+def drop_schema(nodes: Nodes, database: str) -> None:
+    """Drops a schema of the session's catalog: its Delta tables first, so that external ones keep their folders, and then all else in it."""
+    for table, _ in delta_tables(nodes, database):
+        drop_entry(nodes, [database, table], purge=False)
+    nodes.spark._jsparkSession.sessionState().catalog().dropDatabase(database, True, True)
 
 
 def rename_entry(nodes: Nodes, parts: Sequence[str], new: Sequence[str]) -> None:

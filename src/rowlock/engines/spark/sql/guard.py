@@ -6,15 +6,17 @@ passes names no Delta table and writes no folder on, in or above one.  Direct ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from rowlock.engines.spark.catalog.names import SESSION_CATALOG
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.sql.commands import CHECKED, HARMLESS, statement_name
+from rowlock.engines.spark.sql.entries import delta_tables
 from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
 from rowlock.engines.spark.sql.overlap import SINK_LOG, delete_empty, table_at
 from rowlock.exceptions import UnsupportedFeature
@@ -81,28 +83,28 @@ class Guard:
             if found.folder is not None:
                 self._check_folder(found.folder, statement, below=not keeps)
 
-    def _check_folder(self, folder: str, statement: str, *, below: bool) -> None:
-        table = table_at(self.spark, folder, below=below)
+    def _check_folder(self, folder: str, statement: str, *, below: bool, spared: Collection[str] = ()) -> None:
+        table = table_at(self.spark, folder, below=below, spared=spared)
         if table is not None:
             delete_empty(self.spark, folder, SINK_LOG)
             refuse(statement, table, f"it would write or delete files in {folder}, where the Delta table {table} is", _INSTEAD)
 
     def _check_database(self, command: JavaObject, statement: str) -> None:
-        """Raises where a schema has Delta tables, or its folder has, which is deleted with it."""
+        """Raises where the folder of a schema, which is deleted with it, holds Delta tables.  A schema with tables in it Spark drops only with CASCADE."""
         if class_name(command) == "DropDatabaseCommand":
             database = str(command.databaseName())
         else:
             child = command.child()
-            if class_name(child) != "ResolvedNamespace" or str(child.catalog().name()) != "spark_catalog":
+            if class_name(child) != "ResolvedNamespace" or str(child.catalog().name()) != SESSION_CATALOG:
                 return  # another catalog's schema
             database = str(self.nodes.items(child.namespace())[-1])
-        if not self._catalog.databaseExists(database):
-            return
-        for identifier in self.nodes.items(self._catalog.listTables(database)):
-            for found in self._named(identifier):
-                if found.delta:
-                    refuse(statement, found.folder, f"{found.text} in it is a Delta table", f"First DROP TABLE {found.text}")
-        self._check_folder(self._place(self._catalog.getDatabaseMetadata(database).locationUri()), statement, below=True)
+        if self._catalog.databaseExists(database) and (command.cascade() or not delta_tables(self.nodes, database)):
+            self.check_schema(database, statement)
+
+    def check_schema(self, database: str, statement: str) -> None:
+        """Raises where the folder of a schema holds a Delta table that is not one of the schema's own managed tables."""
+        own = [entry.folder for _, entry in delta_tables(self.nodes, database) if entry.folder is not None and entry.kind == "managed"]
+        self._check_folder(self._place(self._catalog.getDatabaseMetadata(database).locationUri()), statement, below=True, spared=own)
 
     # ---- what a command names --------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class Guard:
                 yield from self._entry(table.v1Table())
             elif _is_delta(table.properties().get("provider")):
                 yield Found(str(table.name()), delta=True)
-        if catalog is not None and identifier is not None and str(catalog.name()) == "spark_catalog":
+        if catalog is not None and identifier is not None and str(catalog.name()) == SESSION_CATALOG:
             parts = [*identifier.namespace(), identifier.name()]
             if len(parts) == 2:
                 if parts[0].lower() in FORMATS:

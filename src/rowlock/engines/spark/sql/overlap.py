@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ def delete_empty(spark: SparkSession, place: str, name: str) -> None:
         files.delete(made, False)
 
 
-def table_at(spark: SparkSession, place: str, *, below: bool) -> str | None:
+def table_at(spark: SparkSession, place: str, *, below: bool, spared: Collection[str] = ()) -> str | None:
     """The Delta table whose folder is `place` or lies above it, and with `below` one that lies in it; None where there is none.
 
     `below` walks through all folders in `place`: for commands that delete what is there.  Links are followed for `place` itself.
+    `spared`: local folders of tables that may lie there.
     """
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
     given = catalyst(spark).hadoop_path(place)
@@ -36,18 +38,18 @@ def table_at(spark: SparkSession, place: str, *, below: bool) -> str | None:
     full = given.makeQualified(files.getUri(), files.getWorkingDirectory())
     uri = full.toUri()
     if str(uri.getScheme()) == "file":
-        return _local(decode(str(uri.getRawPath())), below=below)
+        return _local(decode(str(uri.getRawPath())), below=below, spared={os.path.realpath(s) for s in spared})
     return _remote(spark, files, full, below=below)
 
 
-def _local(place: str, *, below: bool) -> str | None:
+def _local(place: str, *, below: bool, spared: Collection[str]) -> str | None:
     real = Path(os.path.realpath(place))
     for folder in (real, *real.parents):
         if (folder / LOG_DIRECTORY).is_dir():
             return str(folder)
     if below:
         for folder_below, names, _ in os.walk(real):
-            if LOG_DIRECTORY in names:
+            if LOG_DIRECTORY in names and folder_below not in spared:
                 return folder_below
     return None
 
