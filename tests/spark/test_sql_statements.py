@@ -222,7 +222,7 @@ STEPS: list[tuple[str, Any, Any]] = [
     ("a stream by a path in a name", "py:spark.readStream.table('delta.`{root}/sunk`').isStreaming", True),
     ("a stream in SQL", "py:spark.sql('SELECT id FROM STREAM sunk WHERE id > 2').isStreaming", True),
     ("a stream of a table that is none", "py:spark.readStream.format('delta').load('{root}/none')", "AnalysisException"),
-    ("an option of a stream without effect", "py:spark.readStream.format('delta').option('excludeRegex', 'x').load('{root}/sunk')", "UnsupportedFeature"),
+    ("an option of a stream without effect", "py:spark.readStream.format('delta').option('versionAsOf', '1').load('{root}/sunk')", "UnsupportedFeature"),
     ("columns that are others", "py:spark.readStream.schema('a string').format('delta').load('{root}/sunk')", "SchemaMismatch"),
     ("the catalog refreshes", "py:spark.catalog.refreshTable('sunk')", None),
     ("rows that are tracked", "CREATE TABLE r (id INT, p STRING) USING delta PARTITIONED BY (p) TBLPROPERTIES ('delta.enableRowTracking' = 'true')", []),

@@ -152,6 +152,23 @@ def test_where_a_stream_began_is_kept(spark: SparkSession, table_path: str, begi
     assert again.again(0) == found[0] and ids(again.all()) == [[11]]
 
 
+@pytest.mark.parametrize("feed", ["false", "true"])
+def test_files_that_are_left_out(spark: SparkSession, table_path: str, feed: str) -> None:
+    """They count as read; the syntax is Java's."""
+    t = table(spark, table_path, **{"delta.enableChangeDataFeed": "true"})
+    one = next(Path(table_path).rglob("*.parquet")).name
+    append(spark, table_path, 10)
+    t.update("id = 10", {"v": "0"})
+    options = {"excludeRegex": rf"\Q{one}\E|\p{{Upper}}", "readChangeFeed": feed, "ignoreChanges": "true" if feed == "false" else "false"}
+    found = Asked(spark, table_path, **options)
+    every = Asked(spark, table_path, **options | {"excludeRegex": "none"})
+    left, whole = flat(found.all()), flat(every.all())
+    assert len(left) == len(whole) - 2 and found.offsets == every.offsets
+    assert flat(Asked(spark, table_path, **options | {"excludeRegex": "."}).all()) == []
+    with pytest.raises(InvalidInput, match="DELTA_REGEX_OPT_SYNTAX_ERROR"):
+        Asked(spark, table_path, excludeRegex="(")
+
+
 def test_available_now_is_what_was_there_at_its_start(spark: SparkSession, table_path: str) -> None:
     table(spark, table_path)
     asked = Asked(spark, table_path, maxBytesPerTrigger="1k", startingVersion="latest")
@@ -367,7 +384,7 @@ def test_what_a_caller_gives_is_checked_at_once(spark: SparkSession, table_path:
         rowlock.streaming.read(spark, table_path, read_change_feed=True, skip_change_commits=True)
     with pytest.raises(InvalidInput, match="mode"):
         rowlock.streaming.sink(table_path, mode="complete")  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedFeature, match="excludeRegex"):
-        spark.readStream.format("rowlock.StreamTable").option("excludeRegex", "x").load(table_path)
+    with pytest.raises(UnsupportedFeature, match="versionAsOf"):
+        spark.readStream.format("rowlock.StreamTable").option("versionAsOf", "1").load(table_path)
     with pytest.raises(SchemaMismatch, match="leave schema"):
         spark.readStream.format("rowlock.StreamTable").schema("id string").load(table_path)

@@ -32,6 +32,7 @@ def read(
     ignore_changes: bool = False,
     skip_change_commits: bool = False,
     fail_on_data_loss: bool = True,
+    options: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """A table as the source of a stream: its rows, then those that are appended, each once however often the query is killed and started again.
@@ -51,6 +52,7 @@ def read(
         ignore_changes: Read on where a version changes rows: all rows of the files that it rewrites are read again.
         skip_change_commits: Leave out versions that change or delete rows.
         fail_on_data_loss: Raise where the log no longer has what is to be read next; else it is left out.
+        options: Further options by the names that docs/streams.md lists, such as `{"excludeRegex": "part-0"}` or `schemaTrackingLocation`.
         storage_options: How to reach a cloud, as in `DeltaTable.forPath`.
 
     Returns:
@@ -88,6 +90,7 @@ def read(
     ):
         if value is not None:
             given[option] = value if isinstance(value, str) else str(arguments.number(value, name))
+    given |= arguments.text_by_text(options or {}, "options")
     given |= {f"{STORAGE}{name}": value for name, value in arguments.text_by_text(storage_options or {}, "storage_options").items()}
     given["path"] = str(path)
     schema = columns(spark, given, None)

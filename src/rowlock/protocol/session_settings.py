@@ -6,6 +6,7 @@ One entry for each setting that Delta documents or makes public as of delta-spar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -83,6 +84,9 @@ def _refused(name: str, default: str, says: str, *at: Work) -> Setting:
 _NO_ICEBERG = "Rowlock converts no Iceberg or Hudi tables, and writes no metadata for them"
 _ONE_WAY = "Rowlock has one way of its own, which gives the same rows"
 _UNSAFE_STREAM = "A stream that meets such a change of the schema ends with an error that names what to do"
+_GOES_ON = "always: a stream with schemaTrackingLocation goes on after"
+_OF_ONE_STREAM = re.compile(r"\.ckpt_-?\d+$")
+"""Ends a setting's name that is for the stream with this checkpoint alone."""
 
 _ALL = (
     # ---- what writes do ----
@@ -122,6 +126,13 @@ _ALL = (
     ),
     _idle("checkLatestSchemaOnRead", "boolean", "true", "The schema is compared in any case"),
     _idle("stalenessLimit", "text", "0", "Every statement sees the newest version"),
+    _works("streaming.allowSourceColumnRename", "text", None, f"{_GOES_ON} columns that were renamed", "stream"),
+    _works("streaming.allowSourceColumnDrop", "text", None, f"{_GOES_ON} columns that were dropped", "stream"),
+    _works("streaming.allowSourceColumnRenameAndDrop", "text", None, f"{_GOES_ON} columns that were renamed or dropped", "stream"),
+    _works("streaming.allowSourceColumnTypeChange", "text", None, f"{_GOES_ON} types that were widened", "stream"),
+    _works(
+        "streaming.allowSchemaLocationOutsideCheckpointLocation", "boolean", "false", "true: schemaTrackingLocation may lie outside of the checkpoint", "stream"
+    ),
     # ---- upkeep ----
     _works("retentionDurationCheck.enabled", "boolean", "true", "false: VACUUM takes a retention shorter than the table's own", "vacuum"),
     _works(
@@ -268,7 +279,7 @@ class Settings:
         """What is to be said of settings that change nothing here, by their whole names."""
         out = {}
         for name, value in self.given.items():
-            setting = SETTINGS.get(name)
+            setting = SETTINGS.get(_OF_ONE_STREAM.sub("", name))
             if setting is None and not name.startswith((DEFAULTS, "spark.")):
                 out[PREFIX + name] = f"The setting {PREFIX}{name} has no effect: Rowlock knows none of this name{_near(name, SETTINGS)}"
             elif setting is not None and setting.effect == "idle" and value.strip().lower() != (setting.default or "").lower():

@@ -104,9 +104,9 @@ class SparkAnswers:
         """See `Answers`."""
         return Nodes(spark).jvm_type(source.columns(spark, options, schema))
 
-    def stream_open(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> str:
+    def stream_open(self, spark: SparkSession, options: dict[str, str], schema: str | None, place: str) -> str:
         """See `Answers`."""
-        return source.open_stream(spark, options, schema)
+        return source.open_stream(spark, options, schema, place)
 
     def stream(self, spark: SparkSession, number: str, what: str, values: list[Any]) -> Any:
         """See `Answers`."""
@@ -117,6 +117,8 @@ class SparkAnswers:
             return found.latest(values[0], unlimited=bool(values[1]))
         if what == "batch":
             return found.batch(values[0], values[1])
+        if what == "committed":
+            return found.committed(values[0])
         if what == "available_now":
             return found.available_now()
         return found.name if what == "name" else Nodes(spark).jvm_type(found.columns)

@@ -12,10 +12,9 @@ import orjson
 
 from rowlock.exceptions import InvalidInput
 
-NOTHING = -1
-"""The index where no file of a version is read yet."""
-_NOTHING_IN_3 = -100
-_TRACKED = (-20, -19)
+NOTHING, CHANGE, AFTER_CHANGE = -100, -20, -19
+"""Indices before the first file of a version: nothing of it is read yet; its change of the columns comes next; that change was handed over."""
+_NOTHING_IN_1 = -1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,11 +39,11 @@ class StreamOffset:
 
     def text(self) -> str:
         """The offset as JSON; equal offsets have equal texts, by which Spark compares them."""
-        said = {
-            "sourceVersion": 1,
+        said: dict[str, object] = {
+            "sourceVersion": 3 if self.at.index in (CHANGE, AFTER_CHANGE) else 1,
             "reservoirId": self.table_id,
             "reservoirVersion": self.at.version,
-            "index": self.at.index,
+            "index": _NOTHING_IN_1 if self.at.index == NOTHING else self.at.index,
             "isStartingVersion": self.at.initial,
         }
         if self.start is not None:
@@ -53,22 +52,18 @@ class StreamOffset:
 
 
 def parse(text: str, table: str) -> StreamOffset:
-    """The offset of a checkpoint.  Raises InvalidInput where it is none, or one that only a schema log makes."""
+    """The offset of a checkpoint.  Raises InvalidInput where it is none."""
     try:
         said = orjson.loads(text)
         form, index = int(said["sourceVersion"]), int(said["index"])
         start = said.get("rowlockStart")
         offset = StreamOffset(
             str(said["reservoirId"]),
-            Position(int(said["reservoirVersion"]), NOTHING if index == _NOTHING_IN_3 else index, bool(said["isStartingVersion"])),
+            Position(int(said["reservoirVersion"]), NOTHING if index == _NOTHING_IN_1 else index, bool(said["isStartingVersion"])),
             None if start is None else Position(int(start["version"]), NOTHING, bool(start["isStartingVersion"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise InvalidInput(f"The checkpoint's offset {text} is not one of a Delta table: start the query with another checkpoint", table=table) from e
-    if form not in (1, 3) or index in _TRACKED:
-        raise InvalidInput(
-            f"The checkpoint's offset {text} stands at a change of the schema that schemaTrackingLocation follows, which Rowlock does not: "
-            "start the query with another checkpoint",
-            table=table,
-        )
+    if form not in (1, 3):
+        raise InvalidInput(f"The checkpoint's offset {text} has another form than delta-spark's of today: start the query with another checkpoint", table=table)
     return offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowlock.conditions import named
 from rowlock.display import did_you_mean
@@ -17,8 +17,16 @@ _DEFAULT_FILES = 1000
 _BYTES = re.compile(r"(\d+)\s*([kmgtp]?)b?\Z")
 _IGNORED = frozenset(("path", "serialization.format"))
 _FLAGS = ("ignoreDeletes", "ignoreChanges", "skipChangeCommits", "failOnDataLoss", "readChangeFeed")
-_KNOWN = ("startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger", *_FLAGS)
-_OTHER_NAMES = {"readchangedata": "readchangefeed"}
+_TEXTS = (
+    "excludeRegex",
+    "schemaTrackingLocation",
+    "streamingSourceTrackingId",
+    "allowSourceColumnRename",
+    "allowSourceColumnDrop",
+    "allowSourceColumnTypeChange",
+)
+_KNOWN = ("startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger", *_FLAGS, *_TEXTS)
+_OTHER_NAMES = {"readchangedata": "readchangefeed", "schemalocation": "schematrackinglocation"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,9 @@ class StreamOptions:
     starting_version     the first version whose changes are read; LATEST: that after the newest one
     starting_timestamp   the same by a time.  Where neither is given, the table's rows are read first
     max_files, max_bytes after how many a batch ends; None for no limit
+    exclude_regex        files whose path this matches (Java's syntax) are left out
+    schema_location      where the columns are kept that the stream has come to, below the query's checkpoint; source_id tells two sources of a query apart there
+    allowed              non-additive changes of the columns that the stream may go on after, by the option's name: "always" or a version
     """
 
     starting_version: int | str | None = None
@@ -39,6 +50,10 @@ class StreamOptions:
     skip_change_commits: bool = False
     fail_on_data_loss: bool = True
     read_change_feed: bool = False
+    exclude_regex: str | None = None
+    schema_location: str | None = None
+    source_id: str | None = None
+    allowed: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def parse(given: Mapping[str, str], table: str) -> StreamOptions:
@@ -63,6 +78,9 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
     flags = {n: _flag(said, n, table) for n in _FLAGS}
     if flags["readChangeFeed"] and (without := next((n for n in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if flags[n]), None)):
         raise InvalidInput(f"{without} has no effect with readChangeFeed, which reads every change: leave it out", table=table)
+    texts = {n: said[n.lower()] for n in _TEXTS if n.lower() in said}
+    if "schemaTrackingLocation" in texts and flags["failOnDataLoss"] is False:
+        raise InvalidInput("schemaTrackingLocation needs every commit, and failOnDataLoss=false passes over some: leave one of them out", table=table)
     size = said.get("maxbytespertrigger")
     files = said.get("maxfilespertrigger", None if size is not None else str(_DEFAULT_FILES))
     return StreamOptions(
@@ -75,6 +93,10 @@ def parse(given: Mapping[str, str], table: str) -> StreamOptions:
         skip_change_commits=bool(flags["skipChangeCommits"]),
         fail_on_data_loss=flags["failOnDataLoss"] is not False,
         read_change_feed=bool(flags["readChangeFeed"]),
+        exclude_regex=texts.get("excludeRegex"),
+        schema_location=texts.get("schemaTrackingLocation"),
+        source_id=texts.get("streamingSourceTrackingId"),
+        allowed={name: value for name, value in texts.items() if name.startswith("allow")},
     )
 
 

@@ -13,20 +13,25 @@ from typing import Any
 import orjson
 
 from rowlock.api.change_feed import first_version
+from rowlock.api.columns_then import unreadable
 from rowlock.api.handle import Handle
-from rowlock.api.stream_source.offsets import NOTHING, Position, StreamOffset, parse
+from rowlock.api.stream_source.offsets import AFTER_CHANGE, CHANGE, NOTHING, Position, StreamOffset, parse
 from rowlock.api.stream_source.options import LATEST, StreamOptions, storage_options
 from rowlock.api.stream_source.options import parse as parse_options
+from rowlock.api.stream_source.tracking import Tracked, TrackingLog, check_allowed, differs, evolved
 from rowlock.api.stream_source.walk import Piece, Room, Walk
 from rowlock.conditions import named
 from rowlock.conflict.delta import live_slice
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.change_feed import Changed, changed_rows, changes_frame
 from rowlock.engines.spark.frames.stream import columns_of_stream, rows_of_files, same_columns
+from rowlock.engines.spark.session.checkpoint_files import NumberedFiles, is_below, java_pattern
 from rowlock.engines.spark.session.delta_settings import settings_of
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, PathNotFound, RowlockError, SchemaMismatch, TableNotFound, VersionNotFound
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.paths import encode
 
 _numbers = itertools.count(1)
 _open: dict[str, TableStream] = {}
@@ -41,6 +46,10 @@ def columns(spark: SparkSession, given: Mapping[str, str], schema: str | None) -
         raise PathNotFound(
             f"{handle.path} is not a Delta table: correct the path, or make the table", table=handle.path, condition=named("DELTA_SCHEMA_NOT_SET")
         ) from e
+    tracking = _tracking(handle, options, newest)
+    if tracking is not None and tracking.current is not None:
+        tracking.merge(handle.state.log, newest.version)
+        newest = tracking.current.of(newest)
     found = columns_of_stream(newest, with_changes=options.read_change_feed)
     said = None if schema is None else StructType.fromJson(orjson.loads(schema))
     if said is not None and said.fields and not same_columns(said, found):
@@ -52,11 +61,11 @@ def columns(spark: SparkSession, given: Mapping[str, str], schema: str | None) -
     return found
 
 
-def open_stream(spark: SparkSession, given: Mapping[str, str], schema: str | None) -> str:
-    """Begins to read a table for a query; returns the number by which `stream` finds it."""
+def open_stream(spark: SparkSession, given: Mapping[str, str], schema: str | None, place: str = "") -> str:
+    """Begins to read a table for a query; returns the number by which `stream` finds it.  `place` is the source's folder in the query's checkpoint."""
     handle, options = _asked(spark, given)
     number = str(next(_numbers))
-    _open[number] = TableStream(handle, options, None if schema is None else StructType.fromJson(orjson.loads(schema)))
+    _open[number] = TableStream(handle, options, None if schema is None else StructType.fromJson(orjson.loads(schema)), place)
     return number
 
 
@@ -81,13 +90,26 @@ def _asked(spark: SparkSession, given: Mapping[str, str]) -> tuple[Handle, Strea
     return Handle(spark, path, storage_options=storage_options(given)), options
 
 
+def _tracking(handle: Handle, options: StreamOptions, newest: Snapshot) -> TrackingLog | None:
+    """The log of the columns that a stream has come to; None where no place is given for one."""
+    if options.schema_location is None:
+        return None
+    folder = f"{options.schema_location.rstrip('/')}/_schema_log_{newest.metadata.id}{'' if options.source_id is None else f'_{options.source_id}'}"
+    return TrackingLog(NumberedFiles(handle.spark, folder), newest)
+
+
 class TableStream:
     """The source of one query; its batches come one after the other."""
 
-    def __init__(self, handle: Handle, options: StreamOptions, schema: StructType | None) -> None:
-        self._handle, self._options = handle, options
+    def __init__(self, handle: Handle, options: StreamOptions, schema: StructType | None, place: str) -> None:
+        self._handle, self._options, self._place = handle, options, place
         settings_of(handle.spark).check("stream")
         self._shown: Snapshot = handle.state.refresh()
+        self._excluded = None if options.exclude_regex is None else java_pattern(handle.spark, options.exclude_regex)
+        self._tracking = _tracking(handle, options, self._shown)
+        self._come_to = -1
+        if self._tracking is not None:
+            self._take_tracked(self._tracking)
         self.columns = columns_of_stream(self._shown, with_changes=options.read_change_feed)
         if schema is not None and schema.fields and not same_columns(schema, self.columns):
             raise InvalidInput(
@@ -98,6 +120,8 @@ class TableStream:
                 condition=named("DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART"),
             )
         self._walk = Walk(handle.state.log, self._shown, options)
+        if self._come_to >= 0:
+            self._walk.changes = self._changes
         self._begins: Position | None = None
         self._until: int | None = None
         self._once, self._checked, self._asked = False, False, False
@@ -123,6 +147,12 @@ class TableStream:
             self._until = newest
         through = newest if self._until is None else self._until
         begin = self._begin(newest) if start is None else self._returned(start, newest).at
+        if self._tracking is not None:
+            self._track(min(begin.version, newest), begin)
+            if begin.index == CHANGE:
+                return StreamOffset(self._shown.metadata.id, Position(begin.version, AFTER_CHANGE)).text()
+            if begin.index == AFTER_CHANGE and self._changes(self._handle.state.log.commits(begin.version - 1, begin.version)[0]):
+                return start
         if not begin.initial:
             self._walk.forget_initial_files()
         self._check_start(begin, newest)
@@ -138,6 +168,8 @@ class TableStream:
                 if not room.admits(piece):
                     break
                 end = piece.end
+                if end.index == CHANGE:
+                    break
         except RowlockError:
             if end == begin:
                 raise
@@ -192,9 +224,87 @@ class TableStream:
 
     def _check_start(self, begin: Position, newest: int) -> None:
         """Looks, once, at the columns that the table had where the stream goes on."""
-        if not self._checked and not begin.initial and begin.version <= newest:
+        if not self._checked and self._walk.changes is None and not begin.initial and begin.version <= newest:
             self._walk.check_start(begin, newest)
         self._checked = True
+
+    # ---- the columns that the stream has come to ---------------------------------------------
+
+    def _take_tracked(self, tracking: TrackingLog) -> None:
+        """Reads with the columns of the tracking log.  Raises where it lies elsewhere, is another source's, or has a change that nobody allowed."""
+        spark, location, path = self._handle.spark, self._options.schema_location or "", self._handle.path
+        checkpoint = self._place.rpartition("/sources/")[0]
+        outside = settings_of(spark).flag("streaming.allowSchemaLocationOutsideCheckpointLocation")
+        if checkpoint and not outside and not is_below(spark, location, checkpoint):
+            raise InvalidInput(
+                f"schemaTrackingLocation {location} must lie below the query's checkpoint {checkpoint}",
+                table=path,
+                condition=named("DELTA_STREAMING_SCHEMA_LOCATION_NOT_UNDER_CHECKPOINT", schemaTrackingLocation=location, checkpointLocation=checkpoint),
+            )
+        if tracking.current is None:
+            return
+        if tracking.current.source != self._place:
+            raise InvalidInput(
+                f"{location} is the schemaTrackingLocation of {tracking.current.source}, and this source is {self._place}: give each source a "
+                "schemaTrackingLocation or streamingSourceTrackingId of its own",
+                table=path,
+            )
+        check_allowed(tracking, self._options, settings_of(spark).given, self._place, path)
+        self._shown, self._come_to = tracking.current.of(self._shown), tracking.current.version
+
+    def _changes(self, commit: Commit) -> bool:
+        """Whether a commit changes what the stream reads with."""
+        return commit.version > self._come_to and differs(commit.metadata, commit.protocol, self._shown)
+
+    def _track(self, version: int, begin: Position, through: int | None = None) -> None:
+        """Begins the tracking log where it is empty, and keeps what a stream has come to; raises SchemaMismatch where that is not what it reads with.
+
+        `through` is the last version of a batch that was planned before: one set of columns must do for all of it.
+        """
+        tracking, log = self._tracking, self._handle.state.log
+        assert tracking is not None
+        if tracking.current is None:
+            entry = self._entry(log.at(version) if through is None else self._suits_all(version, max(version, through)))
+        elif begin.initial and begin.version > max(self._come_to, tracking.current.version):
+            entry = self._entry(log.at(begin.version))
+            if not differs(entry.metadata, entry.protocol, self._shown):
+                return
+        else:
+            return
+        tracking.add(entry, instead=True)
+        if differs(entry.metadata, entry.protocol, self._shown):
+            raise evolved(entry, self._handle.path)
+        self._walk.changes = self._changes
+
+    def _entry(self, at: Snapshot) -> Tracked:
+        return Tracked(at.version, at.metadata, at.protocol, self._place)
+
+    def _suits_all(self, first: int, last: int) -> Snapshot:
+        """The last version of some, under whose columns the rows of all of them can be read.  Raises SchemaMismatch."""
+        log = self._handle.state.log
+        found = log.at(last)
+        others = [log.at(first).metadata, *(c.metadata for c in log.commits(first, last) if c.metadata is not None)]
+        if any(unreadable(metadata, found) is not None for metadata in others):
+            raise SchemaMismatch(
+                f"The columns change within versions {first} to {last}, which are one batch of the checkpoint: start the query with another checkpoint",
+                table=self._handle.path,
+                version=last,
+                condition=named("DELTA_STREAMING_SCHEMA_LOG_INIT_FAILED_INCOMPATIBLE_METADATA", a=first, b=last),
+            )
+        return found
+
+    def committed(self, end: str) -> None:
+        """Takes note that all up to an offset is written.  Raises SchemaMismatch where a change of the columns is next, which is kept for the next start."""
+        if self._tracking is None or self._walk.changes is None:
+            return
+        at = parse(end, self._handle.path).at
+        if at.index not in (CHANGE, AFTER_CHANGE):
+            return
+        commit = self._handle.state.log.commits(at.version - 1, at.version)[0]
+        if self._changes(commit):
+            entry = Tracked(at.version, commit.metadata or self._shown.metadata, commit.protocol or self._shown.protocol, self._place)
+            self._tracking.add(entry)
+            raise evolved(entry, self._handle.path)
 
     # ---- the rows of a batch ---------------------------------------------------------------
 
@@ -205,6 +315,8 @@ class TableStream:
         self._check_same_table(newest.metadata.id)
         to = self._returned(end, newest.version)
         begin = self._begun(to) if start is None else self._returned(start, newest.version).at
+        if self._tracking is not None:
+            self._track(begin.version, begin, to.at.version - (to.at.index == NOTHING))
         self._check_start(begin, newest.version)
         frame = self._frame(self._between(begin, to.at, newest.version))
         return frame._jdf.queryExecution().analyzed()
@@ -227,7 +339,8 @@ class TableStream:
             at = piece.end
             if at == end:
                 break
-        if at != end and self._options.fail_on_data_loss:
+        is_there = at == end or (at.version == end.version and max(at.index, end.index) < 0)  # a change of the columns is no place once it is taken
+        if not is_there and self._options.fail_on_data_loss:
             raise InvalidInput(
                 f"The log leads to version {at.version}, file {at.index}, and not to version {end.version}, file {end.index}, where the checkpoint says that a "
                 "batch ends: the options of the query are others than when the batch was planned, or the log was changed. Start the query as it was then, or "
@@ -240,13 +353,17 @@ class TableStream:
     def _frame(self, pieces: list[Piece]) -> DataFrame:
         evaluator = self._handle.evaluator
         if not self._options.read_change_feed:
-            return rows_of_files(evaluator, self._shown, [file for piece in pieces for file in piece.files])
+            return rows_of_files(evaluator, self._shown, [file for piece in pieces for file in piece.files if self._takes(file)])
         vector_of, changed = self._handle.state.vectors.of, list[Changed]()
         for piece in pieces:
-            changed += [Changed(piece.version, "insert", live_slice(file, vector_of)) for file in piece.files]
+            changed += [Changed(piece.version, "insert", live_slice(file, vector_of)) for file in piece.files if self._takes(file)]
             if piece.changes is not None:
-                changed += changed_rows(piece.changes, vector_of, self._handle.path)
+                changed += changed_rows(piece.changes, vector_of, self._handle.path, self._takes)
         return changes_frame(evaluator, self._shown, changed, self._times({c.version for c in changed}))
+
+    def _takes(self, file: AddFile) -> bool:
+        """Whether excludeRegex leaves the file in."""
+        return self._excluded is None or not self._excluded(file.log_path or encode(file.path))
 
     def _times(self, versions: set[int]) -> dict[int, int]:
         """When the versions were committed.  Raises VersionNotFound."""

@@ -6,12 +6,12 @@ moves rows (dataChange is false: OPTIMIZE) adds nothing.  Nothing here needs Spa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from rowlock.api.change_feed import writes_columns_anew
 from rowlock.api.columns_then import changed, unreadable
-from rowlock.api.stream_source.offsets import NOTHING, Position
+from rowlock.api.stream_source.offsets import AFTER_CHANGE, CHANGE, NOTHING, Position
 from rowlock.api.stream_source.options import StreamOptions
 from rowlock.conditions import named
 from rowlock.exceptions import CorruptLog, InvalidInput, VersionNotFound
@@ -68,8 +68,11 @@ class Room:
 class Walk:
     """The files of one table for one stream, under the columns that the table has in `shown`.
 
-    `log` is set anew where the table's log turns out to have been rewritten.
+    `log` is set anew where the table's log turns out to have been rewritten.  `changes` says whether a commit has other columns, properties or another
+    protocol than the stream reads with: what comes before it is a piece of its own.  None: other columns end the stream.
     """
+
+    changes: Callable[[Commit], bool] | None = None
 
     def __init__(self, log: TableLog, shown: Snapshot, options: StreamOptions) -> None:
         self.log, self._shown, self._options = log, shown, options
@@ -94,7 +97,7 @@ class Walk:
     def initial_files(self, version: int) -> tuple[AddFile, ...]:
         """The live files of a version, by time and name.  Raises VersionNotFound, InvalidInput."""
         if self._first is None or self._first[0] != version:
-            snapshot = self._shown if self._shown.version == version else self._first_snapshot(version)
+            snapshot = self._shown if self._shown.version == version and self.changes is None else self._first_snapshot(version)
             files: list[AddFile] = []
             if snapshot is not None:
                 self._check_columns(snapshot.metadata, version)
@@ -139,6 +142,8 @@ class Walk:
             return self.log.commits(there[0] - 1, there[0])[0] if there else None
 
     def _of(self, commit: Commit, after: int) -> Iterator[Piece]:
+        if self.changes is not None and after < CHANGE and self.changes(commit):
+            yield Piece(commit.version, Position(commit.version, CHANGE))
         if commit.metadata is not None:
             self._check_columns(commit.metadata, commit.version)
         if self._options.read_change_feed:
@@ -156,7 +161,7 @@ class Walk:
         if not commit.cdc and not any(r.data_change for r in commit.removes):
             yield from _one_by_one(commit.version, tuple(a for a in commit.adds if a.data_change), after)
             return
-        if after != NOTHING:
+        if after > AFTER_CHANGE:
             raise InvalidInput(
                 f"The checkpoint stands within the changes of version {commit.version}, as another engine leaves it: Rowlock reads the changes of a version "
                 "together. Let that engine read this version, or start with another checkpoint and startingVersion",
@@ -209,6 +214,8 @@ class Walk:
                 table=shown.table,
                 version=version,
             )
+        if self.changes is not None:
+            return
         if version > shown.version:
             what, how = changed(metadata, shown), "Start the query again from a new DataFrame, which has the new columns; where it stops again, start"
         else:
@@ -216,7 +223,7 @@ class Walk:
         if what is not None:
             raise InvalidInput(
                 f"Version {version} {what}; the stream reads with the columns of version {shown.version}. {how} with another checkpoint (and startingVersion "
-                f"after {version}, where its rows are not wanted again)",
+                f"after {version}, where its rows are not wanted again), or with schemaTrackingLocation, which follows such changes",
                 table=shown.table,
                 version=version,
                 condition=named("DELTA_SCHEMA_CHANGED_WITH_VERSION"),
@@ -225,10 +232,10 @@ class Walk:
 
 def _one_by_one(version: int, files: tuple[AddFile, ...], after: int, *, initial: bool = False) -> Iterator[Piece]:
     """The files of a version after an index; a version without any is a piece, too, that holds none."""
-    over = Position(version + 1)
-    if after + 1 >= len(files):
+    over, first = Position(version + 1), max(after, -1) + 1
+    if first >= len(files):
         yield Piece(version, over)
-    for index in range(after + 1, len(files)):
+    for index in range(first, len(files)):
         end = over if index + 1 == len(files) else Position(version, index, initial)
         yield Piece(version, end, (files[index],), size_bytes=files[index].size_bytes)
 

@@ -59,9 +59,7 @@ def test_values_that_are_none(name: str, value: str) -> None:
         parse({name: value}, "/t")
 
 
-@pytest.mark.parametrize(
-    "name", ["excludeRegex", "schemaTrackingLocation", "versionAsOf", "ignoreFileDeletion", "withEventTimeOrder", "endingVersion", "mergeSchema"]
-)
+@pytest.mark.parametrize("name", ["versionAsOf", "ignoreFileDeletion", "withEventTimeOrder", "endingVersion", "mergeSchema"])
 def test_what_rowlock_has_not_is_refused(name: str) -> None:
     with pytest.raises(UnsupportedFeature, match=name):
         parse({name: "true"}, "/t")
@@ -72,6 +70,14 @@ def test_what_has_no_effect_on_the_change_feed_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         parse({"readChangeFeed": "true", name: "true"}, "/t")
     assert parse({"readChangeFeed": "true", name: "false"}, "/t").read_change_feed
+
+
+def test_where_the_columns_are_tracked() -> None:
+    given = {"schemaLocation": "/cp/columns", "streamingSourceTrackingId": "two", "ALLOWSOURCECOLUMNDROP": "7", "excludeRegex": "part"}
+    said = parse(given, "/t")
+    assert (said.schema_location, said.source_id, said.allowed, said.exclude_regex) == ("/cp/columns", "two", {"allowSourceColumnDrop": "7"}, "part")
+    with pytest.raises(InvalidInput, match="failOnDataLoss"):
+        parse(given | {"failOnDataLoss": "false"}, "/t")
 
 
 def test_both_starts_are_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from rowlock.api.stream_source.offsets import Position
+from rowlock.api.stream_source.offsets import NOTHING, Position
 from rowlock.api.stream_source.options import StreamOptions
 from rowlock.api.stream_source.walk import Piece, Room, Walk
 from rowlock.exceptions import InvalidInput, VersionNotFound
@@ -69,7 +69,7 @@ def test_the_first_rows_by_time_and_name_then_each_version() -> None:
     pieces = list(made.walk().pieces(INITIAL, made.version))
     assert names_of(pieces) == ["b", "c", "a", "z", "y", "x"]
     ends = [(p.end.version, p.end.index, p.end.initial) for p in pieces]
-    assert ends == [(0, 0, True), (0, 1, True), (1, -1, False), (1, 0, False), (2, -1, False), (3, -1, False), (4, -1, False)]
+    assert ends == [(0, 0, True), (0, 1, True), (1, NOTHING, False), (1, 0, False), (2, NOTHING, False), (3, NOTHING, False), (4, NOTHING, False)]
 
 
 def test_from_every_place_the_rest_is_read_once() -> None:

@@ -44,13 +44,13 @@ class Changed:
     rows: Slice
 
 
-def changed_rows(commit: Commit, vector_of: VectorOf, table: str) -> list[Changed]:
-    """The rows that a version changed.  Raises CorruptLog where its actions do not say which they are."""
+def changed_rows(commit: Commit, vector_of: VectorOf, table: str, takes: Callable[[AddFile], bool] = lambda file: True) -> list[Changed]:
+    """The rows that a version changed, of the files that are to be read.  Raises CorruptLog where its actions do not say which they are."""
     if commit.cdc:
-        return [Changed(commit.version, None, Slice(_cdc_file(c, table))) for c in commit.cdc]
+        return [Changed(commit.version, None, Slice(f)) for c in commit.cdc if takes(f := _cdc_file(c, table))]
     removed = [_removed_file(r, commit.version, table) for r in commit.removes if r.data_change]
-    before = {f.path: live_slice(f, vector_of) for f in removed}
-    after = {f.path: live_slice(f, vector_of) for f in commit.adds if f.data_change}
+    before = {f.path: live_slice(f, vector_of) for f in removed if takes(f)}
+    after = {f.path: live_slice(f, vector_of) for f in commit.adds if f.data_change and takes(f)}
     delta = delta_of(after, before, after)
     return [*(Changed(commit.version, "delete", s) for s in delta.gone), *(Changed(commit.version, "insert", s) for s in delta.born)]
 

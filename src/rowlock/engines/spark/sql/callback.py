@@ -68,8 +68,8 @@ class Answers(Protocol):
     def stream_columns(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> Any:
         """The columns (a JVM StructType) of a stream that reads a table; `schema` is what the caller says that they are, as JSON."""
 
-    def stream_open(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> str:
-        """Begins to read a table as the source of a query; returns its number."""
+    def stream_open(self, spark: SparkSession, options: dict[str, str], schema: str | None, place: str) -> str:
+        """Begins to read a table as the source of a query, whose folder in the query's checkpoint is `place`; returns its number."""
 
     def stream(self, spark: SparkSession, number: str, what: str, values: list[Any]) -> Any:
         """What the source with a number is asked, see StreamSource in streams.java."""
@@ -144,8 +144,8 @@ class Callback:
         if what == "stream":
             return answers.stream(spark, str(given[1]), str(given[2]), [given[3][n] for n in range(len(given[3]))])
         if what in ("stream_columns", "stream_open"):
-            ask = answers.stream_columns if what == "stream_columns" else answers.stream_open
-            return ask(spark, _texts(given[1]), None if given[2] is None else str(given[2]))
+            options, schema = _texts(given[1]), None if given[2] is None else str(given[2])
+            return answers.stream_columns(spark, options, schema) if what == "stream_columns" else answers.stream_open(spark, options, schema, str(given[3]))
         if what == "sink":
             return answers.sink(spark, _texts(given[1]), _names(given[2]), str(given[3]))
         raise AssertionError(what)

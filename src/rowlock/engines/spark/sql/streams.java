@@ -204,7 +204,7 @@ public class StreamTable implements StreamSourceProvider {
 
     public Source createSource(SQLContext context, String checkpoint, Option given, String name, Map options) {
         SparkSession session = (SparkSession) context.sparkSession();
-        Object[] asked = new Object[] { session, CollectionConverters.asJava(Bridge.spelled(options)), json(given) };
+        Object[] asked = new Object[] { session, CollectionConverters.asJava(Bridge.spelled(options)), json(given), checkpoint };
         return new StreamSource(session, (String) Bridge.call("stream_open", asked));
     }
 
@@ -250,6 +250,7 @@ public class StreamSource implements Source, SupportsTriggerAvailableNow {
         return org.apache.spark.sql.classic.Dataset.ofRows(session, flowing(plan));
     }
 
+    public void commit(Offset end) { ask("committed", new Object[] { end.json() }); }
     public void stop() { ask("stop", new Object[] {}); }
     public String toString() { return (String) ask("name", new Object[] {}); }
 
