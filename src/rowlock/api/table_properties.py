@@ -78,7 +78,7 @@ def _turn_off(handle: Handle, properties: Mapping[str, str], unset: Collection[s
 def _unmapped(head: Snapshot, properties: Mapping[str, str], unset: Collection[str]) -> Metadata:
     """The head's metadata without column mapping, and with the properties.  Raises SchemaMismatch, StatementRefused, InvalidInput."""
     configuration = {k: v for k, v in {**head.metadata.configuration, **properties}.items() if k not in unset}
-    validate_together(configuration, head.table)
+    validate_together(configuration, head.table, given=properties)
     if row_tracking.asks_for_tracking(configuration):
         text = "Column mapping cannot be turned off while rows keep their ids, which files that are written again would lose: set delta.enableRowTracking=false first"
         raise StatementRefused(text, what="turning off column mapping", table=head.table)

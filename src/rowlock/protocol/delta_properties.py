@@ -110,7 +110,11 @@ _REDIRECT = "Rowlock follows no redirection to another table"
 
 _ALL = (
     # ---- the log ----
-    _effect("logRetentionDuration", "interval", "After a checkpoint, the log before the newest checkpoint older than this is deleted; 30 days by default"),
+    _effect(
+        "logRetentionDuration",
+        "interval",
+        "After a checkpoint, the log before the newest checkpoint older than this is deleted; 30 days by default, and never shorter than delta.deletedFileRetentionDuration",
+    ),
     _effect("enableExpiredLogCleanup", "boolean", "false keeps the log for ever"),
     _effect("requireCheckpointProtectionBeforeVersion", "integer", "The log before this version is deleted in one go or not at all"),
     _effect("checkpointInterval", "integer", "A checkpoint is written after so many commits; 10 by default", least=1),

@@ -32,6 +32,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
 
 GROUP_COMMIT, CHECKSUMS = "rowlock.groupCommit", "rowlock.checksums"
 LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
+_LOG_RETENTION, _FILE_RETENTION = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
 _LOCK_SETTINGS = (LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY)
 _PROVIDER = re.compile(r"object|postgresql|dynamodb:[A-Za-z0-9_.\-]{3,255}")
 
@@ -64,8 +65,18 @@ def validate_properties(properties: Mapping[str, str], table: str | None = None,
             raise InvalidInput(f"property {name} = {shown!r} is not possible: {allowed}", table=table, condition=_condition(name, str(value)))
 
 
-def validate_together(configuration: Mapping[str, str], table: str | None = None) -> None:
-    """Raises InvalidInput for properties that are valid one by one but not together."""
+def validate_together(configuration: Mapping[str, str], table: str | None = None, *, given: Mapping[str, str]) -> None:
+    """Raises InvalidInput for properties that are valid one by one but not together.
+
+    `given`: those that the statement sets.  A retention among them is compared with the other one that the statement sets or else with its default, as in
+    delta-spark, and not with what the table has.
+    """
+    if TableProperties(given).log_retention_ms < TableProperties(given).deleted_file_retention_ms:
+        text = (
+            f"{_LOG_RETENTION} ({given.get(_LOG_RETENTION, 'by default 30 days')}) must be at least {_FILE_RETENTION} ({given.get(_FILE_RETENTION, 'by default 1 week')}): "
+            "set both in one statement"
+        )
+        raise InvalidInput(text, table=table, condition=named("UNSUPPORTED_TABLE_CHANGE", message=text))
     if configuration.get("rowlock.onConflict") != "lockless":
         return
     if "rowlock.isolation" in configuration:
@@ -245,7 +256,7 @@ class TableProperties:
     @property
     def log_retention_ms(self) -> int:
         """How long old commits are kept, in milliseconds."""
-        return self._retention("delta.logRetentionDuration", "interval 30 days")
+        return self._retention(_LOG_RETENTION, "interval 30 days")
 
     @property
     def cleans_log(self) -> bool:
@@ -269,7 +280,7 @@ class TableProperties:
     @property
     def deleted_file_retention_ms(self) -> int:
         """How long removed data files are kept for vacuum, in milliseconds."""
-        return self._retention("delta.deletedFileRetentionDuration", "interval 1 week")
+        return self._retention(_FILE_RETENTION, "interval 1 week")
 
     def _knob(self, name: str) -> str:
         value = self.configuration.get(name, KNOBS[name][0])

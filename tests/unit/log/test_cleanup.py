@@ -87,7 +87,8 @@ def copied(store: MemoryStore, time: Movable, lives: int | None = None) -> Morta
 def table(time: Movable, store: MemoryStore, days: int, **properties: str) -> InMemory:
     """A table with a commit for each day, whose log was never cleaned; checkpoints follow the interval that `properties` names."""
     made = InMemory(store=store)
-    made.create(SCHEMA, (), {"delta.checkpointInterval": "3", "delta.logRetentionDuration": "interval 4 days", **properties})
+    retentions = {"delta.logRetentionDuration": "interval 4 days", "delta.deletedFileRetentionDuration": "interval 0 days"}
+    made.create(SCHEMA, (), {"delta.checkpointInterval": "3", **retentions, **properties})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "clean_up", lambda *_: 0)
         for day in range(1, days):

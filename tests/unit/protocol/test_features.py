@@ -8,7 +8,7 @@ from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, Unsuppo
 from rowlock.protocol import arrow_types, schema
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.features import check_readable, check_writable, protocol_for_new_table, vectors_allowed
-from rowlock.protocol.properties import TableProperties, interval_ms, validate_properties
+from rowlock.protocol.properties import TableProperties, interval_ms, validate_properties, validate_together
 
 
 def metadata(field: str = "{}", nullable: str = "true", **configuration: str) -> Metadata:
@@ -149,6 +149,30 @@ def test_wrong_properties_are_named(name: str, value: str) -> None:
     with pytest.raises(InvalidInput) as e:
         validate_properties({name: value})
     assert name in str(e.value) and value in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("log", "files", "possible"),
+    [
+        ("6 days", None, False),
+        ("7 days", None, True),
+        (None, "31 days", False),
+        (None, "30 days", True),
+        ("2 days", "49 hours", False),
+        ("2 days", "48 hours", True),
+        (None, None, True),
+    ],
+)
+def test_the_log_is_kept_as_long_as_deleted_files(log: str | None, files: str | None, possible: bool) -> None:
+    """As in delta-spark: what a statement sets is compared with what else it sets, or with the default, and not with what the table has."""
+    names = {"delta.logRetentionDuration": log, "delta.deletedFileRetentionDuration": files}
+    given = {name: f"interval {value}" for name, value in names.items() if value is not None}
+    table = {"delta.logRetentionDuration": "interval 1 day"}
+    if possible:
+        return validate_together({**table, **given}, given=given)
+    with pytest.raises(InvalidInput, match="UNSUPPORTED_TABLE_CHANGE") as e:
+        validate_together({**table, **given}, given=given)
+    assert all(name in str(e.value) for name in names)
 
 
 def test_right_properties() -> None:

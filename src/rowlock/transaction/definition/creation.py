@@ -62,7 +62,7 @@ def new_metadata(
     merged = {**NEW_TABLE_DEFAULTS, **said.table_defaults(configuration)}
     schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
     check_properties(merged, table)
-    validate_together(merged, table)
+    validate_together(merged, table, given=configuration)
     merged = row_tracking.with_column_names(merged, clock.new_id)
     names = tuple(found.name for c in partition_columns if (found := schema.find(c)) is not None)
     metadata = Metadata(
@@ -252,7 +252,7 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
 
     def change(head: Snapshot) -> Metadata:
         configuration = row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id)
-        validate_together(configuration, state.store.root)
+        validate_together(configuration, state.store.root, given=properties)
         if row_tracking.asks_for_tracking(configuration) and not row_tracking.is_enabled(head.protocol, head.metadata):
             _check_row_ids(head)
         return column_mapping.with_changed_mode(head.metadata, replace(head.metadata, configuration=configuration), state.store.root)
@@ -284,7 +284,7 @@ def unset_properties(state: SharedState, keys: Sequence[str], *, if_exists: bool
         if not if_exists and (missing := [k for k in keys if k not in head.metadata.configuration]):
             raise InvalidInput(f"Property {missing[0]!r} is not set", table=state.store.root)
         after = replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k not in keys})
-        validate_together(after.configuration, state.store.root)
+        validate_together(after.configuration, state.store.root, given={})
         return column_mapping.with_changed_mode(head.metadata, after, state.store.root)
 
     return change_metadata(state, "UNSET TBLPROPERTIES", {"properties": list(keys), "ifExists": if_exists}, change)
