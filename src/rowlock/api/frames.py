@@ -311,6 +311,7 @@ def replace_with_rows(
                 managed=made.managed,
                 adds=adds,
                 derived_from=(*before, *after),
+                properties=properties,
             )
         except CommitUnknown:
             raise

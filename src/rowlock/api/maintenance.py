@@ -102,11 +102,11 @@ class Maintenance:
             version: The version to bring back, 0 or more.
 
         Returns:
-            A DataFrame of one row with delta-spark's columns: files and bytes that the table has now, that were removed and that were restored.
+            A DataFrame of one row with delta-spark's columns: files and bytes that the table has now, that were removed and that were restored.  No row
+            where the version is the newest, so that there is nothing to do.
 
         Raises:
             VersionNotFound: The log does not hold the version.
-            InvalidInput: The version is the newest.
             StatementRefused: Files of the version are no more (vacuumed), or the table is append-only.
             WrongType: The version is not an int.
             DeltaConcurrentModificationException: Others committed meanwhile, where `rowlock.onConflict` is `fail`.
@@ -129,10 +129,10 @@ class Maintenance:
                 time zone of the Python process where it has none.
 
         Returns:
-            A DataFrame of one row with delta-spark's columns.
+            A DataFrame of one row with delta-spark's columns; no row where the version is the newest.
 
         Raises:
-            InvalidInput: The text is no time, or the version is the newest.
+            InvalidInput: The text is no time.
             VersionNotFound: The log does not reach to that time: it is before the oldest commit or after the newest.
             StatementRefused: Files of the version are no more (vacuumed), or the table is append-only.
             WrongType: The time is neither a string nor a datetime.

@@ -378,7 +378,9 @@ class DeltaTableBuilder:
         if there:
             metadata = creation.new_metadata(schema_string, self._partitions, self._properties, description=self._comment, table=handle.path)
             operation = "REPLACE TABLE" if self._mode == "replace" else "CREATE OR REPLACE TABLE"
-            creation.replace_table(handle.state, metadata, cluster_by=self._columns(handle), operation=operation, managed=place.managed)
+            creation.replace_table(
+                handle.state, metadata, cluster_by=self._columns(handle), operation=operation, managed=place.managed, properties=self._properties
+            )
             return
         try:
             creation.create(

@@ -17,7 +17,7 @@ from rowlock.boundary import row_identity
 from rowlock.boundary.row_changes import Change
 from rowlock.conditions import named
 from rowlock.conflict.delta import delta_between
-from rowlock.exceptions import CorruptLog, InvalidInput, StatementRefused
+from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.restored_files import RestoredFiles
 from rowlock.protocol import change_feed, clustering, row_tracking
@@ -37,17 +37,19 @@ _NAMED_FILES = 10
 
 
 def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ignore_missing: bool = False, options: Options | None = None) -> Receipt:
-    """Commits the state of `target` on top of the head.  The receipt's metrics have delta-spark's names.
+    """Commits the state of `target` on top of the head.  The receipt's metrics have delta-spark's names; it has no version where `target` is the newest one.
 
-    Raises InvalidInput if `target` is the newest version, StatementRefused if the table is append-only or (unless
+    Raises StatementRefused if the table is append-only or (unless
     `ignore_missing`) files of that version no longer exist, and under `fail` DeltaConcurrentModificationException.
     """
     seen: set[str] = set()
     written: dict[tuple[Any, ...], tuple[AddCdcFile, ...]] = {}
     files = RestoredFiles(table.state)
 
-    def actions_on(head: Snapshot) -> HeadActions:
+    def actions_on(head: Snapshot) -> HeadActions | None:
         found = restoration(target, head, clock.now_ms())
+        if found is None:
+            return None
         if not ignore_missing:
             _check_files(table.state.store, [a for a in found.adds if a.path not in seen], target)
             seen.update(a.path for a in found.adds)
@@ -72,13 +74,13 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
     return commit_from_head(table.state, "RESTORE", parameters, actions_on, options=options, removes_rows=True, observer=table.observer)
 
 
-def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions:
-    """The actions that restore `target` on top of `head`, without change data files and new row ids.
+def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions | None:
+    """The actions that restore `target` on top of `head`, without change data files and new row ids; None if it is the newest version.
 
-    Raises InvalidInput if `target` is the newest version, StatementRefused if the table is append-only and files would go.
+    Raises StatementRefused if the table is append-only and files would go.
     """
     if target.version >= head.version:
-        raise InvalidInput(f"Version {target.version} is the table's newest; restore an older one", table=head.table)
+        return None
     before, now = {f.path: f for f in target.files.adds()}, {f.path: f for f in head.files.adds()}
     removes = tuple(f.removed(now_ms, data_change=True) for p, f in now.items() if p not in before or before[p].key != f.key)
     adds = tuple(_restored_file(f, now.get(p)) for p, f in before.items() if p not in now or now[p].key != f.key)

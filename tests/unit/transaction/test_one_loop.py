@@ -80,7 +80,7 @@ def track(made: InMemory) -> Receipt:
 
 
 def replace(made: InMemory) -> Receipt:
-    return creation.replace_table(made.state, creation.new_metadata(SCHEMA, (), {}))
+    return creation.replace_table(made.state, creation.new_metadata(SCHEMA, (), {}), properties={})
 
 
 def bring_back(made: InMemory) -> Receipt:

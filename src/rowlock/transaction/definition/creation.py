@@ -43,6 +43,8 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
 NEW_TABLE_DEFAULTS = {"delta.enableDeletionVectors": "true"}
+_OUTLIVING = ("delta.enableDeletionVectors", "delta.checkpointPolicy", row_tracking.ENABLED, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN)
+"""The properties that a replaced table keeps where neither the statement nor the session sets them."""
 
 
 def new_metadata(
@@ -184,20 +186,26 @@ def replace_table(
     managed: bool = False,
     adds: Sequence[AddFile] = (),
     derived_from: Sequence[int] = (),
+    properties: Mapping[str, str],
 ) -> Receipt:
     """Replaces the definition of a table and removes all its live files in one commit, computed again where others commit first.
 
+    `properties`: those that the statement sets; the table keeps what it has of _OUTLIVING beside them, as in delta-spark.
     `adds`: the new rows, staged under the new definition.  `derived_from`: the versions of this very table that they were read from: the commit
     replaces these and no other, else ConcurrentDeleteReadException is raised.
 
     Raises UnsupportedFeature, TableNotFound, and under `fail` DeltaConcurrentModificationException where others committed since.
     """
 
+    given = settings().table_defaults(properties)
+
     def make(head: Snapshot) -> HeadActions:
         if other := [v for v in derived_from if v != head.version]:
             text = f"The new rows were read from version {other[0]} of this table, and version {head.version} would be replaced."
             raise conflict_with(Commit(head.version), "rows read", what=text).exception(head.table)
-        fresh = with_marks_of(replace(metadata, id=head.metadata.id), head.metadata)
+        kept = {k: v for k, v in head.metadata.configuration.items() if k in _OUTLIVING and k not in given}
+        configuration = row_tracking.with_column_names({**metadata.configuration, **kept}, clock.new_id)
+        fresh = with_marks_of(replace(metadata, id=head.metadata.id, configuration=configuration), head.metadata)
         protocol, fresh = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by))), stored(fresh)
         clustered = _clustering(fresh, cluster_by, head.table) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
         born, marks = row_identity.assign_row_ids_under(

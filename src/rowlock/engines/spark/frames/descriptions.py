@@ -136,11 +136,15 @@ def merge_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
 
 
 def restore_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
-    """The result of RESTORE: files and bytes in the table now, removed, and restored."""
-    return local_frame(spark, pa.table({n: pa.array([metrics[m]], pa.int64()) for n, m in _RESTORE_METRICS.items()}), RESTORE)
+    """The result of RESTORE: files and bytes in the table now, removed, and restored; no row without metrics."""
+    return _counts_frame(spark, metrics, _RESTORE_METRICS, RESTORE)
 
 
 def clone_frame(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
     """The result of a clone: files and bytes of the source, and nothing removed or copied; no row without metrics."""
-    columns = {n: pa.array([metrics[m]] if metrics else [], pa.int64()) for n, m in _CLONE_METRICS.items()}
-    return local_frame(spark, pa.table(columns), CLONE)
+    return _counts_frame(spark, metrics, _CLONE_METRICS, CLONE)
+
+
+def _counts_frame(spark: SparkSession, metrics: Mapping[str, int], names: Mapping[str, str], columns: StructType) -> DataFrame:
+    """One row of metrics under other names; no row without metrics."""
+    return local_frame(spark, pa.table({n: pa.array([metrics[m]] if metrics else [], pa.int64()) for n, m in names.items()}), columns)
