@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 import rowlock
 from rowlock import DeltaTable
-from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, NameNotFound, SchemaMismatch
 from spark.support import data_files, delta_rows, read, rows, version
 
 pytestmark = pytest.mark.spark
@@ -140,7 +140,7 @@ def test_what_cannot_be_converted_is_refused_before_anything_is_written(spark, t
         (InvalidInput, r"x\.parquet is not", lambda: convert(spark, broken)),
         (InvalidInput, "no Parquet file", lambda: convert(spark, empty)),
         (InvalidInput, "no Parquet file", lambda: convert(spark, str(tmp_path / "nowhere"))),
-        (UnsupportedFeature, "parquet", lambda: DeltaTable.convertToDelta(spark, "some_table")),
+        (NameNotFound, "some_table", lambda: DeltaTable.convertToDelta(spark, "some_table")),
         (ParseException, "not", lambda: convert(spark, partitioned, "p not a type")),
         (TypeError, "partitionSchema", lambda: convert(spark, partitioned, 7)),
         (TypeError, "identifier", lambda: DeltaTable.convertToDelta(spark, 7)),
@@ -150,3 +150,30 @@ def test_what_cannot_be_converted_is_refused_before_anything_is_written(spark, t
             call()
     assert not list(tmp_path.rglob("_delta_log"))
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_partitions_that_the_catalog_knows_otherwise_are_refused(spark, tmp_path):
+    """Rows of a partition elsewhere would go, and those of one that was dropped would come back."""
+    frame = spark.createDataFrame([(1, 1), (2, 2)], "id int, p int")
+    frame.write.partitionBy("p").format("parquet").option("path", str(tmp_path / "t")).saveAsTable("listed_partitions")
+    try:
+        spark.sql(f"ALTER TABLE listed_partitions ADD PARTITION (p = 3) LOCATION '{tmp_path / 'elsewhere'}'")
+        with pytest.raises(InvalidInput, match="not below the table's folder"):
+            DeltaTable.convertToDelta(spark, "listed_partitions")
+        spark.sql("ALTER TABLE listed_partitions DROP PARTITION (p = 3)")
+        spark.sql("ALTER TABLE listed_partitions DROP PARTITION (p = 2)")
+        with pytest.raises(InvalidInput, match="knows no partition"):
+            DeltaTable.convertToDelta(spark, "listed_partitions")
+        assert not (tmp_path / "t" / "_delta_log").exists() and rows(spark.table("listed_partitions")) == [(1, 1)]
+    finally:
+        spark.sql("DROP TABLE listed_partitions")
+
+
+def test_a_file_of_another_type_than_the_catalogs_is_refused(spark, tmp_path):
+    spark.range(3).write.parquet(str(tmp_path / "t"))
+    spark.sql(f"CREATE TABLE typed_otherwise (id INT, more STRING) USING parquet LOCATION '{tmp_path / 't'}'")
+    try:
+        with pytest.raises(SchemaMismatch, match="'id' is int in the catalog and bigint in files"):
+            DeltaTable.convertToDelta(spark, "typed_otherwise")
+    finally:
+        spark.sql("DROP TABLE typed_otherwise")

@@ -146,7 +146,7 @@ _ALL = (
     _refused("convert.partitionValues.ignoreCastFailure", "false", "Folders whose names are no values of their column's type are an error", "convert"),
     _refused("convert.metadataCheck.enabled", "true", "A table that is there is left as it is", "convert"),
     _refused("convert.useMetadataLog", "true", "All Parquet files of the folder are converted", "convert"),
-    _refused("convert.useCatalogSchema", "true", "The schema is that of the files", "convert"),
+    _refused("convert.useCatalogSchema", "true", "The columns are those of the table in the catalog, of a folder those of its files", "convert"),
     # ---- how delta-spark does its work ----
     _idle("vacuum.parallelDelete.enabled", "boolean", "false", "Files are deleted by several threads of the driver"),
     _idle("vacuum.parallelDelete.parallelism", "integer", None, "Files are deleted by several threads of the driver"),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rowlock.api.clones import clone_name, clone_to
+from rowlock.api.convert import convert as convert_to_delta
 from rowlock.api.convert import parquet_files
-from rowlock.api.delta_table import DeltaTable
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import open_by_name, place_of
 from rowlock.api.sql.target import Target
@@ -64,11 +64,8 @@ def run(target: Target, statement: OwnStatement) -> DataFrame | None:
 
 
 def convert(spark: SparkSession, statement: OwnStatement) -> None:
-    """CONVERT TO DELTA parquet.`/path` [PARTITIONED BY (columns)], or of a Parquet table in the catalog."""
-    parts = statement.table
-    identifier = f"parquet.`{parts[1]}`" if len(parts) == 2 and parts[0].lower() == "parquet" else dotted(parts)
-    partitions: Any = statement.values.get("partitions")
-    DeltaTable.convertToDelta(spark, identifier, partitions)
+    """CONVERT TO DELTA parquet.`/path`, or of a Parquet table in the catalog, [NO STATISTICS] [PARTITIONED BY (columns)]."""
+    convert_to_delta(spark, dotted(statement.table), statement.values.get("partitions"), statistics=not statement.values.get("no_statistics"))
 
 
 def is_parquet(parts: Sequence[str]) -> bool:

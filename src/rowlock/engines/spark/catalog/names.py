@@ -7,12 +7,15 @@ Never writes into a table's folder; only `point_to` changes an existing entry.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalyst.bridge import catalyst
@@ -49,6 +52,19 @@ class Entry:
 
     folder: str | None
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTable:
+    """What the catalog holds of a table of format parquet.  `partitions`: the folders of its partitions, None where they are those below its own."""
+
+    folder: str
+    managed: bool
+    columns: StructType
+    partition_columns: StructType
+    properties: Mapping[str, str]
+    comment: str | None
+    partitions: frozenset[str] | None
 
 
 class Name:
@@ -102,6 +118,30 @@ class Name:
         if entry.folder is None:
             raise NameNotFound(f"{self} is {entry.kind}, not a Delta table", condition=_missing(self._said))
         return entry.folder
+
+    def parquet(self) -> ParquetTable:
+        """The Parquet table with this name.  Raises NameNotFound where there is no table, InvalidInput for one of another format."""
+        entry = None if self.alone and self._catalog.isTempView(self._bridge.seq([self.table])) else self.entry()
+        if entry is None:
+            raise NameNotFound(f"The table {self} cannot be found in the catalog", condition=not_found(self.quoted, self.database))
+        held = self._catalog.getTableMetadata(self._identifier)
+        provider = str(held.provider().get()) if held.provider().isDefined() else ""
+        if provider.lower() != "parquet":
+            raise InvalidInput(
+                f"CONVERT TO DELTA takes Parquet tables, and {self} is {entry.kind}: make a Delta table of its rows by CREATE TABLE ... AS SELECT",
+                condition=named("DELTA_CONVERT_NON_PARQUET_TABLE", sourceName=provider, tableId=self.quoted),
+            )
+        listed = self._bridge.list(self._catalog.listPartitions(self._identifier, self._bridge.none)) if held.tracksPartitionsInCatalog() else None
+        comment, properties = held.comment(), self._bridge.converters.asJava(held.properties())
+        return ParquetTable(
+            _path_of_uri(str(held.location().toString())),
+            str(held.tableType().name()) == "MANAGED",
+            StructType.fromJson(json.loads(str(held.schema().json()))),
+            StructType.fromJson(json.loads(str(held.partitionSchema().json()))),
+            {str(k): str(properties[k]) for k in properties},
+            str(comment.get()) if comment.isDefined() else None,
+            None if listed is None else frozenset(_without_slash(_path_of_uri(str(p.location().toString()))) for p in listed),
+        )
 
     def default_folder(self) -> str:
         """The folder that the catalog gives a new table of this name.  Raises InvalidInput for a name that it would refuse, Spark's AnalysisException for an unknown schema."""

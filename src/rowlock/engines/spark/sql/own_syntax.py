@@ -333,7 +333,7 @@ def _convert(reader: _Reader) -> OwnStatement:
     table = reader.name()
     values: dict[str, object] = {}
     if reader.take("NO", "STATISTICS"):
-        raise _missing("CONVERT TO DELTA NO STATISTICS", "leave NO STATISTICS out")
+        values["no_statistics"] = True
     if reader.take("PARTITIONED", "BY"):
         reader.need("(")
         start, depth = reader.at, 1

@@ -19,9 +19,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rowlock.conditions import named
+from rowlock.engines.spark.catalog.names import ParquetTable
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst, nullable_type
 from rowlock.engines.spark.read.scan import local_frame, read_parquet
-from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, UnsupportedFeature, WrongType
+from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, WrongType
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.writing import stats_leaves
@@ -37,14 +38,33 @@ _KEPT = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
 _THREADS = 8
 
 
-def folder_in(spark: SparkSession, identifier: str) -> str:
-    """The path in an identifier such as parquet.`/path`.  Raises Spark's ParseException, and UnsupportedFeature for a table in the catalog."""
+def folder_in(spark: SparkSession, identifier: str) -> str | None:
+    """The path in an identifier such as parquet.`/path`; None for a name in the catalog.  Raises Spark's ParseException."""
     parts = catalyst(spark).list(spark._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(identifier))
-    if len(parts) != 2 or str(parts[0]).lower() != "parquet":
-        raise UnsupportedFeature(
-            f"This version converts folders, named parquet.`/path/of/folder`, not {identifier}", feature="conversion of tables in the catalog", access="write"
-        )
-    return str(parts[1])
+    return str(parts[1]) if len(parts) == 2 and str(parts[0]).lower() == "parquet" else None
+
+
+def check_partitions(listed: ParquetTable, files: Sequence[AddFile], root: str) -> None:
+    """Raises InvalidInput where the partitions that the catalog knows are others than those in the table's folder: rows would go, or come."""
+    if listed.partitions is None:
+        return
+    there = {paths.join(root, f.path).rpartition("/")[0] for f in files}
+    if other := sorted(p for p in listed.partitions if not p.startswith(root + "/")):
+        raise InvalidInput(f"The partition in {other[0]} is not below the table's folder: move it there first", table=root)
+    if other := sorted(there - listed.partitions):
+        raise InvalidInput(f"The catalog knows no partition in {other[0]}, where files are: MSCK REPAIR TABLE adds it, or delete the folder", table=root)
+
+
+def in_catalog(listed: ParquetTable, files: StructType, root: str) -> StructType:
+    """The columns that the catalog says, made nullable.  Raises SchemaMismatch where those of the files have other types."""
+    have = {f.name.lower(): nullable_type(bare(f.dataType)) for f in files.fields}
+    columns = StructType([_plain(f) for f in listed.columns.fields])
+    for f in columns.fields:
+        if have.get(f.name.lower(), f.dataType) != f.dataType:
+            raise SchemaMismatch(
+                f"Column {f.name!r} is {f.dataType.simpleString()} in the catalog and {have[f.name.lower()].simpleString()} in files", table=root
+            )
+    return columns
 
 
 def partition_type(given: StructType | str | None) -> StructType:

@@ -77,7 +77,6 @@ def test_parsed(text: str, statement: OwnStatement | None) -> None:
         ("REORG TABLE t APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))", "REORG TABLE ... APPLY (UPGRADE ...)"),
         ("CREATE OR REPLACE TABLE a DEEP CLONE b", "DEEP CLONE"),
         ("REPLACE TABLE a SHALLOW CLONE b", "REPLACE TABLE ... SHALLOW CLONE"),
-        ("CONVERT TO DELTA t NO STATISTICS", "CONVERT TO DELTA NO STATISTICS"),
     ],
 )
 def test_refused_by_name(text: str, feature: str) -> None:
