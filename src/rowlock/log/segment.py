@@ -60,7 +60,7 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
     if hint is not None and (version is None or hint <= version):
         files = list_log(store, hint)
         if complete_checkpoints(f for f in files if version is None or f.version <= version):
-            return segment_of(files, store.root, version)
+            return _listed_or_found(store, files, version)
     files = list_log(store)
     if not any(f.kind == "commit" or f.is_checkpoint for f in files):
         first = names.commit_key(0)  # a listing may not show a table that was just created
@@ -72,7 +72,21 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
                 condition=named("DELTA_MISSING_DELTA_TABLE", tableName=f"`{store.root}`"),
             )
         files = [found]
-    return segment_of(files, store.root, version)
+    return _listed_or_found(store, files, version)
+
+
+def _listed_or_found(store: ObjectStore, files: list[LogFile], version: int | None) -> Segment:
+    """The segment of listed files; a commit that the listing passes over is asked for by its key, since a store may list a later one first."""
+    while True:
+        try:
+            return segment_of(files, store.root, version)
+        except CorruptLog as damage:
+            if damage.version is None or (size := store.head(names.commit_key(damage.version))) is None:
+                raise
+            found = names.parse(names.commit_key(damage.version), size_bytes=size)
+            if found is None:
+                raise
+            files = sorted([*files, found], key=lambda f: (f.version, f.key))
 
 
 def newest_checkpoint(store: ObjectStore, through: int) -> tuple[LogFile, ...]:

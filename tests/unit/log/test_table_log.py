@@ -147,6 +147,28 @@ class Counting(MemoryStore):
         return super().list(prefix, **more)
 
 
+class Behind(MemoryStore):
+    """A store that lists some objects later than it gives them out, and later than some that were put after them."""
+
+    unlisted: frozenset[str] = frozenset()
+
+    def list(self, prefix: str = "", **more):  # type: ignore[no-untyped-def]
+        return (meta for meta in super().list(prefix, **more) if meta.key not in self.unlisted)
+
+
+@pytest.mark.parametrize("versions", [(3,), (3, 4, 6), (0,), (0, 1)])
+def test_a_commit_that_is_not_listed_yet_is_no_gap(versions: tuple[int, ...]) -> None:
+    store = Behind()
+    log = TableLog(store)
+    create(log)
+    grow(log, 8, checkpoints=False)
+    paths = {a.path for a in log.latest().files.adds()}
+    store.unlisted = frozenset(map(names.commit_key, versions))
+    found = TableLog(store).latest()
+    assert found.version == 8 and {a.path for a in found.files.adds()} == paths
+    assert TableLog(store).at(5).version == 5
+
+
 @pytest.mark.usual_limits("what was read is kept")
 def test_a_refresh_reads_only_what_is_new() -> None:
     """Cases B, C and D of the table of a refresh."""

@@ -25,11 +25,12 @@ _WRITERS = 8
 
 @dataclass(slots=True)
 class _Heap:
-    """Rows of one partition that are held and not written yet."""
+    """Rows of one partition that are held and not written yet, and the files of those that were written."""
 
     values: PartitionValues
     parts: list[pa.Table] = field(default_factory=list)
     size_bytes: int = 0
+    files: list[AddFile] = field(default_factory=list)
 
     def taken(self) -> pa.Table:
         rows, self.parts, self.size_bytes = pa.concat_tables(self.parts), [], 0
@@ -65,7 +66,11 @@ class _Writer:
         self._store, self._snapshot, self._max_records = store, snapshot, max_records
         self._heaps: dict[tuple[str | None, ...], _Heap] = {}
         self._held = 0
-        self.files: list[AddFile] = []
+
+    @property
+    def files(self) -> list[AddFile]:
+        """What was written, in the order of each partition's first row: the ids of the rows follow from it, whichever file was done first."""
+        return [file for heap in self._heaps.values() for file in heap.files]
 
     def add(self, rows: pa.Table) -> None:
         for values, part in split_by_partition(rows, self._snapshot):
@@ -88,4 +93,4 @@ class _Writer:
         most = self._max_records or rows.num_rows
         for at in range(0, rows.num_rows, most):
             file, _ = write_file(self._store, rows.slice(at, most), heap.values, self._snapshot)
-            self.files.append(file)
+            heap.files.append(file)

@@ -84,6 +84,16 @@ def test_partitions(path: str) -> None:
     assert rowlock.to_arrow(path, columns=["k"]).num_rows == 10
 
 
+@pytest.mark.usual_limits("a partition is one file")
+def test_the_ids_of_rows_follow_the_order_of_the_partitions(path: str) -> None:
+    """I6: the same rows get the same ids, whichever file is written first."""
+    data = pa.table({"p": [f"{n % 8}" for n in range(40, 0, -1)], "v": list(range(40))})
+    for version in range(6):
+        rowlock.append(path, data, partition_by="p", properties={} if version else {"delta.enableRowTracking": "true"})
+        ids = {a.base_row_id: a.partition_values["p"] for a in commit(path, version).adds}
+        assert [ids[i] for i in sorted(ids, key=lambda i: i or 0)] == list("07654321")
+
+
 @pytest.mark.usual_limits("it counts files")
 @pytest.mark.parametrize("twice", [["id", "id"], ["id", "ID"]])
 def test_a_partition_column_named_twice_is_refused(path: str, twice: list[str]) -> None:
