@@ -259,3 +259,17 @@ def test_static_partitions_of_texts_like_null(spark: SparkSession, table_path: s
     rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` PARTITION (p = '') SELECT 5")
     found = sorted(tuple(r) for r in rowlock.read(spark, table_path).select("id", "p").collect())
     assert found == [(1, "a"), (2, None), (4, "__HIVE_DEFAULT_PARTITION__"), (5, None)]
+
+
+def test_the_change_feed_has_texts_like_null_as_they_are(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the change files are written: on the driver, or by Spark."""
+    rowlock.sql(spark, f"CREATE TABLE delta.`{table_path}` (id INT, p STRING) USING delta PARTITIONED BY (p) TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    rowlock.sql(spark, f"INSERT INTO delta.`{table_path}` VALUES (1, '__HIVE_DEFAULT_PARTITION__'), (2, '__HIVE_DEFAULT_PARTITION__'), (3, NULL), (4, NULL)")
+    rowlock.sql(spark, f"MERGE INTO delta.`{table_path}` t USING (SELECT explode(array(1, 4)) AS k) ON id = k WHEN MATCHED THEN DELETE")
+    turn_down(monkeypatch, driver_rows=0)
+    rowlock.sql(spark, f"UPDATE delta.`{table_path}` SET id = 9 WHERE id >= 2")
+    wanted = [(id_, "__HIVE_DEFAULT_PARTITION__", kind) for id_, kind in ((1, "delete"), (2, "update_preimage"), (9, "update_postimage"))]
+    wanted += [(4, None, "delete"), (3, None, "update_preimage"), (9, None, "update_postimage")]
+    theirs = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 2).load(table_path)
+    for feed in (rowlock.changes(spark, table_path, 2), theirs):
+        assert {tuple(r) for r in feed.select("id", "p", "_change_type").collect()} == set(wanted)

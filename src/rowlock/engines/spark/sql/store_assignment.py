@@ -35,35 +35,35 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
 
 
 def _castable(rows: DataFrame, wanted: StructType, by_name: bool, *, ansi: bool) -> DataFrame:
-    """The rows with those columns cast whose type Spark would not store in the wanted one: under every policy NULL, which has no type, under ANSI all that can be."""
+    """The rows with those columns cast whose type Spark would not store in the wanted one: NULL, which has no type, under every policy; all that can be under ANSI."""
     bridge = catalyst(rows.sparkSession)
     attributes = bridge.list(rows._jdf.queryExecution().analyzed().output())
     columns, names = [bridge.column(a) for a in attributes], rows.columns
     changed = False
     for n, (actual, field) in enumerate(zip(rows.schema.fields, wanted.fields, strict=True)):
-        if isinstance(actual.dataType, NullType):
-            type_ = field.dataType
-        else:
-            type_ = _stored_type(bridge, actual.dataType, field.dataType, by_name) if ansi else actual.dataType
+        type_ = _stored_type(bridge, actual.dataType, field.dataType, by_name, ansi)
         if type_ != actual.dataType:
             columns[n], changed = bridge.ansi_cast(columns[n], type_).alias(names[n]), True
     return rows.select(*columns) if changed else rows
 
 
-def _stored_type(bridge: Catalyst, actual: DataType, wanted: DataType, by_name: bool) -> DataType:
-    """The type of a value, with that of the wanted type in place of each part that Spark would not store in it."""
+def _stored_type(bridge: Catalyst, actual: DataType, wanted: DataType, by_name: bool, ansi: bool) -> DataType:
+    """The type of a value, with that of the wanted type in place of each part that `_castable` casts."""
+    if isinstance(actual, NullType):
+        return wanted
     if isinstance(actual, StructType) and isinstance(wanted, StructType) and len(actual.fields) == len(wanted.fields):
         known = {f.name.lower(): f for f in wanted.fields}
         into = [known.get(a.name.lower()) for a in actual.fields] if by_name else wanted.fields
-        pairs = [(a, a.dataType if w is None else _stored_type(bridge, a.dataType, w.dataType, by_name)) for a, w in zip(actual.fields, into, strict=True)]
+        pairs = [
+            (a, a.dataType if w is None else _stored_type(bridge, a.dataType, w.dataType, by_name, ansi)) for a, w in zip(actual.fields, into, strict=True)
+        ]
         return StructType([StructField(a.name, t, a.nullable, a.metadata) for a, t in pairs])
     if isinstance(actual, ArrayType) and isinstance(wanted, ArrayType):
-        return ArrayType(_stored_type(bridge, actual.elementType, wanted.elementType, by_name), actual.containsNull)
+        return ArrayType(_stored_type(bridge, actual.elementType, wanted.elementType, by_name, ansi), actual.containsNull)
     if isinstance(actual, MapType) and isinstance(wanted, MapType):
-        key, value = (_stored_type(bridge, *kinds, by_name) for kinds in ((actual.keyType, wanted.keyType), (actual.valueType, wanted.valueType)))
+        key, value = (_stored_type(bridge, *kinds, by_name, ansi) for kinds in ((actual.keyType, wanted.keyType), (actual.valueType, wanted.valueType)))
         return MapType(key, value, actual.valueContainsNull)
-    nested = (StructType, ArrayType, MapType)
-    if isinstance(wanted, nested) or actual == wanted:
+    if not ansi or isinstance(wanted, (StructType, ArrayType, MapType)) or actual == wanted:
         return actual
     types = bridge.data_type
     return actual if bridge.cast.canANSIStoreAssign(types.fromJson(actual.json()), types.fromJson(wanted.json())) else wanted
