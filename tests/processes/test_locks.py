@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from model.schedules.in_memory import InMemory
-from rowlock.engines.memory.statements import run
 from rowlock.locks.lease import Leases
 from rowlock.locks.turns import AFTER, CELL, parse
 from rowlock.storage import LocalStore
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.transaction.state.options import Options
+from rowlock_simulation.memory.statements import run
 from support.locks.actor import UPDATE
 from support.locks.actors import Actor, long_among_short, make, values
 

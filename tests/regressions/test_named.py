@@ -16,9 +16,6 @@ import pytest
 from model.schedules.in_memory import NO_LANE, InMemory
 from model.schedules.play import Play, audit, schema_string
 from model.schedules.schedule import parse_schedule
-from rowlock.engines.memory.engine import MemoryEngine
-from rowlock.engines.memory.sql.script import Append, parse
-from rowlock.engines.memory.statements import commit, run, stage
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol import names
@@ -27,6 +24,9 @@ from rowlock.storage.store import ObjectMeta, PutOutcome
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Table
+from rowlock_simulation.memory.engine import MemoryEngine
+from rowlock_simulation.memory.sql.script import Append, parse
+from rowlock_simulation.memory.statements import commit, run, stage
 
 SCHEMA = schema_string([("k", "long", True), ("v", "long", True)])
 

@@ -21,8 +21,8 @@ from mutants import ROOT, edit, read_regressions
 OUT_OF_REACH = ("engines/spark/", "parquet/", "protocol/statistics.py", "protocol/bounds.py", "protocol/placement.py")
 SCRIPT = """
 import sys
-from rowlock.simulation.draw import draw
-from rowlock.simulation.run import run
+from rowlock_simulation.draw import draw
+from rowlock_simulation.run import run
 worlds, most = sys.argv[1].split(","), int(sys.argv[2])
 for n in range(most):
     world = worlds[n % len(worlds)]

@@ -138,8 +138,8 @@ def way_of_a_commit(package: Path, found: dict[str, Module]) -> tuple[Counter[st
     """(functions entered with how often, calls of a function that stands above its caller, returns) while an UPDATE that lost once commits."""
     from model.schedules.in_memory import NO_LANE, InMemory
     from model.schedules.play import schema_string
-    from rowlock.engines.memory.sql.script import parse
-    from rowlock.engines.memory.statements import stage
+    from rowlock_simulation.memory.sql.script import parse
+    from rowlock_simulation.memory.statements import stage
 
     world = InMemory()
     world.create(schema_string([("k", "long", True), ("v", "long", True)]), (), {"delta.enableDeletionVectors": "true"})

@@ -2,7 +2,7 @@
 
 An engine reads and writes rows and evaluates statements over them; it must decide nothing about commits.
 What an append, an ALTER and row ids for old rows need is an `AppendEngine`: `engines.appends.engine.ArrowEngine` is one.
-`engines.spark.engine.SparkEngine` serves real tables, `engines.memory.engine.MemoryEngine` keeps rows in memory.
+`engines.spark.engine.SparkEngine` serves real tables, `rowlock_simulation.memory.engine.MemoryEngine` keeps rows in memory.
 Both pass the same contract tests.
 """
 

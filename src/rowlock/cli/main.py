@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -273,7 +274,7 @@ def arbiter_forget(path: Annotated[str, typer.Argument(help="The path of a Delta
         forget_entries(path, _console(), _storage(storage_option))
 
 
-@app.command()
+@app.command(hidden=find_spec("rowlock_simulation") is None)
 def simulate(
     world: Annotated[str, typer.Option(help="s3, local, dynamodb or all: which store's code runs, over a simulated server or disk.")] = "all",
     seed: Annotated[int | None, typer.Option(help="Run this one schedule; with --minutes: the first of them.", min=0)] = None,
@@ -286,9 +287,13 @@ def simulate(
 ) -> None:
     """Run the real code in simulated worlds, where seeds decide who runs when and what goes wrong. Exit code 1 if a promise was broken."""
     with plain_errors():
+        if find_spec("rowlock_simulation") is None:
+            from rowlock.exceptions import InvalidInput
+
+            raise InvalidInput("The simulation tests Rowlock itself and is not part of the package: install a checkout of Rowlock (pip install -e .) to run it")
         os.environ.setdefault("POLARS_MAX_THREADS", "1")  # threads of libraries are not in the schedule
-        from rowlock.cli.simulate import Choices
-        from rowlock.cli.simulate import simulate as run
+        from rowlock_simulation.command import Choices
+        from rowlock_simulation.command import simulate as run
 
         left_out = tuple(name.strip() for name in without.split(",") if name.strip())
         if not run(Choices(world, seed, seeds, minutes, results, trace, left_out, smaller), _console()):

@@ -20,13 +20,13 @@ from contract.arbiter.delta_side import Stopped
 from contract.arbiter.world import World
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
-from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import CommitUnknown
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.check.run import check
 from rowlock.protocol.names import commit_key
 from rowlock.storage import Committed, open_store
 from rowlock.storage.dynamodb import ArbitratedStore
+from rowlock_simulation.memory.sql.script import parse
 from servers.dynamodb import DynamoDb
 from servers.faults import Faults
 from servers.minio import Minio, options

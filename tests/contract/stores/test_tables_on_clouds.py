@@ -13,9 +13,9 @@ from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock.api.append import opened
 from rowlock.cli.main import app
-from rowlock.engines.memory.sql.script import parse
 from rowlock.storage import open_store
 from rowlock.transaction.state import shared
+from rowlock_simulation.memory.sql.script import parse
 from servers.minio import SECRET_KEY, Minio
 
 

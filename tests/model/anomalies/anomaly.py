@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rowlock.engines.memory.sql.script import Script, parse
 from rowlock.exceptions import DeltaConcurrentModificationException
+from rowlock_simulation.memory.sql.script import Script, parse
 
 HERE = Path(__file__).parent
 LEVELS = ("serializable", "write_serializable", "snapshot")

@@ -10,9 +10,9 @@ from model.anomalies.anomaly import Anomaly, Outcome, Rows, cases, name_of, play
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock.conflict.delta import live_slice, minus
-from rowlock.engines.memory.sql.script import Append, Script
-from rowlock.engines.memory.statements import operation, parameters, statements_of
 from rowlock.transaction.transaction import Options, Transaction
+from rowlock_simulation.memory.sql.script import Append, Script
+from rowlock_simulation.memory.statements import operation, parameters, statements_of
 
 
 class Session:

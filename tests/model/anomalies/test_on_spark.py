@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import rowlock
 from model.anomalies.anomaly import Anomaly, Outcome, Rows, cases, name_of, play, tuples
 from model.schedules.on_spark import change
-from rowlock.engines.memory.sql.script import Script
+from rowlock_simulation.memory.sql.script import Script
 
 pytestmark = [pytest.mark.spark, pytest.mark.no_peers("the same writes as those of the schedules, whose tables the peers read")]
 

@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock.boundary.engine import Engine
-from rowlock.engines.memory.sql.script import Script, parse
-from rowlock.engines.memory.statements import operation, parameters, run, statements_of
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Commit
 from rowlock.protocol.schema import PrimitiveType, StructField
@@ -24,6 +22,8 @@ from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Options, Transaction
+from rowlock_simulation.memory.sql.script import Script, parse
+from rowlock_simulation.memory.statements import operation, parameters, run, statements_of
 
 LOCKLESS = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true", "rowlock.onConflict": "lockless"}
 MAPPED = LOCKLESS | {"delta.columnMapping.mode": "name"}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rowlock.engines.memory.sql.script import Append, Delete, Optimize, Script, Update, parse
+from rowlock_simulation.memory.sql.script import Append, Delete, Optimize, Script, Update, parse
 
 Table = dict[int, dict[str, int]]
 

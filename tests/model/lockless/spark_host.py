@@ -11,8 +11,8 @@ import rowlock
 from model.lockless.host import Rows, Told, _Pause, alter, appends, mixed, told
 from model.schedules.on_spark import OnSpark, change
 from model.schedules.play import schema_string
-from rowlock.engines.memory.sql.script import parse
 from rowlock.transaction.state.phases import use_observer
+from rowlock_simulation.memory.sql.script import parse
 
 
 class SparkHost:

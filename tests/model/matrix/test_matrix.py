@@ -7,12 +7,12 @@ import pytest
 from model.matrix.cells import LEVELS, POLICIES, Cell, actions, cells, read
 from model.schedules.in_memory import InMemory
 from model.schedules.play import Play, schema_string
-from rowlock.engines.memory.sql.script import Append
-from rowlock.engines.memory.statements import commit, statements_of
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.protocol.actions import SetTransaction
-from rowlock.simulation.serial import bag
 from rowlock.transaction.transaction import Transaction
+from rowlock_simulation.memory.sql.script import Append
+from rowlock_simulation.memory.statements import commit, statements_of
+from rowlock_simulation.serial import bag
 from tools import conflict_matrix
 
 MATRIX = read()

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from model.properties import identities
 from model.properties.histories import COLUMNS, History
 from model.schedules.play import audit, schema_string
-from rowlock.engines.memory.sql.script import Append, Optimize, Script
 from rowlock.exceptions import ConstraintViolated, RowlockError
-from rowlock.simulation.serial import bag
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
+from rowlock_simulation.memory.sql.script import Append, Optimize, Script
+from rowlock_simulation.serial import bag
 
 
 class Serial(Protocol):

@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 import sqlglot
 
-from rowlock.engines.memory.sql.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update, render_value
 from rowlock.exceptions import ConstraintViolated, MultipleMatches
+from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update, render_value
 
 _TYPES = {"long": "BIGINT", "integer": "INTEGER", "string": "VARCHAR", "boolean": "BOOLEAN"}
 

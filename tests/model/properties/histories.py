@@ -14,7 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rowlock.engines.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update, render
+from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update, render
 
 COLUMNS = ("k", "v", "w", "p")
 Rows = tuple[tuple[int | None, ...], ...]

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rowlock.engines.memory.sql.script import Script
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.row_tracking import high_water_mark
-from rowlock.simulation.serial import Row, SerialTable
+from rowlock_simulation.memory.sql.script import Script
+from rowlock_simulation.serial import Row, SerialTable
 
 ROW_ID, COMMIT_VERSION = "_row_id", "_row_commit_version"
 TRACKED = {"delta.enableRowTracking": "true"}

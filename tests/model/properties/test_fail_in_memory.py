@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, event, given, settings
 from model.properties.histories import COLUMNS, History, histories
 from model.schedules.in_memory import NO_LANE, InMemory
 from model.schedules.play import audit, schema_string
-from rowlock.engines.memory.sql.script import Append, Optimize, Overwrite, Script
-from rowlock.engines.memory.statements import commit, stage
 from rowlock.exceptions import ConstraintViolated, DeltaConcurrentModificationException
-from rowlock.simulation.serial import SerialTable, bag
+from rowlock_simulation.memory.sql.script import Append, Optimize, Overwrite, Script
+from rowlock_simulation.memory.statements import commit, stage
+from rowlock_simulation.serial import SerialTable, bag
 
 CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "600")) // 4
 SETTINGS = settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)

@@ -19,17 +19,17 @@ from model.properties.contest import Contest
 from model.properties.histories import COLUMNS, History, histories
 from model.schedules.in_memory import InMemory
 from rowlock import clock
-from rowlock.engines.memory.sql.script import Script
-from rowlock.engines.memory.statements import operation, parameters, run, statements_of
 from rowlock.locks import turns
 from rowlock.locks.lease import Leases
 from rowlock.protocol.properties import KNOBS
-from rowlock.simulation.serial import SerialTable
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.waiting import lease_line
 from rowlock.transaction.waiting.lease_line import LeaseLine
+from rowlock_simulation.memory.sql.script import Script
+from rowlock_simulation.memory.statements import operation, parameters, run, statements_of
+from rowlock_simulation.serial import SerialTable
 from support.locks.clocks import TestClock
 from support.locks.registers import Unreliable
 

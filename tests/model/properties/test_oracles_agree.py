@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 
 from model.properties.duckdb_serial import DuckdbTable, types_of
 from model.properties.histories import COLUMNS, History, histories
-from rowlock.engines.memory.sql.script import Append, Script
 from rowlock.exceptions import ConstraintViolated
-from rowlock.simulation.serial import SerialTable, bag
+from rowlock_simulation.memory.sql.script import Append, Script
+from rowlock_simulation.serial import SerialTable, bag
 
 CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "600")) // 10
 

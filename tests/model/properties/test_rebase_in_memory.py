@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from model.properties.contest import Contest
 from model.properties.histories import COLUMNS, History, histories
 from model.schedules.in_memory import NO_LANE, InMemory
-from rowlock.engines.memory.sql.script import Script
-from rowlock.engines.memory.statements import operation, parameters, statements_of
-from rowlock.simulation.serial import SerialTable
 from rowlock.transaction.state.receipt import Receipt
+from rowlock_simulation.memory.sql.script import Script
+from rowlock_simulation.memory.statements import operation, parameters, statements_of
+from rowlock_simulation.serial import SerialTable
 
 CASES = int(os.environ.get("ROWLOCK_PROPERTY_CASES", "600"))
 SETTINGS = settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from model.properties.contest import Contest
 from model.properties.duckdb_serial import DuckdbTable, types_of
 from model.properties.histories import COLUMNS, History, histories
-from rowlock.engines.memory.sql.script import Script
 from rowlock.transaction.state.receipt import Receipt
+from rowlock_simulation.memory.sql.script import Script
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 CASES = int(os.environ.get("ROWLOCK_SPARK_CASES", "12"))

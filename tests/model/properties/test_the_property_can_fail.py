@@ -16,11 +16,11 @@ from model.properties.histories import History, histories
 from model.properties.test_rebase_in_memory import contest
 from model.schedules.in_memory import InMemory
 from rowlock.boundary import row_identity
-from rowlock.engines.memory import data_files
-from rowlock.engines.memory.engine import MemoryEngine
 from rowlock.protocol.actions import AddFile
 from rowlock.transaction.publish import file_actions
 from rowlock.transaction.state.vectors import Vectors
+from rowlock_simulation.memory import data_files
+from rowlock_simulation.memory.engine import MemoryEngine
 
 SETTINGS = settings(max_examples=1000, deadline=None, database=None, phases=[Phase.generate], derandomize=True, suppress_health_check=list(HealthCheck))
 

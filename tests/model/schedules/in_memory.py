@@ -8,9 +8,6 @@ from typing import Any
 from rowlock import clock
 from rowlock.boundary.engine import Engine
 from rowlock.conflict.delta import Slice, live_slice
-from rowlock.engines.memory.engine import MemoryEngine
-from rowlock.engines.memory.sql.script import Script
-from rowlock.engines.memory.statements import run
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restore
@@ -21,6 +18,9 @@ from rowlock.storage.store import ObjectStore
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Options, Table
+from rowlock_simulation.memory.engine import MemoryEngine
+from rowlock_simulation.memory.sql.script import Script
+from rowlock_simulation.memory.statements import run
 
 NO_LANE = Options(lane=False)
 

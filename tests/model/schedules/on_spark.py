@@ -12,13 +12,13 @@ from pyspark.sql.types import BooleanType, DataType, IntegerType, LongType, Stri
 import rowlock
 from rowlock.api.handle import Handle
 from rowlock.boundary.engine import Engine
-from rowlock.engines.memory.sql.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.schema import PrimitiveType
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import state_of
 from rowlock.transaction.transaction import Table
+from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Literals, Merge, Optimize, Overwrite, Script, Update
 
 _TYPES: dict[str, DataType] = {"long": LongType(), "integer": IntegerType(), "string": StringType(), "boolean": BooleanType()}
 

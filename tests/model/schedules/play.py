@@ -16,19 +16,19 @@ import orjson
 from model.schedules.schedule import Action, AddCheck, AddColumn, AddFeature, DropColumn, Restore, Schedule, SetProperty, Step
 from rowlock import clock
 from rowlock.boundary.engine import Engine
-from rowlock.engines.memory.sql.script import Append, Script
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.actions import Protocol as Protocol_
 from rowlock.protocol.commits import serialize_commit
 from rowlock.protocol.schema import PrimitiveType, StructField
-from rowlock.simulation.serial import SerialTable, bag
 from rowlock.storage.store import Committed
 from rowlock.transaction.definition import alteration, creation
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
+from rowlock_simulation.memory.sql.script import Append, Script
+from rowlock_simulation.serial import SerialTable, bag
 
 
 class World(Protocol):

@@ -27,7 +27,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rowlock.engines.memory.sql.script import Script, parse, parse_rows
+from rowlock_simulation.memory.sql.script import Script, parse, parse_rows
 
 FOLDER = Path(__file__).parent
 VERBS = ("begins", "reaches", "ends", "commits")

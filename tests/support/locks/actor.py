@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from model.schedules.in_memory import InMemory
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run
 from rowlock.locks.turns import AFTER, PATIENCE_S
 from rowlock.storage import LocalStore
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run
 
 REBASE_S = 0.7
 UPDATE = parse("UPDATE SET v = v + 1 WHERE k = 1")

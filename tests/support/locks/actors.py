@@ -10,8 +10,8 @@ from pathlib import Path
 
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
-from rowlock.engines.memory.sql.script import Append
 from rowlock.storage import LocalStore
+from rowlock_simulation.memory.sql.script import Append
 
 TESTS = Path(__file__).resolve().parents[2]
 

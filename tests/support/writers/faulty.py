@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
-from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import CommitUnknown
 from rowlock.log.table_log import TableLog
 from rowlock.storage import open_store
 from rowlock.transaction.state.receipt import Receipt
+from rowlock_simulation.memory.sql.script import parse
 from servers.faults import Faults
 from servers.minio import Minio, options
 from servers.proxy import Proxy

@@ -21,8 +21,6 @@ from rowlock.advice import attempts
 from rowlock.advice.attempts import FOLDER
 from rowlock.advice.history import run_of_attempt
 from rowlock.advice.read_history import read_history
-from rowlock.engines.memory import statements
-from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, MultipleMatches
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restore
@@ -34,6 +32,8 @@ from rowlock.transaction.failed_attempt import work_of
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Reruns
 from rowlock.transaction.transaction import Options, Transaction
+from rowlock_simulation.memory import statements
+from rowlock_simulation.memory.sql.script import parse
 from unit.advice import histories
 from unit.advice.world import Writer, play
 

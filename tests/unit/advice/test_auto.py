@@ -9,13 +9,13 @@ import pytest
 from rowlock import clock
 from rowlock.advice.advice import advise, lock_for
 from rowlock.advice.history import History, Run
-from rowlock.engines.memory.engine import MemoryEngine
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run
 from rowlock.log.table_log import TableLog
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.transaction import Options, Table
 from rowlock.transaction.waiting.advised_lock import REREAD_COMMITS, REREAD_S, advised_lock
+from rowlock_simulation.memory.engine import MemoryEngine
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run
 from unit.advice import histories
 from unit.advice.world import SlowStore, VirtualClock
 

@@ -20,15 +20,15 @@ from rowlock.advice import attempts
 from rowlock.advice.history import History
 from rowlock.advice.read_history import read_history
 from rowlock.boundary.effects import Propagated
-from rowlock.engines.memory import statements
-from rowlock.engines.memory.engine import MemoryEngine
-from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import DeltaConcurrentModificationException
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore, PutOutcome
 from rowlock.transaction.failed_attempt import work_of
 from rowlock.transaction.state.receipt import Reruns
 from rowlock.transaction.transaction import Options, Transaction
+from rowlock_simulation.memory import statements
+from rowlock_simulation.memory.engine import MemoryEngine
+from rowlock_simulation.memory.sql.script import parse
 
 START_MS = 1_790_000_000_000
 STAGE_S, ROW_S, PUT_S = 0.4, 0.001, 0.02

@@ -24,7 +24,7 @@ WITHOUT_SPARK = (
     "rowlock.limits",
     "rowlock.storage.registers.open",
     "rowlock.testing.faults",
-    "rowlock.testing.scheduler",
+    "rowlock_simulation.scheduler",
     "rowlock.transaction.state.receipt",
 )
 ON_SPARK = (*(f"rowlock.api.{m.name}" for m in pkgutil.iter_modules(rowlock.api.__path__)), "rowlock.engines.spark.session.session")

@@ -13,7 +13,6 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import Play, schema_string
 from model.schedules.schedule import parse_schedule
-from rowlock.engines.memory.sql.script import Append, parse
 from rowlock.exceptions import InvalidInput, TableExists
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -22,6 +21,7 @@ from rowlock.protocol.commits import serialize_commit
 from rowlock.storage import Committed, MemoryStore, Unknown
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.shared import SharedState
+from rowlock_simulation.memory.sql.script import Append, parse
 
 SCHEMA = schema_string([("k", "long", True), ("v", "long", True)])
 BY_FILE = "property: rowlock.onConflict = fail\nproperty: rowlock.granularity = file\n"
@@ -115,7 +115,7 @@ def test_of_five_creators_one_wins() -> None:
 def test_an_append_over_many_appends(appends: int) -> None:
     made = world()
     stage = made.table.begin()
-    from rowlock.engines.memory.statements import commit, statements_of
+    from rowlock_simulation.memory.statements import commit, statements_of
 
     mine = Append(((0, 0),))
     stage.execute(*statements_of(mine, stage.base))

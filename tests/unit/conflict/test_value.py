@@ -12,10 +12,10 @@ from model.schedules.play import schema_string
 from rowlock import Conflict, exceptions
 from rowlock.conflict import rules
 from rowlock.conflict.value import ERRORS, REMEDIES, WHAT, Work, conflict_with
-from rowlock.engines.memory.sql.script import Append, parse
-from rowlock.engines.memory.statements import commit, stage
 from rowlock.protocol.actions import Commit, CommitInfo
 from rowlock.transaction.rebase.fail_policy import columns_changed, sampled
+from rowlock_simulation.memory.sql.script import Append, parse
+from rowlock_simulation.memory.statements import commit, stage
 
 WINNER = Commit(1042, CommitInfo({"operation": "UPDATE", "timestamp": 1_785_548_024_500, "txnId": "7f3a0c9e-58e3-4f6e-a3a7-0c1d2e3f4a5b"}))
 LONG = "country=UK/part-00017-2abbde89-2d0f-465e-a2f0-3e84f1b84654-c000.snappy.parquet"

@@ -16,8 +16,6 @@ import pytest
 
 from model.schedules.in_memory import InMemory
 from rowlock import clock
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import statements_of
 from rowlock.exceptions import ConcurrentWriteException, CorruptLog, InvalidInput, VersionNotFound
 from rowlock.limits import limited
 from rowlock.log.cleanup import clean_up, horizon_ms
@@ -30,6 +28,8 @@ from rowlock.transaction import commit as loop
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.shared import SharedState
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import statements_of
 
 SCHEMA = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'
 DAY_MS = 86_400_000

@@ -13,7 +13,6 @@ import pytest
 
 from model.schedules.in_memory import InMemory
 from rowlock import clock
-from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import StorageError
 from rowlock.limits import limited
 from rowlock.log.segment import list_log, newest_checkpoint, read_hint
@@ -23,6 +22,7 @@ from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.names import LogFile
 from rowlock.storage.memory import MemoryStore
 from rowlock.transaction.definition import creation
+from rowlock_simulation.memory.sql.script import parse
 from unit.log.test_cleanup import DAY_MS, START_MS, Killed, Movable, clean, copied, earliest, table
 
 SCHEMA = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'

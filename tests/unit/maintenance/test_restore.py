@@ -10,13 +10,13 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import audit, schema_string
 from rowlock import clock
-from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import StatementRefused
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.restore import restoration
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol import row_tracking
 from rowlock.storage.memory import MemoryStore
+from rowlock_simulation.memory.sql.script import parse
 from support.days import Days
 from support.turning_down import turn_down
 

@@ -15,8 +15,6 @@ import rowlock
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run
 from rowlock.exceptions import InvalidInput
 from rowlock.log.segment import newest_checkpoint
 from rowlock.log.table_log import TableLog
@@ -25,6 +23,8 @@ from rowlock.protocol import names
 from rowlock.protocol.properties import validate_properties
 from rowlock.storage.local import LocalStore
 from rowlock.transaction.definition import creation
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run
 from support.days import Days
 
 HOUR_MS = 3_600_000

@@ -13,7 +13,6 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.engines.memory.sql.script import parse
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.log.table_log import TableLog
 from rowlock.parquet.writing import stats_leaves, write_file
@@ -25,6 +24,7 @@ from rowlock.protocol.features import check_writable
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.transaction.definition import creation
+from rowlock_simulation.memory.sql.script import parse
 from tools import property_page
 
 REFUSED = [p for p in DELTA_PROPERTIES.values() if p.treatment == "refused"]

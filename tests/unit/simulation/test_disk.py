@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.simulation.history import History
-from rowlock.simulation.plan import Weather
-from rowlock.simulation.servers.disk import ROOT, Disk, SimulatedCalls
-from rowlock.simulation.wire import Counted, Wire
 from rowlock.storage.local import LocalStore
 from rowlock.storage.store import Committed, NotFound
-from rowlock.testing import Scheduler, simulated
+from rowlock_simulation import Scheduler, simulated
+from rowlock_simulation.history import History
+from rowlock_simulation.plan import Weather
+from rowlock_simulation.servers.disk import ROOT, Disk, SimulatedCalls
+from rowlock_simulation.wire import Counted, Wire
 
 
 def test_what_was_put_outlives_the_power() -> None:

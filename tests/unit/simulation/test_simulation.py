@@ -12,19 +12,19 @@ import pytest
 from typer.testing import CliRunner
 
 from rowlock.cli.main import app
-from rowlock.simulation import judge
-from rowlock.simulation.campaign import WORLDS, campaign, replay_command
-from rowlock.simulation.draw import draw
-from rowlock.simulation.plan import World
-from rowlock.simulation.run import run
-from rowlock.simulation.shrink import shrink
 from rowlock.transaction.publish import outcome
+from rowlock_simulation import judge
+from rowlock_simulation.campaign import WORLDS, campaign, replay_command
+from rowlock_simulation.draw import draw
+from rowlock_simulation.plan import World
+from rowlock_simulation.run import run
+from rowlock_simulation.shrink import shrink
 
 SEEDS = int(os.environ.get("ROWLOCK_SIMULATED_SEEDS", "6"))
 _HASHES = """
 import sys
-from rowlock.simulation.draw import draw
-from rowlock.simulation.run import run
+from rowlock_simulation.draw import draw
+from rowlock_simulation.run import run
 print([run(draw(sys.argv[1], int(seed))).trace_hash for seed in sys.argv[2:]])
 """
 

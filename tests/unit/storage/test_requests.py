@@ -10,10 +10,10 @@ import pytest
 import rowlock
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
-from rowlock.engines.memory.sql.script import parse
 from rowlock.locks import turns
 from rowlock.storage import open_store
 from rowlock.transaction.group_commit import group
+from rowlock_simulation.memory.sql.script import parse
 from servers.minio import Minio, options
 from servers.proxy import Proxy
 

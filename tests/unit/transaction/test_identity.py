@@ -13,8 +13,6 @@ import pytest
 
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import (
     CommitOverwrittenWarning,
     ConcurrentTransactionException,
@@ -35,6 +33,8 @@ from rowlock.transaction.state import shared
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.transaction import Transaction
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run, statements_of
 
 COLUMNS = [("k", "long", True), ("v", "long", True)]
 TRACKED = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}

@@ -16,10 +16,10 @@ import pytest
 
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run
 from rowlock.storage.lane import Lane
 from rowlock.transaction.state.shared import SingleFlight
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run
 
 PLACES = {
     ("lane.py", "__enter__"),

@@ -12,8 +12,6 @@ import orjson
 import pytest
 
 from rowlock import clock
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import CommitOverwrittenWarning, ConcurrentWriteException
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -23,6 +21,8 @@ from rowlock.transaction.definition import creation
 from rowlock.transaction.group_commit.group import queue_of
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run, statements_of
 from unit.transaction.group_commit.test_group_between_processes import Process, keys, world
 
 SCHEMA = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'

@@ -15,9 +15,6 @@ from model.schedules.play import schema_string
 from rowlock import clock
 from rowlock.advice import attempts
 from rowlock.advice.read_history import read_history
-from rowlock.engines.memory.engine import MemoryEngine
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run
 from rowlock.exceptions import CommitUnknown, ConcurrentAppendException, ConstraintViolated, InvalidInput, TableExists
 from rowlock.locks.lease import Leases
 from rowlock.locks.scope import TABLE
@@ -37,6 +34,9 @@ from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import PHASES, Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.waiting.lease_line import LeaseLine
+from rowlock_simulation.memory.engine import MemoryEngine
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run
 from support.locks.clocks import TestClock
 
 COLUMNS = [("k", "long", True), ("v", "long", True)]

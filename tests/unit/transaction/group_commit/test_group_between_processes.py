@@ -21,8 +21,6 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, MetadataChangedException, RowlockError
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
@@ -42,6 +40,8 @@ from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.abort_marker import ABORT
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run, statements_of
 from support.turning_down import turn_down
 
 
@@ -292,8 +292,8 @@ sys.path.insert(0, sys.argv[2])
 from rowlock.storage.lane import Lane
 from rowlock.storage.local import LocalStore
 from rowlock.transaction.group_commit import lead
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run
 from model.schedules.in_memory import InMemory
 # each on a machine of its own: the lane of one disk does not order them
 lead.SLOW_PUT_S, lead.HAND_OVER_AFTER = 0.0, 0

@@ -13,8 +13,6 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import CommitUnknown, CorruptLog, MetadataChangedException
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import row_tracking
@@ -30,6 +28,8 @@ from rowlock.transaction.group_commit.lead import LedAppends
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Transaction
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run, statements_of
 from support.turning_down import turn_down
 
 TRACKED = {"delta.enableRowTracking": "true"}

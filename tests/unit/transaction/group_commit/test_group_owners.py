@@ -17,8 +17,6 @@ import pytest
 
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run, statements_of
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import SetTransaction
 from rowlock.storage import ObjectStore, open_store
@@ -27,6 +25,8 @@ from rowlock.storage.store import Unknown
 from rowlock.transaction.group_commit import between_processes
 from rowlock.transaction.group_commit.between_processes import Post
 from rowlock.transaction.group_commit.group import Member, queue_of
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run, statements_of
 from unit.transaction.group_commit.test_group_between_processes import Process, keys, posts, world
 
 STOPPED_S = float(os.environ.get("ROWLOCK_STOPPED_S", "0"))
@@ -217,8 +217,8 @@ def test_with_an_application_id_a_rerun_counts_once_within_the_window_too(first:
 OWNER = """
 import json, os, signal, sys
 sys.path.insert(0, sys.argv[2])
-from rowlock.engines.memory.sql.script import parse
-from rowlock.engines.memory.statements import run
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run
 from rowlock.storage import open_store
 from rowlock.storage.lane import Lane
 from rowlock.transaction.group_commit import between_processes, lead

@@ -7,10 +7,10 @@ from typing import Any
 from model.schedules.in_memory import NO_LANE, InMemory
 from model.schedules.play import schema_string
 from rowlock.boundary.effects import Propagated
-from rowlock.engines.memory.engine import MemoryEngine
-from rowlock.engines.memory.sql.script import Append, Script, parse
-from rowlock.engines.memory.statements import stage
 from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock_simulation.memory.engine import MemoryEngine
+from rowlock_simulation.memory.sql.script import Append, Script, parse
+from rowlock_simulation.memory.statements import stage
 
 ROWS, WINNERS = 400, 50
 

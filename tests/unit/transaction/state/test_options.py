@@ -6,12 +6,12 @@ import pytest
 
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
-from rowlock.engines.memory.sql.script import Append
-from rowlock.engines.memory.statements import run
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.properties import KNOBS
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.options import Options
+from rowlock_simulation.memory.sql.script import Append
+from rowlock_simulation.memory.statements import run
 
 SCHEMA = schema_string([("k", "long", True)])
 

@@ -13,8 +13,6 @@ from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
 from rowlock.boundary.statements import Statement
-from rowlock.engines.memory.sql.script import Append, Delete, Optimize, Overwrite, Script, parse
-from rowlock.engines.memory.statements import run, statements_of
 from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput
 from rowlock.locks.lease import Lease, Leases
 from rowlock.locks.scope import TABLE, Scope
@@ -29,6 +27,8 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState, state_of
 from rowlock.transaction.waiting import lease_line
 from rowlock.transaction.waiting.lease_line import LeaseLine, scopes_under
+from rowlock_simulation.memory.sql.script import Append, Delete, Optimize, Overwrite, Script, parse
+from rowlock_simulation.memory.statements import run, statements_of
 from support.locks.clocks import TestClock
 
 SCHEMA = schema_string([("k", "long", True), ("v", "long", True), ("p", "long", True)])

@@ -10,15 +10,15 @@ import pytest
 from model.schedules.in_memory import InMemory
 from model.schedules.play import schema_string
 from rowlock import clock
-from rowlock.engines.memory.sql.script import Append
-from rowlock.engines.memory.sql.script import parse as script
-from rowlock.engines.memory.statements import run
 from rowlock.locks.turns import AFTER, CELL, LONGEST_TERM_S, LOOK_S, PATIENCE_S, Turn, TurnRequest, Turns, parse
 from rowlock.storage import MemoryStore
 from rowlock.storage.registers import Cell, Registers
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.receipt import Receipt
+from rowlock_simulation.memory.sql.script import Append
+from rowlock_simulation.memory.sql.script import parse as script
+from rowlock_simulation.memory.statements import run
 from support.locks.clocks import Stage, TestClock
 from support.locks.registers import Unreliable, in_memory
 

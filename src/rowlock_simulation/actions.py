@@ -1,0 +1,159 @@
+"""What actors do: each action is what a user's program does through the public layers, on the engine in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rowlock.conflict.delta import live_slice
+from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
+from rowlock.log.snapshot import Snapshot
+from rowlock.maintenance.restore import restore
+from rowlock.maintenance.vacuum import vacuum
+from rowlock.protocol.actions import SetTransaction
+from rowlock.transaction.definition import creation
+from rowlock.transaction.run import RERUNS, StagingTransaction, run_again
+from rowlock.transaction.state.options import Options
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.transaction import Table
+from rowlock.transaction.waiting.lease_line import LeaseLine
+from rowlock_simulation.memory.sql.script import Script, render
+from rowlock_simulation.memory.statements import operation, parameters, statements_of
+from rowlock_simulation.scheduler import Scheduler
+
+Kind = Literal["statements", "read and write", "restore", "property", "checkpoint", "vacuum", "read", "travel"]
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action of an actor.
+
+    scripts  what it does to the rows, in serial execution; for `read and write` what it comes to, for the program writes what it has computed
+    app      the step of an application that it is: after an unknown end it is done again
+    back     for `restore` and `travel`: how many versions before the newest
+    pause_s  what passes before it
+    """
+
+    number: int
+    kind: Kind
+    scripts: tuple[Script, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    app: tuple[str, int] | None = None
+    back: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    pause_s: float = 0.0
+
+    def __str__(self) -> str:
+        what = "; ".join(map(render, self.scripts)) or (str(dict(self.properties)) if self.properties else f"{self.back} back" if self.back else "")
+        app = f" as step {self.app[1]} of {self.app[0]}" if self.app else ""
+        return f"{self.kind} {what}{app} {dict(self.options) or ''}".strip()
+
+
+@dataclass
+class Done:
+    """What an action came to, beside its error: the receipt of a commit, the version that was read and its rows."""
+
+    receipt: Receipt | None = None
+    version: int | None = None
+    rows: Rows | None = None
+    restored: int | None = None
+
+
+def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> None:
+    """Carries out an action, and fills `done` as it goes on.  Raises what the code under test raises."""
+    match action.kind:
+        case "statements":
+            done.receipt = _statements(action, table)
+        case "read and write":
+            done.receipt = _read_and_write(action, table, scheduler)
+        case "restore":
+            _restore(action, table, done)
+        case "property":
+            done.receipt = creation.set_properties(table.state, action.properties)
+        case "checkpoint":
+            table.state.log.write_checkpoint(table.refresh())
+        case "vacuum":
+            vacuum(table.state.log)
+        case "read":
+            read(table, table.refresh(), scheduler, done)
+        case "travel":
+            newest = table.refresh().version
+            read(table, table.state.log.at(max(0, newest - action.back)), scheduler, done)
+
+
+def _runs_again(options: Options, conflict: DeltaConcurrentModificationException) -> bool:
+    """As a statement of the API is run again: under `rerun`, and under `repair` where the definition changed."""
+    return options.on_conflict == "rerun" or (options.on_conflict == "repair" and isinstance(conflict, (MetadataChangedException, ProtocolChangedException)))
+
+
+def _statements(action: Action, table: Table) -> Receipt:
+    options = Options(**action.options)
+    app = None if action.app is None else SetTransaction(*action.app)
+
+    def carry_out(staging: StagingTransaction) -> Receipt:
+        for script in action.scripts:
+            staging.stage(lambda base, script=script: (statements_of(script, base), {}))  # type: ignore[misc]
+        return staging.txn.commit(operation(action.scripts[0]), parameters(action.scripts[0]))
+
+    with LeaseLine(table.state) as line:
+        return run_again(
+            lambda reruns: StagingTransaction(line, lambda r: table.begin(options, app=app, reruns=r), reruns),
+            carry_out,
+            lambda staging: staging.txn,
+            most=RERUNS,
+            again=_runs_again,
+        )
+
+
+def _read_and_write(action: Action, table: Table, scheduler: Scheduler) -> Receipt:
+    """Reads the table as a whole, computes the new values, and writes them as constants: what was read must still hold when it commits."""
+    from rowlock_simulation.memory.sql.script import Update
+    from rowlock_simulation.serial import SerialTable
+
+    options = Options(**action.options)
+
+    def carry_out(staging: StagingTransaction) -> Receipt:
+        staging.will_read()
+        txn = staging.txn
+        txn.note_read()
+        seen = Done()
+        read(table, txn.base, scheduler, seen)
+        assert seen.rows is not None
+        serial = SerialTable(txn.base.schema.names, rows=seen.rows)
+        serial.run(*action.scripts)
+        before = {row["k"]: row for row in seen.rows}
+        for row in serial.rows:
+            if row != before[row["k"]]:
+                constants = tuple((c, str(row[c])) for c in row if row[c] != before[row["k"]][c])
+                txn.execute(*statements_of(Update(constants, f"k = {row['k']}"), txn.base))
+        return txn.commit("UPDATE", {})
+
+    with LeaseLine(table.state) as line:
+        return run_again(
+            lambda reruns: StagingTransaction(line, lambda r: table.begin(options, reruns=r), reruns),
+            carry_out,
+            lambda staging: staging.txn,
+            most=RERUNS,
+            again=lambda _, conflict: True,
+        )
+
+
+def _restore(action: Action, table: Table, done: Done) -> None:
+    newest = table.refresh().version
+    if newest < 2:
+        return
+    done.restored = max(1, newest - action.back)
+    if done.restored < newest:
+        target = table.state.log.at(done.restored)
+        done.receipt = restore(table, target, {"version": done.restored}, options=Options(**action.options))
+
+
+def read(table: Table, snapshot: Snapshot, scheduler: Scheduler, done: Done) -> None:
+    """Reads a version file by file; others commit, compact and vacuum meanwhile."""
+    rows: Rows = []
+    for file in snapshot.files.adds():
+        rows += table.statement_engine.sample([live_slice(file, table.state.vectors.of)], None, snapshot=snapshot)
+        scheduler.pause(scheduler.random.random() * 0.05)
+    done.version, done.rows = snapshot.version, rows

@@ -1,0 +1,100 @@
+"""`rowlock simulate`: schedules of the real code in simulated worlds, by seed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from rowlock.exceptions import InvalidInput
+from rowlock_simulation.campaign import WORLDS, Summary, campaign, replay_command
+from rowlock_simulation.draw import draw
+from rowlock_simulation.plan import World
+from rowlock_simulation.run import Result, run
+from rowlock_simulation.shrink import shrink
+
+_TOLD_EACH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The options of the command."""
+
+    world: str
+    seed: int | None
+    seeds: str | None
+    minutes: float | None
+    results: Path | None
+    trace: bool
+    without: tuple[str, ...]
+    smaller: bool
+
+
+def simulate(choices: Choices, console: Console) -> bool:
+    """Runs what was asked for; whether every promise was kept.  Raises InvalidInput."""
+    worlds = _worlds(choices.world)
+    if choices.seed is not None and choices.minutes is None and choices.seeds is None:
+        kept = [_replay(world, choices.seed, choices, console) for world in worlds]
+        return all(kept)
+
+    def told(result: Result, summary: Summary) -> None:
+        if result.violations:
+            _tell_violations(result, console)
+        elif summary.schedules % _TOLD_EACH == 0:
+            console.print(f"seed {result.plan.seed}: {summary.text()}", highlight=False)
+
+    seconds = choices.minutes * 60 if choices.minutes is not None else None
+    summary = campaign(worlds, _seeds(choices), until_s=seconds, results=choices.results, on_result=told)
+    console.print(summary.text(), highlight=False)
+    for world, seed, _ in summary.failed:
+        console.print(replay_command(world, seed), highlight=False, soft_wrap=True)
+        if choices.smaller:
+            gone, _ = shrink(draw(world, seed))
+            console.print(replay_command(world, seed, gone), highlight=False, soft_wrap=True)
+    return not summary.failed
+
+
+def _worlds(named: str) -> list[World]:
+    if named == "all":
+        return list(WORLDS)
+    if named not in WORLDS:
+        raise InvalidInput(f"there is no world {named!r}: choose {', '.join(WORLDS)} or all")
+    return [world for world in WORLDS if world == named]
+
+
+def _seeds(choices: Choices) -> Iterator[int]:
+    if choices.seeds is not None:
+        first, _, last = choices.seeds.partition(":")
+        if not (first.isdigit() and last.isdigit() and int(first) < int(last)):
+            raise InvalidInput(f"--seeds takes FIRST:END, such as 0:1000, not {choices.seeds!r}")
+        return iter(range(int(first), int(last)))
+    if choices.minutes is None:
+        return iter(range(100))
+    return itertools.count(choices.seed or 0)
+
+
+def _replay(world: World, seed: int, choices: Choices, console: Console) -> bool:
+    plan = draw(world, seed).without(choices.without)
+    gone = choices.without
+    if choices.smaller and run(plan).violations:
+        more, _ = shrink(plan)
+        plan, gone = plan.without(more), (*gone, *more)
+        console.print(f"smaller: {replay_command(world, seed, gone)}", highlight=False, soft_wrap=True)
+    result = run(plan)
+    if choices.trace:
+        for line in (*plan.described(), *result.lines):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{world} {seed}: trace {result.trace_hash}, {result.points} scheduling points, {result.commits} commits", highlight=False)
+    if result.violations:
+        _tell_violations(result, console, gone)
+    return not result.violations
+
+
+def _tell_violations(result: Result, console: Console, without: tuple[str, ...] = ()) -> None:
+    console.print(f"[bold red]{result.plan.world} {result.plan.seed} broke {len(result.violations)} promises[/]", highlight=False)
+    for violation in result.violations[:10]:
+        console.print(f"  {violation}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  again: {replay_command(result.plan.world, result.plan.seed, without)}", highlight=False, soft_wrap=True)

@@ -1,0 +1,188 @@
+"""Draws a plan from a seed: actors and their roles, the table's properties, and what goes wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rowlock_simulation.actions import Action
+from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Script, Update
+from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, World, draw_weather
+
+COLUMNS = ("k", "v", "w")
+COUNTERS, UPSERTS, APPENDS = 100, 1000, 10_000
+"""Where the keys of counters, of upserted rows and of appended rows begin; keys below are accounts."""
+LEAST_WRITES = 22
+_REMOTE: tuple[FaultKind, ...] = ("lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list")
+_DISK: tuple[FaultKind, ...] = ("disk error", "disk full", "done and denied", "done and denied", "power loss")
+_ANYWHERE: tuple[FaultKind, ...] = ("crash before", "crash after", "crash before", "crash after", "stall", "clock jump")
+_EVERYBODY = (
+    ["banker"] * 4 + ["counter"] * 4 + ["upserter"] * 3 + ["deleter"] * 2 + ["updater"] * 2 + ["appender"] * 4 + ["reader"] * 2
+    + ["optimizer", "restorer", "alterer", "checkpointer", "vacuumer", "traveller", "calculator"]
+)  # fmt: skip
+_THEMES = {
+    "everybody": _EVERYBODY,
+    "everybody again": _EVERYBODY,
+    "appends": ["appender"] * 8 + ["optimizer", "reader", "updater", "alterer"],
+    "one row": ["counter"] * 6 + ["calculator", "optimizer", "reader"],
+    "rows that come and go": ["upserter"] * 3 + ["deleter"] * 2 + ["updater", "optimizer", "restorer", "reader"],
+    "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["updater", "restorer", "counter"],
+}
+
+
+def draw(world: World, seed: int) -> Plan:
+    """The plan of a seed in a world."""
+    rng = random.Random(f"plan {world} {seed}")
+    processes = [f"p{n}" for n in range(rng.choice([2, 3, 3, 4]))]
+    accounts = rng.randint(3, 8)
+    actors: list[ActorPlan] = []
+    writes = 0
+    night_s = rng.choice([0.0, 0.0, 3 * 86_400.0])
+    roles, certain = _THEMES[rng.choice(list(_THEMES))], ["vacuumer", "checkpointer", "reader"] if night_s else []
+    certain.append(rng.choice(["banker", "counter", "appender"]))
+    while len(actors) < 4 or writes < LEAST_WRITES:
+        role = certain.pop() if certain else rng.choice(roles)
+        name = f"a{len(actors)}"
+        actions = _Role(rng, name, len(actors), accounts).actions(role)
+        writes += sum(bool(a.scripts) for a in actions) if role != "deleter" else 0  # they may find nothing
+        actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), 5 * rng.random()])))
+    used = sorted({a.process for a in actors})
+    faults = [_fault(rng, world, f"f{n}", rng.choice(used)) for n in range(rng.choice([1, 2, 3, 4, 6]))]
+    faults.append(replace(_fault(rng, world, f"f{len(faults)}", actors[0].process), nth=rng.randint(1, 20), only="calls"))  # one that comes for certain
+    return Plan(
+        world=world,
+        seed=seed,
+        properties=_properties(rng, keeps_short=night_s > 0),
+        accounts=accounts,
+        actors=tuple(actors),
+        faults=tuple(faults),
+        weather=draw_weather(rng, world),
+        night_s=night_s,
+        limits=rng.choice([{}, {"inline_vector_bytes": 1024}, {"group_files": 2}, {"inline_vector_bytes": 1024, "cleaned_files": 2}]),
+        engine=rng.choice([{}, {}, {"spill_rows": 1}, {"spill_rows": 2, "rows_per_file": 2}, {"notes_matches": True}, {"reorders": True}]),
+        skews_ms={p: rng.choice([0, 0, 3, -700, 60_000, -3_600_000]) for p in used},
+        drifts={p: rng.choice([0.0, 0.0, 0.02, -0.02]) for p in used},
+    )
+
+
+def _properties(rng: random.Random, *, keeps_short: bool) -> dict[str, str]:
+    out = {
+        "delta.enableDeletionVectors": rng.choice(["true", "true", "false"]),
+        "delta.checkpointInterval": rng.choice(["2", "3", "5", "10", "100", "100"]),
+    }
+    if keeps_short:
+        out["delta.checkpointInterval"] = rng.choice(["2", "3", "5"])
+        out |= {"delta.logRetentionDuration": "interval 1 day", "delta.deletedFileRetentionDuration": "interval 12 hours"}
+    if rng.random() < 0.3:
+        out["delta.enableRowTracking"] = "true"
+    if rng.random() < 0.2:
+        out["delta.enableChangeDataFeed"] = "true"
+    if rng.random() < 0.2:
+        out["delta.enableInCommitTimestamps"] = "true"
+    return out
+
+
+def _fault(rng: random.Random, world: World, name: str, process: str) -> Fault:
+    kinds = (*_ANYWHERE, *_REMOTE, "partition") if world in ("s3", "dynamodb") else (*_ANYWHERE, *_DISK)
+    kind: FaultKind = rng.choice(kinds)
+    seconds = {
+        "late request": rng.choice([0.05, 1.0, 8.0, 30.0]),
+        "stall": rng.choice([0.5, 5.0, 40.0]),
+        "partition": rng.choice([1.0, 15.0, 60.0]),
+        "stale list": rng.choice([0.5, 5.0]),
+        "clock jump": rng.choice([-3600.0, -5.0, 5.0, 86_400.0]),
+    }.get(kind, 0.0)
+    commits = kind not in ("stale list", "clock jump", "partition") and rng.random() < 0.6
+    return Fault(
+        name, process, kind, rng.randint(1, 8) if commits else int(rng.uniform(1, 600 if world == "local" else 200)), seconds, "commits" if commits else "calls"
+    )
+
+
+class _Role:
+    """Draws the actions of one actor."""
+
+    def __init__(self, rng: random.Random, name: str, number: int, accounts: int) -> None:
+        self._rng, self._name, self._number, self._accounts = rng, name, number, accounts
+        self._options: dict[str, Any] = {}
+        if rng.random() < 0.25:
+            self._options["on_conflict"] = rng.choice(["fail", "rerun", "rerun"])
+            self._options["granularity"] = rng.choice(["row", "file"])
+        self._weaker: dict[str, Any] = {"isolation": rng.choice(["snapshot", "write_serializable"])} if rng.random() < 0.25 else {}
+        """For statements whose rows are always the same: for them every level of isolation comes to serial execution."""
+        if rng.random() < 0.25:
+            self._options["lock"] = rng.choice(["writes", "table", "partition", "auto"])
+            self._options["lock_timeout"] = rng.choice([0.5, 20.0])
+        if rng.random() < 0.15:
+            self._options["lane"] = False
+
+    def actions(self, role: str) -> tuple[Action, ...]:
+        draw: Callable[[int], Action] = getattr(self, f"_{role}")
+        return tuple(draw(n) for n in range(self._rng.randint(2, 5)))
+
+    def _pause(self) -> float:
+        return self._rng.choice([0.0, 0.0, self._rng.random() * 0.1, self._rng.random() * 3])
+
+    def _statements(self, number: int, *scripts: Script, app: tuple[str, int] | None = None, same_rows: bool = False) -> Action:
+        options = self._options | (self._weaker if same_rows else {})
+        return Action(number, "statements", scripts, options, app, pause_s=self._pause())
+
+    def _banker(self, number: int) -> Action:
+        a, b = self._rng.sample(range(self._accounts), 2)
+        amount = self._rng.randint(1, 9)
+        if self._rng.random() < 0.6:
+            scripts: list[Script] = [Update((("v", f"v - {amount}"),), f"k = {a}"), Update((("v", f"v + {amount}"),), f"k = {b}")]
+            return self._statements(number, *scripts, same_rows=True)
+        return self._statements(
+            number, Merge(("k", "d"), ((a, -amount), (b, amount)), "t.k = s.k", (Clause("matched", "update", None, (("v", "t.v + s.d"),)),))
+        )
+
+    def _counter(self, number: int) -> Action:
+        return self._statements(number, Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}"), same_rows=True)
+
+    def _calculator(self, number: int) -> Action:
+        script = Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}")
+        options = {k: v for k, v in self._options.items() if k not in ("granularity", "on_conflict")}
+        return Action(number, "read and write", (script,), options, pause_s=self._pause())
+
+    def _upserter(self, number: int) -> Action:
+        keys = self._rng.sample(range(UPSERTS, UPSERTS + 8), self._rng.randint(1, 3))
+        rows = tuple((key, self._rng.randint(0, 99), 0) for key in keys)
+        clauses = (Clause("matched", "update", None, (("v", "t.v + s.v"),)), Clause("not matched", "insert all"))
+        return self._statements(number, Merge(COLUMNS, rows, "t.k = s.k", clauses))
+
+    def _deleter(self, number: int) -> Action:
+        low = UPSERTS + self._rng.randint(0, 6)
+        return self._statements(number, Delete(f"k >= {low} AND k <= {low + self._rng.randint(0, 2)}"))
+
+    def _updater(self, number: int) -> Action:
+        condition = self._rng.choice([f"v < {self._rng.randint(80, 120)}", f"w < {self._rng.randint(1, 3)} AND k >= {COUNTERS}", f"k >= {APPENDS}"])
+        return self._statements(number, Update((("w", "w + 1"),), condition))
+
+    def _appender(self, number: int) -> Action:
+        rows = tuple((APPENDS + 1000 * self._number + 10 * number + n, 1, 0) for n in range(self._rng.randint(1, 3)))
+        app = (f"app {self._name}", number) if self._number % 2 else None
+        return self._statements(number, Append(rows), app=app)
+
+    def _optimizer(self, number: int) -> Action:
+        return Action(number, "statements", (Optimize(),), {}, pause_s=self._pause())
+
+    def _restorer(self, number: int) -> Action:
+        return Action(number, "restore", back=self._rng.randint(1, 5), pause_s=1 + self._pause())
+
+    def _alterer(self, number: int) -> Action:
+        properties = self._rng.choice([{"delta.checkpointInterval": "4"}, {"delta.appendOnly": "false"}, {"owner": f"{self._name} {number}"}])
+        return Action(number, "property", properties=properties, pause_s=self._pause())
+
+    def _checkpointer(self, number: int) -> Action:
+        return Action(number, "checkpoint", pause_s=self._pause())
+
+    def _vacuumer(self, number: int) -> Action:
+        return Action(number, "vacuum", pause_s=self._pause())
+
+    def _reader(self, number: int) -> Action:
+        return Action(number, "read", pause_s=self._pause())
+
+    def _traveller(self, number: int) -> Action:
+        return Action(number, "travel", back=self._rng.randint(0, 4), pause_s=self._pause())

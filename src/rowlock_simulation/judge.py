@@ -1,0 +1,231 @@
+"""Judges a schedule by what the store has held and what programs were told; shares no code with what it judges but the parsers of the formats.
+
+Every version is read out of the raw log and compared with serial execution of the same statements in log order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from pyroaring import BitMap64
+
+from rowlock.conflict.delta import live_slice
+from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, MetadataChangedException
+from rowlock.protocol import deletion_vector as vectors
+from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.names import commit_key
+from rowlock.transaction.transaction import Table
+from rowlock_simulation.draw import APPENDS, COLUMNS, UPSERTS
+from rowlock_simulation.history import History
+from rowlock_simulation.outcome import Outcome
+from rowlock_simulation.plan import Plan
+from rowlock_simulation.serial import SerialTable, State
+
+Bag = Counter[tuple[Any, ...]]
+
+
+def judge(plan: Plan, history: History, outcomes: Sequence[Outcome], table: Table) -> list[str]:
+    """What the schedule broke, as sentences; nothing where it kept all promises."""
+    table.refresh()  # a commit that was claimed by a process which then ended is put in its place by whoever reads first
+    commits = _commits(history)
+    verdict = _Verdict(plan, history, commits, outcomes)
+    verdict.violations += history.violations
+    verdict.check_versions()
+    verdict.check_outcomes()
+    verdict.check_readers()
+    _check_head(verdict, table)
+    return verdict.violations
+
+
+def _commits(history: History) -> list[Commit]:
+    by_version = {int(key.rpartition("/")[2][:20]): data for key, data in history.commits.items()}
+    return [parse_commit(v, by_version[v], "simulated") for v in sorted(by_version)]
+
+
+class _Raw:
+    """The rows of the table, folded commit by commit out of the raw actions."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._rows: dict[str, tuple[str | None, list[tuple[Any, ...]]]] = {}
+        self._ids: dict[str, list[tuple[int, int]]] = {}
+        self._id_column: str | None = None
+
+    def apply(self, commit: Commit) -> list[str]:
+        """Takes a commit in; returns what is wrong with its actions (I4)."""
+        wrong = []
+        if commit.metadata is not None:
+            self._id_column = commit.metadata.configuration.get("delta.rowTracking.materializedRowIdColumnName")
+        removes = Counter(r.path for r in commit.removes)
+        adds = Counter(a.path for a in commit.adds)
+        if any(n > 1 for n in (*removes.values(), *adds.values())):
+            wrong.append(f"I4: version {commit.version} adds or removes a path twice")
+        for remove in commit.removes:
+            if remove.path not in self._rows:
+                wrong.append(f"I4: version {commit.version} removes {remove.path}, which is not there")
+            elif self._rows[remove.path][0] != remove.key[1]:
+                wrong.append(f"I4: version {commit.version} removes {remove.path} with another vector than lives")
+            self._rows.pop(remove.path, None)
+            self._ids.pop(remove.path, None)
+        for add in commit.adds:
+            if add.path in self._rows:
+                wrong.append(f"I4: version {commit.version} adds {add.path}, which lives")
+            self._rows[add.path] = add.key[1], self._read(add)
+        return wrong
+
+    def _read(self, add: AddFile) -> list[tuple[Any, ...]]:
+        rows = orjson.loads(self._history.objects[add.path])
+        dead = self._dead(add)
+        if self._id_column is not None and add.base_row_id is not None:
+            self._ids[add.path] = [(row.get(self._id_column, add.base_row_id + n), row["k"]) for n, row in enumerate(rows) if n not in dead]
+        return [tuple(row.get(c) for c in COLUMNS) for n, row in enumerate(rows) if n not in dead]
+
+    def _dead(self, add: AddFile) -> BitMap64:
+        descriptor = add.deletion_vector
+        if descriptor is None:
+            return BitMap64()
+        return vectors.read_inline(descriptor) if descriptor.is_inline else vectors.read_from_file(descriptor, self._history.objects[descriptor.path or ""])
+
+    def ids(self) -> list[tuple[int, int]]:
+        """(row id, key) of every row, where the table tracks its rows."""
+        return [found for ids in self._ids.values() for found in ids]
+
+    def bag(self) -> Bag:
+        return Counter(row for _, rows in self._rows.values() for row in rows)
+
+
+class _Verdict:
+    """The checks, and what they have found."""
+
+    def __init__(self, plan: Plan, history: History, commits: Sequence[Commit], outcomes: Sequence[Outcome]) -> None:
+        self._plan, self._history, self._commits, self._outcomes = plan, history, commits, outcomes
+        self._of_txn = {txn_id: o for o in outcomes for txn_id in o.txn_ids}
+        self.bags: list[Bag] = []
+        self._key_of: dict[int, int] = {}
+        self._id_of: dict[int, int] = {}
+        self.violations: list[str] = []
+
+    def check_versions(self) -> None:
+        """Every version is what serial execution in log order gives (I3, I5), and money is conserved."""
+        raw, serial = _Raw(self._history), SerialTable(COLUMNS)
+        states: list[State] = []
+        for number, commit in enumerate(self._commits):
+            if commit.version != number:
+                self.violations.append(f"version {number} is missing from the log, and version {commit.version} is there")
+                return
+            self.violations += raw.apply(commit)
+            self._serve(serial, states, commit)
+            states.append(serial.state())
+            self.bags.append(raw.bag())
+            self._check_ids(number, raw.ids())
+            wanted = Counter(tuple(row[c] for c in COLUMNS) for row in serial.rows)
+            if self.bags[-1] != wanted:
+                doing = ", ".join(self._of_txn[t].name for t in sorted(commit.txn_ids) if t in self._of_txn)
+                self.violations.append(
+                    f"I3: version {number} ({doing}) is not what serial execution gives: it has {_text(self.bags[-1] - wanted)} and lacks {_text(wanted - self.bags[-1])}"
+                )
+                return
+            money = sum(v * n for (k, v, _), n in self.bags[-1].items() if k < self._plan.accounts)
+            if number >= 2 and money != 100 * self._plan.accounts:
+                self.violations.append(f"money: the accounts hold {money} in version {number}")
+
+    def _check_ids(self, version: int, ids: Sequence[tuple[int, int]]) -> None:
+        """No two rows have one id, now or ever, and a row that is never deleted keeps its own (I6)."""
+        if len({row_id for row_id, _ in ids}) != len(ids):
+            self.violations.append(f"I6: two rows of version {version} have one id")
+        for row_id, key in ids:
+            lasts = key < UPSERTS or key >= APPENDS
+            if self._key_of.setdefault(row_id, key) != key or (lasts and self._id_of.setdefault(key, row_id) != row_id):
+                self.violations.append(
+                    f"I6: the row {key} of version {version} has the id {row_id}; it had {self._id_of.get(key)}, and that id was of {self._key_of[row_id]}"
+                )
+                return
+
+    def _serve(self, serial: SerialTable, states: Sequence[State], commit: Commit) -> None:
+        for txn_id in sorted(commit.txn_ids):
+            outcome = self._of_txn.get(txn_id)
+            if outcome is None:
+                if not commit.aborted:
+                    self.violations.append(f"version {commit.version} is of transaction {txn_id}, which nobody began")
+            elif outcome.action.kind == "restore":
+                assert outcome.done.restored is not None
+                serial.bring_back(states[outcome.done.restored])
+            else:
+                serial.run(*outcome.action.scripts)
+
+    def check_outcomes(self) -> None:
+        """What was acknowledged is there once; what was reported as failed is nowhere (I2); steps of applications are done once."""
+        versions: dict[str, list[int]] = {}
+        for commit in self._commits:
+            for txn_id in commit.txn_ids:
+                versions.setdefault(txn_id, []).append(commit.version)
+        self.violations += [f"I2: transaction {t} of {self._named(t)} is in versions {at}" for t, at in versions.items() if len(at) > 1]
+        for o in self._outcomes:
+            at = [v for t in o.txn_ids for v in versions.get(t, ())]
+            if o.status == "broke" or (isinstance(o.error, CorruptLog) and not self._reads_what_expired(o)):
+                self.violations.append(f"{o.name} met an error that nobody promises: {type(o.error).__name__}: {o.error}")
+            if o.status == "committed" and (o.done.receipt is None or at != [o.done.receipt.version]):
+                self.violations.append(f"I2: {o.name} was told that it is version {o.done.receipt and o.done.receipt.version}, and is in {at or 'none'}")
+            if o.status in ("failed", "nothing") and at:
+                self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
+            if self._fails_by_others(o):
+                self.violations.append(f"{o.name} failed by what others did, under the policy repair: {o.detail}")
+            if len(at) > 1:
+                self.violations.append(f"I2: {o.name} is in versions {at}")
+        self._check_steps()
+
+    def _reads_what_expired(self, o: Outcome) -> bool:
+        """Whether an older version was read whose files a VACUUM may delete: a night is longer than the retention."""
+        return o.action.kind == "travel" and self._plan.night_s > 0 and "is not there" in str(o.error)
+
+    def _fails_by_others(self, o: Outcome) -> bool:
+        """Whether a statement that is to be rebased was told of a conflict; a log that was cleaned up beneath a writer that stood still is one."""
+        by_others = isinstance(o.error, DeltaConcurrentModificationException) and not isinstance(o.error, MetadataChangedException)
+        return by_others and o.action.kind == "statements" and "on_conflict" not in o.action.options and not self._plan.night_s
+
+    def _named(self, txn_id: str) -> str:
+        return self._of_txn[txn_id].name if txn_id in self._of_txn else "nobody"
+
+    def _check_steps(self) -> None:
+        steps = Counter((t.app_id, t.version) for commit in self._commits for t in commit.txns)
+        self.violations += [f"I2: step {step} was committed {n} times" for step, n in steps.items() if n > 1]
+        for o in self._outcomes:
+            if o.action.app is not None and o.status in ("committed", "nothing") and not steps[o.action.app]:
+                self.violations.append(f"I2: {o.name} was told that step {o.action.app} is done, and it is not in the log")
+
+    def check_readers(self) -> None:
+        """Every reader saw one whole version."""
+        for o in self._outcomes:
+            if o.done.rows is None or o.done.version is None or o.done.version >= len(self.bags):
+                continue
+            if self._history.lost_from is not None and commit_key(o.done.version) >= self._history.lost_from:
+                continue  # it was read before it was durable, and is another version now
+            if rows_of(o.done.rows) != self.bags[o.done.version]:
+                self.violations.append(f"reader {o.name} saw other rows in version {o.done.version} than it has")
+
+
+def _check_head(verdict: _Verdict, table: Table) -> None:
+    """The newest version, read by the code under test from checkpoints and all, is that of the raw log."""
+    if not verdict.bags:
+        return
+    head = table.refresh()
+    rows: list[Mapping[str, Any]] = []
+    for file in head.files.adds():
+        rows += table.statement_engine.sample([live_slice(file, table.state.vectors.of)], None, snapshot=head)
+    if head.version != len(verdict.bags) - 1:
+        verdict.violations.append(f"the newest version reads as {head.version}; the log has {len(verdict.bags) - 1}")
+    elif rows_of(rows) != verdict.bags[-1]:
+        verdict.violations.append("the newest version, read anew, has other rows than the raw log")
+
+
+def rows_of(rows: Sequence[Mapping[str, Any]]) -> Bag:
+    """Rows without order."""
+    return Counter(tuple(row[c] for c in COLUMNS) for row in rows)
+
+
+def _text(bag: Bag) -> str:
+    return ", ".join(f"{n} x {row}" if n > 1 else str(row) for row, n in sorted(bag.items(), key=str)[:5]) or "nothing"

@@ -1,0 +1,37 @@
+"""What became of one action, as its program was told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rowlock_simulation.actions import Action, Done
+
+Status = Literal["running", "committed", "nothing", "failed", "unknown", "crashed", "broke"]
+
+
+@dataclass
+class Outcome:
+    """One try of one action.  `txn_ids`: the transactions that it began."""
+
+    actor: str
+    action: Action
+    status: Status = "running"
+    txn_ids: list[str] = field(default_factory=list)
+    done: Done = field(default_factory=Done)
+    error: Exception | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.actor}.{self.action.number}"
+
+    @property
+    def detail(self) -> str:
+        """The version that was committed, or the error."""
+        if self.error is not None:
+            return f"{type(self.error).__name__}: {str(self.error)[:120]}"
+        return f"version {self.done.receipt.version}" if self.done.receipt is not None else ""
+
+    def ends(self, status: Status, done: Done, error: Exception | None = None) -> None:
+        """Takes the end of the action."""
+        self.status, self.done, self.error = status, done, error

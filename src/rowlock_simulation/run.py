@@ -1,0 +1,186 @@
+"""Runs one plan: sets the table up, lets the actors loose, and has the outcome judged."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from rowlock.exceptions import CommitUnknown, RowlockError
+from rowlock.limits import limited
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.transaction import Table
+from rowlock_simulation import judge
+from rowlock_simulation.actions import Action, Done, perform
+from rowlock_simulation.draw import COLUMNS, COUNTERS
+from rowlock_simulation.memory.sql.script import Append
+from rowlock_simulation.memory.statements import run as run_script
+from rowlock_simulation.outcome import Outcome
+from rowlock_simulation.plan import ActorPlan, Plan
+from rowlock_simulation.scheduler import Crashed, Scheduler
+from rowlock_simulation.seams import simulated
+from rowlock_simulation.world import Host, LocalServer, Server, one_machine, outside, server_of
+
+_RESTART_S = 3.0
+_AGAIN_S = 2.0
+_STEPS_AGAIN = 4
+"""How often a step of an application is done again after an end that is not known."""
+
+
+@dataclass
+class Result:
+    """What came of one schedule."""
+
+    plan: Plan
+    trace_hash: str
+    points: int
+    commits: int
+    violations: list[str]
+    lines: list[str] = field(repr=False)
+    outcomes: list[Outcome] = field(repr=False)
+    faults_met: int = 0
+    virtual_s: float = 0.0
+
+    @property
+    def transactions(self) -> int:
+        """How many actions were committed; several may share a version."""
+        return sum(o.status == "committed" for o in self.outcomes)
+
+
+class _Recorder(Observer):
+    """Notes the transactions of an actor, and makes a scheduling point of every phase."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.outcome: Outcome | None = None
+
+    def phase(self, name: str, txn: Any) -> None:
+        if self.outcome is not None and name in ("begin", "staged") and txn.txn_id not in self.outcome.txn_ids:
+            self.outcome.txn_ids.append(txn.txn_id)  # other phases may be those of a transaction that this one takes along
+        if self._scheduler.current is not None:
+            self._scheduler.note(f"{name} {txn.txn_id[:8]}")
+            self._scheduler.pause()
+
+
+def run(plan: Plan) -> Result:
+    """Runs a plan to its end, and judges it."""
+    scheduler = Scheduler(f"{plan.world} {plan.seed}")
+    outcomes: list[Outcome] = []
+    with simulated(scheduler), limited(**plan.limits), _quiet():
+        server = server_of(plan, scheduler)
+        try:
+            outcomes += _set_up(plan, outside(server, scheduler), scheduler)
+        except Exception as e:  # noqa: BLE001 - without faults, and alone
+            return Result(plan, scheduler.trace_hash, 0, 0, [f"the table cannot be set up: {type(e).__name__}: {e}"], scheduler.lines, [])
+        hosts = {name: Host(name, plan, server, scheduler) for name in sorted({a.process for a in plan.actors})}
+        if isinstance(server, LocalServer):
+            one_machine(hosts, server, scheduler)
+        for actor in plan.actors:
+            _spawn(actor, plan.night_s, hosts[actor.process], scheduler, outcomes)
+        scheduler.run()
+        violations = _judged(plan, server, scheduler, outcomes)
+    met = sum(1 for line in scheduler.lines if line.endswith(_FAULTS))
+    return Result(plan, scheduler.trace_hash, scheduler.points, len(server.history.commits), violations, scheduler.lines, outcomes, met, scheduler.now_us / 1e6)
+
+
+_FAULTS = (
+    "lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list", "crash before", "crash after", "stall",
+    "partition", "clock jump", "disk error", "disk full", "done and denied", "power loss",
+)  # fmt: skip
+
+
+def _judged(plan: Plan, server: Server, scheduler: Scheduler, outcomes: list[Outcome]) -> list[str]:
+    found = [f"{name}: {type(e).__name__}: {e}" for name, e in scheduler.errors]
+    try:
+        return found + judge.judge(plan, server.history, outcomes, outside(server, scheduler))
+    except Exception as e:  # noqa: BLE001 - a table that cannot be read is what is looked for
+        return [*found, f"the table cannot be judged: {type(e).__name__}: {e}"]
+
+
+def _set_up(plan: Plan, table: Table, scheduler: Scheduler) -> list[Outcome]:
+    fields = [{"name": c, "type": "long", "nullable": c != "k", "metadata": {}} for c in COLUMNS]
+    recorder = _Recorder(scheduler)
+    created = recorder.outcome = Outcome("setup", Action(0, "property"))
+    with use_observer(recorder):
+        receipt = table.create(orjson.dumps({"type": "struct", "fields": fields}).decode(), (), plan.properties)
+        created.ends("committed", Done(receipt))
+        created.txn_ids = [receipt.txn_id]
+        rows = [(k, 100, 0) for k in range(plan.accounts)], [(COUNTERS + k, 0, 0) for k in range(3)]
+        filled = []
+        for number, part in enumerate(rows, 1):
+            script = Append(tuple(part))
+            recorder.outcome = Outcome("setup", Action(number, "statements", (script,)))
+            recorder.outcome.ends("committed", Done(run_script(table, script)))
+            filled.append(recorder.outcome)
+    return [created, *filled]
+
+
+def _spawn(actor: ActorPlan, night_s: float, host: Host, scheduler: Scheduler, outcomes: list[Outcome]) -> None:
+    recorder = _Recorder(scheduler)
+
+    def live() -> None:
+        with use_observer(recorder):
+            for n, action in enumerate(actor.actions):
+                _rest(max(0.0, night_s - scheduler.now_us / 1e6) if n == len(actor.actions) // 2 else 0.0, host, scheduler)
+                for _ in range(_STEPS_AGAIN):
+                    outcome = recorder.outcome = Outcome(actor.name, action)
+                    outcomes.append(outcome)
+                    _one(outcome, host, scheduler)
+                    if scheduler.ended:
+                        return
+                    if action.app is None or outcome.status in ("committed", "nothing"):
+                        break
+                    _rest(_AGAIN_S, host, scheduler)
+
+    scheduler.spawn(actor.name, live, host.process, restarts=True, after_s=actor.after_s)
+
+
+def _rest(seconds: float, host: Host, scheduler: Scheduler) -> None:
+    """Waits between two actions, in a process that lives: one that is killed meanwhile is started again."""
+    task = scheduler.current
+    assert task is not None
+    task.process = host.restarted()
+    try:
+        scheduler.pause(seconds)
+    except Crashed:
+        if scheduler.ended:
+            raise
+        task.process = host.restarted()
+
+
+def _one(outcome: Outcome, host: Host, scheduler: Scheduler) -> None:
+    """One action, whatever becomes of it; after a crash the actor starts again as a new process."""
+    done = Done()
+    try:
+        scheduler.pause(outcome.action.pause_s)
+        perform(outcome.action, host.table(), scheduler, done)
+        outcome.ends("committed" if done.receipt is not None and done.receipt.version is not None else "nothing", done)
+    except Crashed:
+        outcome.ends("crashed", done)
+        if not scheduler.ended:
+            _rest(_RESTART_S * scheduler.random.random(), host, scheduler)
+    except CommitUnknown as e:
+        outcome.ends("unknown", done, e)
+    except RowlockError as e:
+        outcome.ends("failed", done, e)
+    except Exception as e:  # noqa: BLE001 - judged
+        outcome.ends("broke", done, e)
+    scheduler.note(f"{outcome.actor}.{outcome.action.number} {outcome.status} {outcome.detail}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps warnings and log lines of the code under test away: thousands of faults are met on purpose."""
+    logger = logging.getLogger("rowlock")
+    before, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = before

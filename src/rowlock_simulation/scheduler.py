@@ -1,0 +1,260 @@
+"""Decides which thread runs, and what time it is: a schedule is a function of the seed.
+
+Each actor is a thread of the interpreter that runs only while the scheduler lets it; it is handed on by one lock each, at every scheduling
+point: a store's call, a sleep, a lock that is taken, an event that is waited for.  Time is virtual and moves to whatever is due next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+START_MS = 1_750_000_000_000
+"""The virtual time at which every schedule begins, in milliseconds since the epoch."""
+_MICROSECONDS = 1_000_000
+
+
+_LEAVING_S = 10.0
+"""How long a schedule that has ended waits for a thread that has nothing left to do."""
+
+
+class Crashed(BaseException):
+    """Raised in every thread of a simulated process that was killed; no `except Exception` holds it up."""
+
+
+class Stuck(Exception):
+    """No actor can go on, or the schedule does not end."""
+
+
+@dataclass(eq=False)
+class Process:
+    """A simulated process: actors that share memory, a clock, and their end.
+
+    skew_ms  how far its wall clock is ahead of the true time; `drift` how much faster both its clocks run (0.01: one per cent)
+    """
+
+    name: str
+    skew_ms: int = 0
+    drift: float = 0.0
+    alive: bool = True
+    made: dict[Any, Any] = field(default_factory=dict)
+    """What `threads.of_process` made in it."""
+    on_end: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the process ends, as the kernel closes what it had open."""
+
+
+def _closed() -> threading.Lock:
+    """A lock that is held: whoever releases it lets one thread through."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
+class Task:
+    """One actor's thread, as the scheduler sees it."""
+
+    def __init__(self, name: str, process: Process, *, daemon: bool, rng: random.Random) -> None:
+        self.name, self.process, self.daemon, self.rng = name, process, daemon, rng
+        self.go = _closed()
+        self.token = 0
+        """Changes whenever the task goes on: what was to wake it before is void then."""
+        self.woken = self.restarts = False
+
+    def __repr__(self) -> str:
+        return f"Task({self.name})"
+
+
+class Scheduler:
+    """Runs actors one at a time, in an order that the seed decides.
+
+    Examples:
+        >>> from rowlock_simulation import Process, Scheduler
+        >>> s, said = Scheduler(seed=7), []
+        >>> def greet(name: str) -> None:
+        ...     s.pause(s.random.random())
+        ...     said.append(name)
+        >>> for name in "abc":
+        ...     _ = s.spawn(name, lambda name=name: greet(name), Process(name))
+        >>> s.run()
+        >>> sorted(said)
+        ['a', 'b', 'c']
+    """
+
+    def __init__(self, seed: object, *, most_points: int = 100_000) -> None:
+        """`most_points`: a schedule that has not ended after so many scheduling points is stuck."""
+        self._seed, self._most_points = seed, most_points
+        self.random = random.Random(f"{seed} scheduler")
+        self.now_us = 0
+        self.points = 0
+        self.errors: list[tuple[str, BaseException]] = []
+        self.lines: list[str] = []
+        self._due: list[tuple[int, float, int, Task | Callable[[], None], int]] = []
+        self._order = 0
+        self._tasks: set[Task] = set()
+        self._threads: list[threading.Thread] = []
+        self._of_thread: dict[int, Task] = {}
+        self._main = _closed()
+        self.ended = False
+        self.outside = Process("-")
+        """The process of threads that are no actors: those that set a schedule up, and judge it."""
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    # ---- what happens -----------------------------------------------------------------------------
+
+    def note(self, what: str) -> None:
+        """Adds a line to the trace: the time, the actor that runs, and what it does."""
+        task = self.current
+        line = f"{self.now_us / _MICROSECONDS:>11.6f}  {task.name if task else '-':<16} {what}"
+        self.lines.append(line)
+        self._hash.update(line.encode() + b"\n")
+
+    @property
+    def trace_hash(self) -> str:
+        """A digest of all lines of the trace: equal for equal schedules."""
+        return self._hash.hexdigest()
+
+    # ---- actors -----------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> Task | None:
+        """The actor that asks; None for a thread that is none."""
+        return self._of_thread.get(threading.get_ident())
+
+    def spawn(self, name: str, call: Callable[[], object], process: Process, *, daemon: bool = False, restarts: bool = False, after_s: float = 0.0) -> Task:
+        """Adds an actor that begins `after_s` from now.  Daemons end with the last of the others.
+
+        `restarts`: it begins even where its process was killed before; then it has to give itself another (`Task.process`) first.
+        """
+        task = Task(name, process, daemon=daemon, rng=random.Random(f"{self._seed} {name}"))
+        task.restarts = restarts
+        self._tasks.add(task)
+        self._push(after_s, task, task.token)
+        thread = threading.Thread(target=self._live, args=(task, call), name=f"actor {name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return task
+
+    def _live(self, task: Task, call: Callable[[], object]) -> None:
+        task.go.acquire()
+        self._of_thread[threading.get_ident()] = task
+        try:
+            if (task.process.alive or task.restarts) and not self.ended:
+                call()
+        except Crashed:
+            pass
+        except BaseException as e:  # noqa: BLE001 - handed to whoever runs the schedule
+            self.errors.append((task.name, e))
+        finally:
+            del self._of_thread[threading.get_ident()]
+            self._tasks.discard(task)
+            if not self.ended and all(t.daemon for t in self._tasks):
+                self._end()
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        following = self._following()
+        (self._main if following is None else following.go).release()
+
+    def run(self) -> None:
+        """Runs all actors to their end.  Errors of actors are in `errors`, with Stuck where nobody could go on."""
+        if self._tasks:
+            self._hand_on()
+            self._main.acquire()
+        while self._threads:  # the last one may still be on its way out, and a process that ends beside it is aborted
+            self._threads.pop().join(_LEAVING_S)
+
+    def _end(self) -> None:
+        self.ended = True
+        for process in {t.process.name: t.process for t in self._tasks}.values():
+            self.crash(process, why="")
+
+    # ---- scheduling points ------------------------------------------------------------------------
+
+    def pause(self, seconds: float = 0.0) -> None:
+        """A scheduling point: others run until so much time has passed.  Raises Crashed where the process was killed."""
+        task = self.current
+        if task is None:
+            self.now_us += round(seconds * _MICROSECONDS)
+            return
+        self._check(task)
+        self._push(seconds, task, task.token)
+        self._switch(task)
+
+    def block(self, timeout_s: float | None = None) -> bool:
+        """Waits until `wake` is called with this task; returns False where the time was over first."""
+        task = self.current
+        assert task is not None, "only an actor waits for others"
+        self._check(task)
+        task.woken = False
+        if timeout_s is not None:
+            self._push(timeout_s, task, task.token)
+        self._switch(task)
+        return task.woken
+
+    def wake(self, task: Task) -> None:
+        """Lets a task that blocks go on."""
+        task.woken = True
+        self._push(0.0, task, task.token)
+
+    def at(self, seconds: float, call: Callable[[], None]) -> None:
+        """Calls `call` so many seconds from now, on whichever thread is there; it must not be a scheduling point itself."""
+        self._push(seconds, call, 0)
+
+    def crash(self, process: Process, *, why: str = "is killed") -> None:
+        """Kills a process: its actors raise Crashed at the point where they are, and whatever they ask for after that."""
+        if not process.alive:
+            return
+        process.alive = False
+        if why:
+            self.note(f"process {process.name} {why}")
+        for ended in process.on_end:
+            ended()
+        for task in sorted((t for t in self._tasks if t.process is process), key=lambda t: t.name):
+            self._push(0.0, task, task.token)
+
+    def _check(self, task: Task) -> None:
+        if not task.process.alive:
+            raise Crashed
+        self.points += 1
+        if self.points > self._most_points and not self.ended:
+            self._stuck(f"the schedule has not ended after {self._most_points} scheduling points")
+            raise Crashed
+
+    def _stuck(self, why: str) -> None:
+        self.errors.append(("-", Stuck(f"{why}; there are still {', '.join(sorted(t.name for t in self._tasks if not t.daemon))}")))
+        self._end()
+
+    def _push(self, seconds: float, what: Task | Callable[[], None], token: int) -> None:
+        self._order += 1
+        heapq.heappush(self._due, (self.now_us + round(seconds * _MICROSECONDS), self.random.random(), self._order, what, token))
+
+    def _following(self) -> Task | None:
+        while self._tasks:
+            while self._due:
+                at_us, _, _, what, token = heapq.heappop(self._due)
+                if isinstance(what, Task):
+                    if what.token != token or what not in self._tasks:
+                        continue
+                    self.now_us = max(self.now_us, at_us)
+                    what.token += 1
+                    return what
+                self.now_us = max(self.now_us, at_us)
+                if not self.ended:
+                    what()
+            if self.ended:
+                return None  # unreachable unless a task was lost
+            self._stuck("every actor waits for another")
+        return None
+
+    def _switch(self, task: Task) -> None:
+        following = self._following()
+        if following is not task:
+            (self._main if following is None else following.go).release()
+            task.go.acquire()
+        if not task.process.alive:
+            raise Crashed

@@ -1,0 +1,146 @@
+"""What scripts do one after another: a plain interpreter over lists of rows, the measure of every schedule.
+
+It knows no files, versions or deltas and shares nothing with the engine but the text's parser and
+the evaluator of expressions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock.exceptions import ConstraintViolated, MultipleMatches
+from rowlock_simulation.memory.sql.expressions import Relation, compile_expression
+from rowlock_simulation.memory.sql.script import Append, Clause, Delete, Merge, Optimize, Overwrite, Script, Update
+
+_compiled = functools.lru_cache(maxsize=4096)(compile_expression)
+Row = dict[str, Any]
+State = tuple[list[Row], tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass
+class SerialTable:
+    """Rows in no order, the columns that may not be null, and the conditions that every new row must meet."""
+
+    columns: tuple[str, ...]
+    not_null: frozenset[str] = frozenset()
+    rows: list[Row] = field(default_factory=list)
+    checks: tuple[str, ...] = ()
+    _changes: list[tuple[Row | None, Row | None]] = field(default_factory=list)
+
+    def run(self, *scripts: Script) -> None:
+        """Runs the statements of one transaction; on an error the table stays as it was."""
+        before = self.rows
+        try:
+            for script in scripts:
+                self.rows = self._after(script)
+        except Exception:
+            self.rows = before
+            raise
+
+    def state(self) -> State:
+        """What there is, to be brought back."""
+        return list(self.rows), self.columns, self.checks
+
+    def bring_back(self, state: State) -> None:
+        """Rows, columns and conditions as they were."""
+        self.rows, self.columns, self.checks = list(state[0]), state[1], state[2]
+
+    def changes(self, script: Script) -> Counter[str]:
+        """What a statement would do here, without doing it: (old image, new image) of each row that it touches."""
+        self._changes = []
+        self._after(script)
+        return Counter(f"{old} -> {new}" for old, new in self._changes)
+
+    def _after(self, script: Script) -> list[Row]:
+        match script:
+            case Update(assignments, where):
+                return [self._set(row, assignments, row) if self._true(where, row) else row for row in self.rows]
+            case Delete(where):
+                return [row for row in self.rows if not (self._true(where, row) and self._changed(row, None))]
+            case Append(rows):
+                return self.rows + [
+                    self._new(dict.fromkeys(self.columns) | dict(zip(self.columns, r, strict=False))) for r in rows
+                ]  # columns that came since are null
+            case Overwrite(rows, where):
+                kept = [row for row in self.rows if where and not (self._true(where, row) and self._changed(row, None))]
+                if where is None:
+                    self._changes += [(row, None) for row in self.rows]
+                return kept + [self._new(dict.fromkeys(self.columns) | dict(zip(self.columns, r, strict=False))) for r in rows]
+            case Merge():
+                return self._merge(script)
+            case Optimize():
+                return list(self.rows)
+
+    def _new(self, row: Row) -> Row:
+        for name in self.not_null:
+            if row[name] is None:
+                raise ConstraintViolated(f"{name} is null")
+        for sql in self.checks:
+            if self._value(sql, row, None) is not True:
+                raise ConstraintViolated(f"{sql} is not true of {row}")
+        return row
+
+    def _value(self, sql: str, target: Row | None, source: Row | None) -> Any:
+        named = [(alias, row) for alias, row in (("t", target), ("s", source)) if row is not None]
+        scope = tuple(Relation(alias, tuple(row)) for alias, row in named)
+        return _compiled(sql, scope)([row for _, row in named])
+
+    def _true(self, sql: str | None, target: Row | None, source: Row | None = None) -> bool:
+        return sql is None or self._value(sql, target, source) is True
+
+    def _set(self, row: Row, assignments: Iterable[tuple[str, str]], target: Row, source: Row | None = None) -> Row:
+        new = {column.removeprefix("t."): self._value(sql, target, source) for column, sql in assignments}
+        after = self._new({**row, **new})
+        self._changed(row, after)
+        return after
+
+    def _changed(self, old: Row | None, new: Row | None) -> bool:
+        self._changes.append((old, new))
+        return True
+
+    def _merge(self, merge: Merge) -> list[Row]:
+        source = [dict(zip(merge.columns, r, strict=True)) for r in merge.rows]
+        hits = [[n for n, s in enumerate(source) if self._value(merge.on, t, s) is True] for t in self.rows]
+        matched = merge.of("matched")
+        lenient = not matched or (len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None)
+        if not lenient and any(len(h) > 1 for h in hits):
+            raise MultipleMatches("several source rows match one target row")
+        out = []
+        for row, hit in zip(self.rows, hits, strict=True):
+            after = self._matched(row, source[hit[0]], matched) if hit else self._matched(row, None, merge.of("not matched by source"))
+            out += [] if after is None else [after]
+        met = {n for hit in hits for n in hit}
+        for n, row in enumerate(source):
+            if n not in met and (new := self._inserted(row, merge.of("not matched"))) is not None:
+                out.append(new)
+        return out
+
+    def _matched(self, row: Row, source: Row | None, clauses: Sequence[Clause]) -> Row | None:
+        for clause in clauses:
+            if not self._true(clause.condition, row, source):
+                continue
+            if clause.action == "delete":
+                self._changed(row, None)
+                return None
+            assignments = clause.assignments or tuple((c, f"s.{c}") for c in self.columns)
+            return self._set(row, assignments, row, source)
+        return row
+
+    def _inserted(self, source: Row, clauses: Sequence[Clause]) -> Row | None:
+        for clause in clauses:
+            if self._true(clause.condition, None, source):
+                given = clause.assignments or tuple((c, f"s.{c}") for c in self.columns)
+                values = {c: self._value(sql, None, source) for c, sql in given}
+                new = self._new({c: values.get(c) for c in self.columns})
+                self._changed(None, new)
+                return new
+        return None
+
+
+def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Rows without order, to be compared; each as a text that reads well in a failure."""
+    return Counter(", ".join(f"{k}={v!r}" for k, v in row.items()) for row in rows)

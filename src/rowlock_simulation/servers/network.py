@@ -1,0 +1,71 @@
+"""The way of a request to a simulated server and back, with all that may become of it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NoReturn, TypeVar
+
+from rowlock_simulation.plan import FaultKind
+from rowlock_simulation.wire import Wire
+
+T = TypeVar("T")
+_TIMEOUT_S = 10.0
+_ALWAYS: tuple[FaultKind, ...] = ("lost request", "lost reply", "unavailable", "error after")
+
+
+class Network:
+    """Sends the requests of one process.  `error_of` makes the client's error of a status, or of None where no answer came."""
+
+    def __init__(self, wire: Wire, error_of: Callable[[int | None, str], Exception]) -> None:
+        self._wire, self._s, self._error_of = wire, wire.scheduler, error_of
+
+    def send(self, what: str, key: str, do: Callable[[], T], possible: Sequence[FaultKind] = (), stale: Callable[[int], T] | None = None) -> T:
+        """One request: its way there, what the server does, and the way back."""
+        wire, s = self._wire, self._s
+        fault = wire.depart(what, key, (*_ALWAYS, *possible))
+        kind = fault.kind if fault is not None else None
+        if kind == "lost request" or wire.is_cut_off:
+            self._unanswered(what, key)
+        if kind == "late request":
+            assert fault is not None
+            s.at(fault.seconds, lambda: self._late(what, key, do))
+            self._unanswered(what, key)
+        if kind in ("unavailable", "conflict"):
+            self._refused(what, key, 503 if kind == "unavailable" else 409)
+        if kind == "stale list" and stale is not None and fault is not None:
+            do = partial(stale, s.now_us - round(fault.seconds * 1e6))
+        answer: T | Exception
+        try:
+            answer = do()
+            if kind == "sent twice":  # by a proxy: the client gets the answer to the second one
+                answer = do()
+        except Exception as e:  # noqa: BLE001 - the server's answer
+            answer = e
+        s.note(f"{what} {key}: {'done' if not isinstance(answer, Exception) else type(answer).__name__}")
+        if kind == "crash after":
+            wire.die()
+        if kind == "error after":
+            self._refused(what, key, 500)
+        if kind == "lost reply" or wire.is_cut_off:
+            self._unanswered(what, key)
+        wire.travel()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _late(self, what: str, key: str, do: Callable[[], object]) -> None:
+        try:
+            do()
+        except Exception as e:  # noqa: BLE001 - nobody hears it
+            self._s.note(f"late {what} {key}: {type(e).__name__}")
+        else:
+            self._s.note(f"late {what} {key}: done")
+
+    def _unanswered(self, what: str, key: str) -> NoReturn:
+        self._s.pause(_TIMEOUT_S)
+        raise self._error_of(None, f"{what} {key}")
+
+    def _refused(self, what: str, key: str, status: int) -> NoReturn:
+        self._wire.travel()
+        raise self._error_of(status, f"{what} {key}")

@@ -1,0 +1,130 @@
+"""A simulated S3 bucket with conditional puts, below `storage/remote`: what a server does, and what a network makes of it."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from rowlock.storage.requests import Told, error_of
+from rowlock_simulation.history import History
+from rowlock_simulation.scheduler import START_MS
+from rowlock_simulation.servers.network import Network
+from rowlock_simulation.wire import Wire
+
+
+class Bucket:
+    """The objects of a bucket, as the server holds them: writes come one after another, and each is seen at once by all but a stale list."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.objects: dict[str, tuple[bytes, int]] = {}
+        """Bytes and time of the last change in virtual microseconds, by key."""
+        self._before: list[tuple[int, str, tuple[bytes, int] | None]] = []
+
+    def tag(self, key: str) -> str:
+        data, _ = self.objects[key]
+        return _tag(data)
+
+    def set(self, key: str, data: bytes, now_us: int) -> None:
+        self._before.append((now_us, key, self.objects.get(key)))
+        self.objects[key] = data, now_us
+        self.history.written(key, data, now_us)
+
+    def remove(self, key: str, now_us: int) -> None:
+        if (before := self.objects.pop(key, None)) is not None:
+            self._before.append((now_us, key, before))
+            self.history.deleted(key, now_us)
+
+    def sizes(self, since_us: int | None = None) -> dict[str, tuple[int, int, str]]:
+        """Size, time and tag of each object by key, as a listing shows them: now, or as it was before what has changed since a time."""
+        objects = dict(self.objects)
+        for at_us, key, before in reversed(self._before if since_us is not None else []):
+            if at_us < (since_us or 0):
+                break
+            if before is None:
+                objects.pop(key, None)
+            else:
+                objects[key] = before
+        return {key: (len(data), at_us, _tag(data)) for key, (data, at_us) in objects.items()}
+
+
+def _tag(data: bytes) -> str:
+    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
+
+
+class S3Requests:
+    """The requests of one process to a simulated bucket."""
+
+    def __init__(self, bucket: Bucket, wire: Wire) -> None:
+        self._bucket, self._s = bucket, wire.scheduler
+        self._send = Network(wire, error_of).send
+
+    # ---- what the server does ---------------------------------------------------------------------
+
+    def put(self, key: str, data: bytes) -> None:
+        self._send("put", key, lambda: self._bucket.set(key, bytes(data), self._s.now_us), ("late request",))
+
+    def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
+        self.put(key, b"".join(parts))
+
+    def put_if(self, key: str, data: bytes, mode: Any) -> Told:
+        def create() -> Told:
+            if key in self._bucket.objects:
+                raise error_of(412, "PreconditionFailed")
+            self._bucket.set(key, bytes(data), self._s.now_us)
+            return self._told(key)
+
+        def replace() -> Told:
+            if key not in self._bucket.objects:
+                raise error_of(404, "NoSuchKey")
+            if self._bucket.tag(key) != mode.get("e_tag"):
+                raise error_of(412, "PreconditionFailed")
+            self._bucket.set(key, bytes(data), self._s.now_us)
+            return self._told(key)
+
+        return self._send("create" if mode == "create" else "replace", key, create if mode == "create" else replace, ("late request", "sent twice", "conflict"))
+
+    def get(self, key: str) -> tuple[bytes, Told]:
+        return self._send("get", key, lambda: (self._there(key)[0], self._told(key)))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._send("get", key, lambda: self._there(key)[0][start : start + length])
+
+    def head(self, key: str) -> Told:
+        return self._send("head", key, lambda: self._told(key))
+
+    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[Told]]:
+        found = self._listed(prefix, lambda key: offset is None or key > offset)
+        return [found[n : n + chunk_size] for n in range(0, len(found), chunk_size)]
+
+    def list_folder(self, prefix: str | None) -> Sequence[Told]:
+        start = len(f"{prefix}/") if prefix else 0
+        return self._listed(prefix, lambda key: "/" not in key[start:])
+
+    def delete(self, key: str) -> None:
+        self._send("delete", key, lambda: self._bucket.remove(key, self._s.now_us))
+
+    def _there(self, key: str) -> tuple[bytes, int]:
+        found = self._bucket.objects.get(key)
+        if found is None:
+            raise error_of(404, "NoSuchKey")
+        return found
+
+    def _told(self, key: str) -> Told:
+        data, at_us = self._there(key)
+        return _told(key, len(data), at_us, self._bucket.tag(key))
+
+    def _listed(self, prefix: str | None, wanted: Callable[[str], bool]) -> Sequence[Told]:
+        folder = f"{prefix}/" if prefix else ""
+
+        def shown(since_us: int | None = None) -> Sequence[Told]:
+            return [_told(key, *told) for key, told in sorted(self._bucket.sizes(since_us).items()) if key.startswith(folder) and wanted(key)]
+
+        return self._send("list", folder, shown, ("stale list",), shown)
+
+
+def _told(key: str, size: int, at_us: int, tag: str) -> Told:
+    at = datetime.datetime.fromtimestamp((START_MS + at_us // 1000) // 1000, tz=datetime.UTC)  # S3 tells seconds
+    return {"path": key, "size": size, "last_modified": at, "e_tag": tag, "version": None}

@@ -1,0 +1,94 @@
+"""The way between a simulated process and its store: every call is a scheduling point, takes time, and may go wrong as the plan says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from rowlock_simulation.plan import Fault, FaultKind, Weather
+from rowlock_simulation.scheduler import Crashed, Process, Scheduler
+
+_COMMIT_NAME = 25
+"""The length of the name of a commit file: 20 digits and `.json`."""
+
+
+def is_commit(key: str) -> bool:
+    """Whether a key is that of a commit file."""
+    folder, _, name = key.rpartition("/")
+    return folder.endswith("_delta_log") and len(name) == _COMMIT_NAME and name.endswith(".json") and name[:20].isdigit()
+
+
+@dataclass
+class Counted:
+    """The calls of one process name so far, over all its lives, and the faults that are still to come."""
+
+    faults: list[Fault]
+    calls: int = 0
+    commits: int = 0
+    cut_off_until_us: int = 0
+
+
+class Wire:
+    """The way of one process to its store."""
+
+    def __init__(self, scheduler: Scheduler, process: Process, weather: Weather, counted: Counted) -> None:
+        self.scheduler, self.process, self._weather, self._counted = scheduler, process, weather, counted
+        self.on_power_loss: Callable[[], None] | None = None
+        """Ends the machine that the process runs on; None where processes are on machines of their own."""
+        self._rng = random.Random(f"{scheduler.random.random()} wire {process.name}")
+
+    def travel(self) -> None:
+        """Lets the time pass that a message takes."""
+        w = self._weather
+        ms = self._rng.expovariate(1 / w.usual) if self._rng.randrange(w.slow_each) else self._rng.uniform(w.usual, w.slow)
+        self.scheduler.pause(ms / 1000)
+
+    def depart(self, what: str, key: str, possible: Collection[FaultKind]) -> Fault | None:
+        """Sends a call; returns what goes wrong with it of what is `possible`.  Raises Crashed where the process dies first."""
+        counted = self._counted
+        counted.calls += 1
+        counted.commits += is_commit(key) and what in ("create", "link", "rename", "claim")
+        own: set[FaultKind] = {"crash before", "crash after", "stall", "partition", "clock jump"}
+        if self.on_power_loss is not None:
+            own.add("power loss")
+        fault = self._next(own | {*possible})
+        if fault is not None:
+            self.scheduler.note(f"{what} {key}: {fault.kind}")
+            if fault.kind == "crash before":
+                self.die()
+            elif fault.kind == "power loss":
+                assert self.on_power_loss is not None
+                self.on_power_loss()
+                self.die()
+            elif fault.kind == "stall":
+                self.scheduler.pause(fault.seconds)
+            elif fault.kind == "partition":
+                counted.cut_off_until_us = self.scheduler.now_us + round(fault.seconds * 1e6)
+            elif fault.kind == "clock jump":
+                self.process.skew_ms += round(fault.seconds * 1000)
+        self.travel()
+        return fault
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether nothing comes through now."""
+        return self.scheduler.now_us < self._counted.cut_off_until_us
+
+    def _next(self, possible: Collection[FaultKind]) -> Fault | None:
+        c = self._counted
+        for n, fault in enumerate(c.faults):
+            if fault.kind in possible and (c.calls if fault.only == "calls" else c.commits) >= fault.nth:
+                return c.faults.pop(n)
+        return None
+
+    def die(self) -> NoReturn:
+        """Kills the process at this point."""
+        self.scheduler.crash(self.process)
+        raise Crashed
+
+
+def counted_of(faults: Sequence[Fault], process: str) -> Counted:
+    """The faults of one process, in the order in which they come."""
+    return Counted(sorted((f for f in faults if f.process == process), key=lambda f: f.nth))
