@@ -62,7 +62,8 @@ BY_NAME = [
     "TRUNCATE TABLE IDENTIFIER('m') PARTITION (p = 'x')",
     "EXECUTE IMMEDIATE 'TRUNCATE TABLE m PARTITION (p = 1)'",
     "BEGIN TRUNCATE TABLE m PARTITION (p = 'x'); END",
-    "FROM m INSERT INTO e SELECT id INSERT INTO e SELECT id",
+    "FROM m INSERT INTO e SELECT id INSERT OVERWRITE DIRECTORY '{root}/out/deep/e' USING parquet SELECT id",
+    "FROM m INSERT INTO e SELECT id INSERT OVERWRITE DIRECTORY '{root}/out' USING parquet SELECT id",
     "OPTIMIZE m FULL",
     "REORG TABLE m APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))",
     "CREATE TABLE l DEEP CLONE m",
@@ -108,6 +109,8 @@ BY_SPARK = [
     "TRUNCATE TABLE tv",
     "INSERT OVERWRITE parquet.`{root}/out/deep/e` SELECT 1L AS id",
     "INSERT INTO parquet.`{root}/out/deep/e` SELECT 1L AS id",
+    "FROM m INSERT INTO e SELECT id INSERT INTO parquet.`{root}/out/deep/e` SELECT id",
+    "FROM m INSERT INTO e SELECT id INSERT INTO v SELECT *",
     "py:spark.readStream.format('rate').load().writeStream.option('checkpointLocation', '{root}/cp').toTable('m')",
     "py:spark.createDataFrame([(1,)], 'id bigint').write.format('delta').save('{root}/out/deep/e')",
 ]

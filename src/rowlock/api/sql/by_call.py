@@ -26,6 +26,10 @@ def run_text(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[
         return spark.sql(text, None if args is None else dict(args) if isinstance(args, Mapping) else list(args))
     plan = parsed(nodes, text, args)
     if not is_command(nodes, plan):
+        if class_name(plan) == "Union" and all(statements.answer_of(nodes, each, True) is not None for each in nodes.items(plan.children())):
+            for each in nodes.items(plan.children()):
+                statements.carry_out(nodes, each)
+            return statements.nothing(spark)
         if has_commands(nodes, plan):
             refuse("Several statements in one", None, "Rowlock carries out one statement at a time", "Write them one by one")
         return nodes.frame(plan)

@@ -27,6 +27,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
@@ -128,9 +129,10 @@ public class Statements extends SessionRule {
         if (top.analyzed()) return plan;
         if (top instanceof Statement) return plan;
         if (isCommand(top)) {
-            Object schema = Bridge.call("claim", new Object[] { session, top, Boolean.TRUE });
-            if (schema != null) return new Statement(session, top, (StructType) schema);
+            LogicalPlan ours = claimed(top);
+            if (ours != top) return ours;
         } else {
+            if (top instanceof Union) top = inserts(top);
             below(top);
         }
         return top.transformUpWithSubqueries(new Travel(session));
@@ -139,7 +141,20 @@ public class Statements extends SessionRule {
     /** INSERT is no command before it is resolved. */
     static boolean isCommand(Object node) { return node instanceof Command || node instanceof ParsedStatement; }
 
-    /** Commands that lie within a plan, as several INSERTs of one query do. */
+    /** The statement that Rowlock carries out in place of a command; the command itself where it is Spark's. */
+    private LogicalPlan claimed(LogicalPlan command) {
+        Object schema = Bridge.call("claim", new Object[] { session, command, Boolean.TRUE });
+        return schema == null ? command : new Statement(session, command, (StructType) schema);
+    }
+
+    /** FROM ... INSERT ... INSERT ...: Spark's parser makes a union of the INSERTs, and Spark runs them one after the other. */
+    private LogicalPlan inserts(LogicalPlan union) {
+        java.util.List found = new java.util.ArrayList(CollectionConverters.asJava(union.children()));
+        for (int n = 0; n < found.size(); n++) if (isCommand(found.get(n)) && !(found.get(n) instanceof Statement)) found.set(n, claimed((LogicalPlan) found.get(n)));
+        return (LogicalPlan) union.withNewChildren(CollectionConverters.asScala(found).toSeq());
+    }
+
+    /** Commands that lie within a plan. */
     private void below(LogicalPlan node) {
         if (node.analyzed()) return;
         java.util.Iterator children = CollectionConverters.asJava(node.children()).iterator();
