@@ -69,6 +69,14 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
+def _needs_checkout(package: str) -> None:
+    """Raises InvalidInput where a package that tests or measures Rowlock itself is not installed."""
+    from rowlock.exceptions import InvalidInput
+
+    if find_spec(package) is None:
+        raise InvalidInput(f"This command tests or measures Rowlock itself and is not in its wheel: install a checkout (pip install -e .), which has {package}")
+
+
 @app.command()
 def demo(
     seconds: Annotated[float, typer.Option(help="How long the writers run, in seconds, after all of them are ready.", min=1)] = 30,
@@ -95,7 +103,7 @@ def demo(
             raise typer.Exit(1)
 
 
-@app.command()
+@app.command(hidden=find_spec("rowlock_bench") is None)
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Use a small table and few commits.")] = False,
     writers: Annotated[int, typer.Option(help="How many writers run at the same time.", min=2, max=32)] = 8,
@@ -114,19 +122,20 @@ def bench(
 ) -> None:
     """Measure UPDATE and MERGE of concurrent writers on this machine, with delta-spark beside if it is installed; or small appends, or large statements."""
     with plain_errors():
+        _needs_checkout("rowlock_bench")
         if large:
-            from rowlock.cli.large import run as run_large
+            from rowlock_bench.large import run as run_large
 
             if not run_large(_console(), rows=rows, statements=ops, memory_mb=memory, rounds=rounds):
                 raise typer.Exit(1)
             return
         if appends:
-            from rowlock.cli.appends import run as run_appends
+            from rowlock_bench.appends import run as run_appends
 
             if not run_appends(_console(), writers=writers, seconds=seconds):
                 raise typer.Exit(1)
             return
-        from rowlock.cli.bench import run
+        from rowlock_bench.contended import run
 
         if not run(_console(), quick=quick, writers=writers, processes=processes, hot=hot, policies=policies):
             raise typer.Exit(1)
@@ -287,10 +296,7 @@ def simulate(
 ) -> None:
     """Run the real code in simulated worlds, where seeds decide who runs when and what goes wrong. Exit code 1 if a promise was broken."""
     with plain_errors():
-        if find_spec("rowlock_simulation") is None:
-            from rowlock.exceptions import InvalidInput
-
-            raise InvalidInput("The simulation tests Rowlock itself and is not part of the package: install a checkout of Rowlock (pip install -e .) to run it")
+        _needs_checkout("rowlock_simulation")
         os.environ.setdefault("POLARS_MAX_THREADS", "1")  # threads of libraries are not in the schedule
         from rowlock_simulation.command import Choices
         from rowlock_simulation.command import simulate as run

@@ -1,4 +1,4 @@
-"""A process that writes to a table on a disk with the in-memory engine: what tests/processes/test_locks.py and bench/turns.py start and kill.
+"""A process that writes to a table on a disk with the in-memory engine: what tests/processes/test_locks.py and tests/tools/turns.py start and kill.
 
 usage: actor.py TABLE JOB [ARGUMENT]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.cli.appends import OURS, measure
+from rowlock_bench.appends import OURS, measure
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.cli import large
-from rowlock.cli.large_statements import ON_PARQUET, STATEMENTS, LargeScenario, expected
 from rowlock.exceptions import InvalidInput
+from rowlock_bench import large
+from rowlock_bench.large_statements import ON_PARQUET, STATEMENTS, LargeScenario, expected
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 

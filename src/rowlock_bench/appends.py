@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
 from rich import box
@@ -21,17 +21,17 @@ from rowlock import clock
 from rowlock.exceptions import RowlockError
 
 ROWS = 100
-PEER = "append_deltalake.py"
-OURS = [sys.executable, "-m", "rowlock.cli.appends"]
+THEIRS = [sys.executable, "-m", "rowlock_bench.append_deltalake"]
+OURS = [sys.executable, "-m", "rowlock_bench.appends"]
 
 
 def run(console: Console, *, writers: int, seconds: float) -> bool:
     """Measures both engines and prints a table; returns whether every acknowledged row is in the table exactly once."""
     contenders = {"rowlock": OURS}
-    if (peer := _peer()) is not None:
-        contenders["deltalake"] = [sys.executable, str(peer)]
+    if find_spec("deltalake"):
+        contenders["deltalake"] = THEIRS
     else:
-        console.print("deltalake is not measured: its writer is part of Rowlock's repository (bench/), and needs the package deltalake.", soft_wrap=True)
+        console.print("deltalake is not measured: the package deltalake is not installed.", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("engine", "writers", "appends/s", "p50", "p99", "longest", "failed", "exact"):
         table.add_column(name, no_wrap=True, justify="left" if name == "engine" else "right")
@@ -47,13 +47,6 @@ def run(console: Console, *, writers: int, seconds: float) -> bool:
         "failed: appends that raised, after the engine's own retries. exact: every row of an append that succeeded is in the table, once.", soft_wrap=True
     )
     return all_exact
-
-
-def _peer() -> Path | None:
-    from importlib.util import find_spec
-
-    places = (Path.cwd() / "bench" / PEER, Path(__file__).resolve().parents[3] / "bench" / PEER)
-    return next((p for p in places if p.is_file()), None) if find_spec("deltalake") else None
 
 
 def measure(command: list[str], writers: int, seconds: float) -> dict[str, Any]:

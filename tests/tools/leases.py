@@ -1,6 +1,6 @@
 """What a lease costs that nobody else wants: milliseconds to take one and to give it back, by provider, beside real servers on this machine.
 
-PYTHONPATH=src:tests python bench/leases.py [TIMES]
+python tests/tools/leases.py [TIMES]
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import sys
 import tempfile
 import time
 import uuid
+from pathlib import Path
 
-from rowlock.locks.lease import Leases
-from rowlock.locks.scope import TABLE
-from rowlock.storage import LocalStore, MemoryStore, open_store
-from rowlock.storage.registers import Registers, create_lock_table, open_registers
-from servers import dynamodb, minio, postgres
+HERE = Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "src")]
+
+from rowlock.locks.lease import Leases  # noqa: E402
+from rowlock.locks.scope import TABLE  # noqa: E402
+from rowlock.storage import LocalStore, MemoryStore, open_store  # noqa: E402
+from rowlock.storage.registers import Registers, create_lock_table, open_registers  # noqa: E402
+from servers import dynamodb, minio, postgres  # noqa: E402
 
 
 def milliseconds(registers: Registers, times: int) -> list[float]:

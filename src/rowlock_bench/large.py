@@ -13,7 +13,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -21,10 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from rowlock import clock
-from rowlock.cli.large_statements import STATEMENTS, LargeScenario, expected
 from rowlock.exceptions import InvalidInput, RowlockError
+from rowlock_bench.large_statements import STATEMENTS, LargeScenario, expected
 
-PEER = "large_delta.py"
 OURS, PARQUET, DELTA = "rowlock", "parquet", "delta-spark"
 _BUSY_LOAD = 0.5
 Result = dict[str, Any]
@@ -36,10 +34,10 @@ def run(console: Console, *, rows: int, statements: str, memory_mb: int, rounds:
         console.width = max(console.width, 150)  # in a file no line need be cut
     scenario = LargeScenario(rows=rows, statements=_statements(statements), memory_mb=memory_mb)
     commands = {OURS: _command(), PARQUET: [*_command(), PARQUET]}
-    if (peer := _peer()) is not None:
-        commands[DELTA] = [sys.executable, str(peer)]
+    if find_spec("delta"):
+        commands[DELTA] = [sys.executable, "-m", "rowlock_bench.large_delta"]
     else:
-        console.print("delta-spark is not measured: it needs the package delta-spark and bench/ of Rowlock's repository.", soft_wrap=True)
+        console.print("delta-spark is not measured: the package delta-spark is not installed.", soft_wrap=True)
     load = os.getloadavg()[0]
     if load > _BUSY_LOAD:
         console.print(f"The machine is busy (load {load:.1f}): read the ratios, not the seconds.", highlight=False)
@@ -69,12 +67,7 @@ def _statements(given: str) -> tuple[str, ...]:
 
 
 def _command() -> list[str]:
-    return [sys.executable, "-m", "rowlock.cli.large_statements"]
-
-
-def _peer() -> Path | None:
-    places = (Path.cwd() / "bench" / PEER, Path(__file__).resolve().parents[3] / "bench" / PEER)
-    return next((p for p in places if p.is_file()), None) if find_spec("delta") else None
+    return [sys.executable, "-m", "rowlock_bench.large_statements"]
 
 
 def with_scenario(command: Sequence[str], name: str, scenario: LargeScenario) -> list[str]:

@@ -1,6 +1,6 @@
 """Clustering beside delta-spark's: bytes that range queries skip, and bytes that incremental rounds rewrite, in one session.
 
-    python bench/clustering.py [--rows 5000000] [--target-kb 1024] [--queries 100] [--rounds 10] [--appended 0.02] [--seed 1]
+    python -m rowlock_bench.clustering [--rows 5000000] [--target-kb 1024] [--queries 100] [--rounds 10] [--appended 0.02] [--seed 1]
 
 Two tables begin with the same files, in no order: `x` is uniform, `y` is skewed, both are clustering keys.  One is optimized by Rowlock, the other by
 delta-spark, with the same size of files.  A query is a range of `x`, of `y` or of both, over 0.1 to 10 % of the values; both tables' files are
@@ -17,17 +17,17 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import delta_session
 from delta.tables import DeltaTable as Theirs
 from pyspark.sql import SparkSession
 
 import rowlock
 from rowlock import DeltaTable, clock
-from rowlock.cli.large_statements import Usage
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.skipping import And, Compare, Predicate
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
+from rowlock_bench import delta_session
+from rowlock_bench.large_statements import Usage
 
 SPREAD = 1_000_000_000
 """Values of x are below this, those of y below its square root times a little: half of y's values are below an eighth of its range."""
@@ -114,7 +114,7 @@ def compare(spark: SparkSession, folder: Path, given: argparse.Namespace) -> Non
     if given.rounds:
         print(f"all rounds: {totals['rowlock']:,} beside {totals['delta-spark']:,} bytes, {totals['rowlock'] / totals['delta-spark']:.3f} of it")
         say_skipped(queries, ours, theirs)
-    rows = [spark.read.format("delta").load(e.path).selectExpr("count(*)", "sum(id)", "sum(hash(*))").first() for e in (ours, theirs)]
+    rows = [spark.read.format("delta").load(e.path).selectExpr("count(*)", "sum(id)", "sum(hash(*))").collect()[0] for e in (ours, theirs)]
     assert rows[0] == rows[1], f"the tables differ: {rows}"
     print(f"load {os.getloadavg()[0]:.1f} at the end; both tables hold the same {rows[0][0]:,} rows")
 

@@ -1,4 +1,4 @@
-"""One writer of `rowlock bench --appends` that is deltalake: PATH, the writer's number, seconds.  Speaks as `rowlock.cli.appends` does."""
+"""One writer of `rowlock bench --appends` that is deltalake: PATH, the writer's number, seconds.  Speaks as `rowlock_bench.appends` does."""
 
 from __future__ import annotations
 

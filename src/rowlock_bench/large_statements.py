@@ -1,7 +1,7 @@
 """Measures large statements: each changes a large part of a table, one after the other, with any engine that has delta-spark's DeltaTable interface.
 
 The scenario uses only what delta-spark's DeltaTable and Rowlock's have in common; plain Parquet takes part where the work is the same without a log.
-`python -m rowlock.cli.large_statements` runs it with Rowlock, `bench/large_delta.py` with delta-spark.  It prints one line: RESULT {json}.
+`python -m rowlock_bench.large_statements` runs it with Rowlock, `rowlock_bench.large_delta` with delta-spark.  It prints one line: RESULT {json}.
 """
 
 from __future__ import annotations

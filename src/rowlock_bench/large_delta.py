@@ -1,4 +1,4 @@
-"""delta-spark as an engine of rowlock.cli.large_statements: the same scenario, delta-spark's own session and DeltaTable.
+"""delta-spark as an engine of rowlock_bench.large_statements: the same scenario, delta-spark's own session and DeltaTable.
 
 Started by `rowlock bench --large`.  Needs the package delta-spark (the extra `test`); its JARs come from Maven Central the first time.
 """
@@ -9,11 +9,11 @@ import json
 import sys
 from typing import Any
 
-import delta_session
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from rowlock.cli.large_statements import LargeEngine, main
+from rowlock_bench import delta_session
+from rowlock_bench.large_statements import LargeEngine, main
 
 
 def session(*, cores: int, memory_mb: int) -> SparkSession:

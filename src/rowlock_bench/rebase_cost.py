@@ -1,6 +1,6 @@
 """What losing costs: an UPDATE of 1,000 rows of a 10-million-row table that loses to a winner, beside a full run of it.
 
-    python bench/rebase_cost.py [--rows 10000000] [--files 8]
+    python -m rowlock_bench.rebase_cost [--rows 10000000] [--files 8]
 
 Winners: one that changed 10 of the rows, and one that compacted the files.  Prints for each the files and
 bytes that were read again, and seconds; then the same for running the whole statement once more.
@@ -84,7 +84,7 @@ def main() -> None:
         start = time.perf_counter()
         table.update(where, {"v": "v + 1"})
         print(f"{'  a full run at the new head':<34}{len(reads.files):>12}{sum(reads.files.values()):>14,}{time.perf_counter() - start:>10.2f}")
-        assert table.toDF().selectExpr("sum(v)").first()[0] == 2000
+        assert [tuple(r) for r in table.toDF().selectExpr("sum(v)").collect()] == [(2000,)]
     shutil.rmtree(root)
 
 

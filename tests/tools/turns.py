@@ -1,6 +1,6 @@
 """A long writer among steady short ones, with turns and without: how often it puts until it commits, and how long that takes.
 
-    PYTHONPATH=src:tests python bench/turns.py [SHORT_WRITERS] [SECONDS]
+    python tests/tools/turns.py [SHORT_WRITERS] [SECONDS]
 
 Five processes on one table on the local disk, rows in memory; a rebase of the long one takes 0.7 s.  Without turns it
 loses for as long as the others go on: they stop after SECONDS.
@@ -13,7 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from support.locks.actors import long_among_short
+HERE = Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "src")]
+
+from support.locks.actors import long_among_short  # noqa: E402
 
 
 def main(writers: int = 4, seconds: int = 20) -> None:

@@ -11,20 +11,17 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rowlock.cli.contend import Scenario
 from rowlock.exceptions import RowlockError
+from rowlock_bench.contend import Scenario
 
-PEER = "contend_delta.py"
-
-
-OURS = [sys.executable, "-m", "rowlock.cli.contend"]
+THEIRS = [sys.executable, "-m", "rowlock_bench.contend_delta"]
+OURS = [sys.executable, "-m", "rowlock_bench.contend"]
 LOCKLESS = "rowlock, lockless"
 POLICIES = {
     "rowlock, repair": {"rowlock.onConflict": "repair"},
@@ -43,11 +40,11 @@ def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bo
     if not console.is_terminal:
         console.width = max(console.width, 120)  # in a file no line need be cut
     contenders = {name: OURS for name in POLICIES if name != LOCKLESS or not hot} if policies else {"rowlock": OURS}
-    peer, why_not = find_peer()
-    if peer:
-        contenders["delta-spark"] = [sys.executable, str(peer)]
+    if find_spec("delta"):
+        contenders["delta-spark"] = THEIRS
     else:
-        console.print(f"delta-spark is not measured: {why_not}", highlight=False, soft_wrap=True)
+        why = f"the package is not installed ({sys.executable} -m pip install delta-spark==4.4.0, and pyspark==4.2.0 with it)."
+        console.print(f"delta-spark is not measured: {why}", highlight=False, soft_wrap=True)
     size = {"rows": 200_000, "commits": 2 * writers, "alone": 4, "seconds": 90.0} if quick else {"rows": 1_000_000, "commits": 3 * writers, "alone": 8}
     table, exact = _empty_table(), True
     for op in ("update", "merge"):
@@ -66,16 +63,6 @@ def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bo
         soft_wrap=True,
     )
     return exact
-
-
-def find_peer() -> tuple[Path | None, str]:
-    """The script that runs the scenario with delta-spark, or None with the reason why it cannot be run."""
-    if find_spec("delta") is None:
-        return None, f"the package is not installed ({sys.executable} -m pip install delta-spark==4.4.0, and pyspark==4.2.0 with it)."
-    for folder in (Path.cwd() / "bench", Path(__file__).resolve().parents[3] / "bench"):
-        if (folder / PEER).is_file():
-            return folder / PEER, ""
-    return None, f"bench/{PEER} is part of Rowlock's repository, not of the package; run this there."
 
 
 def measure(command: list[str], scenario: Scenario) -> dict[str, Any]:
