@@ -84,7 +84,7 @@ def test_features_are_added_in_any_spelling(spark, table_path):
 def test_a_feature_that_could_not_be_written_is_refused_by_its_name(spark, table_path):
     table = make(spark, table_path, [(1,)], "id int")
     with unchanged(table_path):
-        for name in ("variantType", "icebergCompatV2", "no such thing"):
+        for name in ("icebergCompatV1", "icebergCompatV2", "no such thing"):
             with pytest.raises(UnsupportedFeature, match=name) as e:
                 table.addFeatureSupport(name)
             assert e.value.feature == name

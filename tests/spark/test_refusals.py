@@ -165,7 +165,7 @@ def test_append_only_tables_take_only_appends(spark, table_path):
 
 
 FEATURES = {
-    "variantType": "CREATE TABLE delta.`{}` (id INT, v VARIANT) USING delta",
+    "columns of type void": "CREATE TABLE delta.`{}` (id INT, v VOID) USING delta",
 }
 
 
@@ -239,7 +239,7 @@ def test_property_values_are_refused_by_name(spark, fixed_path, tmp_path, name):
     assert version(new) == -1
 
 
-@pytest.mark.parametrize("properties", [{"delta.enableIcebergCompatV2": "true"}, {"delta.enableVariantShredding": "true"}])
+@pytest.mark.parametrize("properties", [{"delta.enableIcebergCompatV2": "true"}, {"delta.enableIcebergCompatV3": "true"}])
 def test_properties_that_need_what_is_not_supported(spark, fixed_path, tmp_path, properties):
     with unchanged(fixed_path), pytest.raises(UnsupportedFeature):
         DeltaTable.forPath(spark, fixed_path).setProperties(properties)

@@ -37,6 +37,14 @@ PAIRS = {
 }  # fmt: skip
 """By type: two values that are not the same."""
 
+_DATE, _TEXT, _TIME = "CAST(date'2024-01-01' AS variant)", "CAST('2024-01-01' AS variant)", "'2024-01-01 00:00:00'"
+VARIANTS = [
+    (_DATE, _TEXT), (f"to_variant_object(array({_DATE}, {_TEXT}))", f"to_variant_object(array({_TEXT}, {_DATE}))"), ("parse_json('null')", "null"),
+    ("CAST(1.0BD AS variant)", "CAST(1.0D AS variant)"), ("CAST(1.0F AS variant)", "CAST(1.0D AS variant)"), ("parse_json('[1]')", "parse_json('[1, null]')"),
+    (f"CAST(timestamp{_TIME} AS variant)", f"CAST(timestamp_ntz{_TIME} AS variant)"), ("to_variant_object(named_struct('a', 1))", "to_variant_object(named_struct('b', 1))"),
+]  # fmt: skip
+"""Two variants that are not the same, though some have the same JSON."""
+
 CELLS = [(n, pair) for n, pairs in enumerate(PAIRS.values()) for pair in pairs]
 
 
@@ -78,6 +86,21 @@ def test_every_type_on_both_ways(spark: SparkSession, table_path: str, monkeypat
         assert sorted(r["id"] for r in found[way]) == sorted([*range(len(CELLS))] * 2)
         assert len(engine.differ(sides[0], before, [], after, 5)) == len(engine.differ([], before, sides[1], after, 5)) == 5
     assert sorted(map(repr, found["driver"])) == sorted(map(repr, found["spark"]))
+
+
+@pytest.mark.no_peers("deltalake and DuckDB do not read variants")
+def test_variants_of_the_same_json_are_not_the_same(spark: SparkSession, table_path: str) -> None:
+    """I3: a date is not its text, nor a decimal a double, on their own and inside of other types; Spark alone reads them."""
+    for side, mode in ((0, "append"), (1, "overwrite")):
+        cells = [f"SELECT {n}L AS id, {pair[side]} AS v UNION ALL SELECT {n + 100}L, {pair[0]}" for n, pair in enumerate(VARIANTS)]
+        wrapped = "array(v) AS a, map('k', v) AS m, named_struct('v', v) AS s"
+        rowlock.write(spark.sql(f"SELECT *, {wrapped} FROM ({' UNION ALL '.join(cells)})").repartition(side + 1), table_path, mode=mode)
+    handle = Handle(spark, table_path)
+    engine, after = handle.table.engine, handle.state.refresh()
+    before = handle.state.log.at(after.version - 1)
+    sides = [[row_comparison.Slice(f) for f in snapshot.files.adds()] for snapshot in (before, after)]
+    found = engine.differ(sides[0], before, sides[1], after, 1000)
+    assert sorted(r["id"] for r in found) == sorted([*range(len(VARIANTS))] * 2)
 
 
 @pytest.mark.parametrize("local", [20_000, 0])

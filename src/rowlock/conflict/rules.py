@@ -84,6 +84,10 @@ HARMLESS_FEATURES = frozenset(
         "typeWidening",
         "v2Checkpoint",
         "vacuumProtocolCheck",
+        "variantShredding",
+        "variantShredding-preview",
+        "variantType",
+        "variantType-preview",
     }
 )
 """Features that do not affect staged work by merely being listed.  They take effect through a property or a column, which

@@ -9,7 +9,7 @@ from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import stored_columns
-from rowlock.protocol.schema import ColumnPath, column_path
+from rowlock.protocol.schema import ArrayType, ColumnPath, MapType, column_path, type_names
 from rowlock.protocol.statistics import indexed_leaves
 
 TARGET_BYTES = 1024 * 1024 * 1024
@@ -91,6 +91,8 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
                 table=table,
                 condition=named("DELTA_ZORDERING_ON_PARTITION_COLUMN", colName=name),
             )
+        if (found := schema.resolve(path)) is not None and (isinstance(found.type, (ArrayType, MapType)) or "variant" in type_names(found.type)):
+            raise StatementRefused(f"Values of column {name} have no order: leave it out of ZORDER BY", what=name, table=table)
         if schema.physical_path(path) not in with_stats:
             raise StatementRefused(
                 f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns and delta.dataSkippingNumIndexedCols",

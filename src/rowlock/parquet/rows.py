@@ -125,7 +125,7 @@ class Rows:
         """Writes rows into data files (see `write_rows`) and caches the rows of table files for later statements."""
         out = []
         for add, rows in write_rows(self.store, table, snapshot, folder=folder):
-            if not folder:
+            if not folder and not any(has_variant(f.type) for f in rows.schema):
                 self.cache.put(
                     _key(add, snapshot), logical_rows(rows, rows.num_rows, add, snapshot, nullable_schema(to_arrow(snapshot.schema)))
                 )  # as they will be read: an empty partition value is null

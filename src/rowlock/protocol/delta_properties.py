@@ -192,6 +192,9 @@ _ALL = (
         choices=("none", "name", "id"),
     ),
     _effect("columnMapping.maxColumnId", "integer", "The highest id that a column was given; Rowlock sets it"),
+    _effect(
+        "enableVariantShredding", "boolean", "Spark's writer stores fields of variants in columns of their own; what Rowlock writes on the driver is whole"
+    ),
     _effect("enableTypeWidening", "boolean", "Columns' types can be widened"),
     *(
         _effect(f"min{kind}Version", "choice", _PROTOCOL, choices=tuple(map(str, range(1, highest + 1))))
@@ -202,7 +205,6 @@ _ALL = (
         "dropFeatureTruncateHistory.retentionDuration", "interval", "delta-spark's DROP FEATURE ... TRUNCATE HISTORY reads it, which Rowlock does not have"
     ),
     # ---- other formats and services ----
-    _of_feature("enableVariantShredding", "variantShredding"),
     _of_feature("enableMaterializePartitionColumnsFeature", "materializePartitionColumns"),
     *(_of_feature(f"enableIceberg{name}", f"iceberg{name}") for name in ("CompatV1", "CompatV2", "CompatV3", "WriterCompatV1")),
     _refused("universalFormat.enabledFormats", _ICEBERG, ""),

@@ -25,13 +25,12 @@ from rowlock.protocol.identity import identity_columns, is_identity
 from rowlock.protocol.identity import problem_of as identity_problem_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
-from rowlock.protocol.schema import StructType, parse_schema, read_only_types, zoneless_column
+from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names
 from rowlock.version import VERSION
 
 V2_CHECKPOINTS = "v2Checkpoint"
-_WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
-_VARIANT = frozenset({"variantType", "variantType-preview", "variantShredding", "variantShredding-preview"})
-READABLE = frozenset({"deletionVectors", "columnMapping", V2_CHECKPOINTS, "timestampNtz", "vacuumProtocolCheck"}) | _WIDENING | _VARIANT
+_BOTH_NAMES = frozenset(name + suffix for name in ("typeWidening", "variantType", "variantShredding") for suffix in ("", "-preview"))
+READABLE = frozenset({"deletionVectors", "columnMapping", V2_CHECKPOINTS, "timestampNtz", "vacuumProtocolCheck"}) | _BOTH_NAMES
 WRITABLE = (
     frozenset(
         {
@@ -54,7 +53,7 @@ WRITABLE = (
             V2_CHECKPOINTS,
         }
     )
-    | _WIDENING
+    | _BOTH_NAMES
 )
 
 _NEED_DOMAINS = frozenset({"rowTracking", "clustering"})
@@ -104,7 +103,7 @@ def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
 _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
     "changeDataFeed": _shadows_change_feed_column,
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
-    "columns of type void": lambda metadata, schema: "void" in read_only_types(schema),
+    "columns of type void": lambda metadata, schema: VOID in type_names(schema),
     CHAR_VARCHAR: lambda metadata, schema: any(unknown_bounds(schema, metadata.partition_columns)),
 }
 """Features that prevent writing only while the table uses them, each with the test for that."""
@@ -113,7 +112,6 @@ _ACTIVATED_BY_PROPERTY: Mapping[str, ActiveTest] = {
     "icebergCompatV2": _property_on("delta.enableIcebergCompatV2"),
     "icebergCompatV3": _property_on("delta.enableIcebergCompatV3"),
     "icebergWriterCompatV1": _property_on("delta.enableIcebergWriterCompatV1"),
-    "variantShredding": _property_on("delta.enableVariantShredding"),
     "materializePartitionColumns": _property_on("delta.enableMaterializePartitionColumnsFeature"),
 }
 """Features that a property activates even where the protocol does not list them; unlike those above, listing them alone prevents writing too."""
@@ -168,7 +166,9 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
         raise _refusal(f"{DEFAULTS} ({problem})", "write", table)
     if problem := _identity_problem(protocol, metadata, schema):
         raise _refusal(f"{IDENTITY} ({problem})", "write", table)
-    if ZONELESS not in writer_features(protocol) and zoneless_column(schema) is not None:
+    if missing := writer_features(supporting(protocol, metadata)) - writer_features(protocol):
+        raise _refusal(f"what needs {min(missing)}, which the protocol does not list", "write", table)
+    if ZONELESS not in writer_features(protocol) and "timestamp_ntz" in type_names(schema):
         raise _refusal(
             f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: add the feature first, with DeltaTable.addFeatureSupport({ZONELESS!r})",
             "write",
@@ -234,8 +234,22 @@ def _refusal(feature: str, access: Literal["read", "write"], table: str | None) 
 
 def features_of_columns(schema: StructType) -> frozenset[str]:
     """The features that a new table needs for what its columns are."""
-    used = {GENERATED: generated_columns(schema), DEFAULTS: column_defaults(schema), IDENTITY: identity_columns(schema), ZONELESS: zoneless_column(schema)}
+    zoneless = type_names(schema) & {"timestamp_ntz"}
+    used = {GENERATED: generated_columns(schema), DEFAULTS: column_defaults(schema), IDENTITY: identity_columns(schema), ZONELESS: zoneless}
     return frozenset(name for name, found in used.items() if found)
+
+
+def supporting(protocol: Protocol, metadata: Metadata) -> Protocol:
+    """The protocol with the features that delta-spark, too, adds to a table by itself, where its columns and properties need them."""
+    listed = writer_features(protocol)
+    asked = {
+        "variantType": "variant" in type_names(parse_schema(metadata.schema_string)),
+        "variantShredding": is_true(metadata.configuration, "delta.enableVariantShredding"),
+    }
+    added = {name for name, needed in asked.items() if needed and not listed & {name, f"{name}-preview"}}
+    if "variantShredding" in added:
+        added = added - {"variantShredding"} | {"variantShredding-preview"}  # the name that delta-spark 4.4 gives it
+    return lowest_protocol(reader_features(protocol) | added, listed | added) if added else protocol
 
 
 def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = False, columns: Collection[str] = ()) -> Protocol:

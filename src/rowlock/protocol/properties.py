@@ -191,6 +191,11 @@ class TableProperties:
         return self._boolean("delta.enableRowTracking", False)
 
     @property
+    def shreds_variants(self) -> bool:
+        """`delta.enableVariantShredding`."""
+        return self._boolean("delta.enableVariantShredding", False)
+
+    @property
     def type_widening(self) -> bool:
         """`delta.enableTypeWidening`."""
         return self._boolean("delta.enableTypeWidening", False)

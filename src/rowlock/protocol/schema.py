@@ -19,8 +19,8 @@ from rowlock.exceptions import CorruptLog, SchemaMismatch, UnsupportedFeature
 PRIMITIVES = frozenset(
     ("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp", "timestamp_ntz", "variant", "void")
 )
-READ_ONLY = frozenset(("variant", "void"))
-"""Types that this version can read in other engines' tables but cannot write."""
+VOID = "void"
+"""The type of a column that holds nothing but nulls: read in other engines' tables, and not written."""
 ColumnPath = tuple[str, ...]
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
@@ -271,25 +271,15 @@ def reserved_names(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.lower().startswith(RESERVED_PREFIX)]
 
 
-def zoneless_column(schema: StructType) -> ColumnPath | None:
-    """The path of the first column or field of type timestamp_ntz, or an array or map of it; None if there is none."""
-    return next((path for path, f in schema.all_fields() if _is_zoneless(f.type)), None)
-
-
-def _is_zoneless(type_: DataType) -> bool:
-    inner = (type_.element,) if isinstance(type_, ArrayType) else (type_.key, type_.value) if isinstance(type_, MapType) else ()
-    return type_ == PrimitiveType("timestamp_ntz") or any(map(_is_zoneless, inner))
-
-
-def read_only_types(type_: DataType) -> frozenset[str]:
-    """The names of the types in READ_ONLY that occur in a type, at any depth."""
+def type_names(type_: DataType) -> frozenset[str]:
+    """The names of the primitive and decimal types in a type, at any depth."""
     if isinstance(type_, StructType):
-        return frozenset(name for f in type_.fields for name in read_only_types(f.type))
+        return frozenset(name for f in type_.fields for name in type_names(f.type))
     if isinstance(type_, ArrayType):
-        return read_only_types(type_.element)
+        return type_names(type_.element)
     if isinstance(type_, MapType):
-        return read_only_types(type_.key) | read_only_types(type_.value)
-    return frozenset({type_.name}) & READ_ONLY
+        return type_names(type_.key) | type_names(type_.value)
+    return frozenset({type_.name})
 
 
 def schema_json(schema: StructType) -> str:
@@ -326,8 +316,8 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
     _check_duplicates(schema, "", table)
     if reserved := reserved_names(schema.names):
         raise SchemaMismatch(f"a column cannot be named {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=table)
-    for name in sorted(read_only_types(schema)):
-        raise unsupported_type(name, table, "write")
+    if VOID in type_names(schema):
+        raise unsupported_type(VOID, table, "write")
     if not column_mapping:
         for path, _ in schema.all_fields():
             if bad := sorted(set(path[-1]) & _INVALID_CHARACTERS):
@@ -348,8 +338,12 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
                 table=table,
                 condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=f"`{name}`", schemaMap=", ".join(schema.names)),
             )
-        if isinstance(found.type, (StructType, ArrayType, MapType)):
-            raise SchemaMismatch(f"column {name!r} of type {type_name(found.type)} cannot partition a table", table=table)
+        if isinstance(found.type, (StructType, ArrayType, MapType)) or found.type.name == "variant":
+            raise SchemaMismatch(
+                f"column {name!r} of type {type_name(found.type)} cannot partition a table",
+                table=table,
+                condition=named("INVALID_PARTITION_COLUMN_DATA_TYPE", type=type_name(found.type, sql=True).upper()),
+            )
     if partition_columns and len({p.lower() for p in partition_columns}) == len(schema.fields):
         raise SchemaMismatch(
             "a table needs a column that is not a partition column", table=table, condition=named("DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION")

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from rowlock.exceptions import SchemaMismatch, UnsupportedFeature
 from rowlock.parquet.char_varchar import fitted_text
 from rowlock.parquet.physical import nullable_schema
+from rowlock.parquet.variants import has_variant
 from rowlock.protocol import schema_fit
 from rowlock.protocol.arrow_types import from_arrow_type, to_arrow
 from rowlock.protocol.char_varchar import bounds
@@ -44,6 +45,9 @@ def _holds_no_field(type_: pa.DataType) -> bool:
 def _column_type(field: pa.Field, table: str) -> DataType:
     if pa.types.is_null(field.type):
         return PrimitiveType("void")
+    if has_variant(field.type):
+        text = f"column {field.name} holds variants, whose bytes only Spark checks: leave it out, or use rowlock.write(df, path)"
+        raise UnsupportedFeature(text, feature="variantType", access="write", table=table)
     try:
         return from_arrow_type(field.type)
     except UnsupportedFeature:

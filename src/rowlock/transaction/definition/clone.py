@@ -18,7 +18,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, paths, row_tracking
 from rowlock.protocol.actions import AddFile, Metadata, Protocol
 from rowlock.protocol.constraints import is_constraint
-from rowlock.protocol.features import check_writable
+from rowlock.protocol.features import check_writable, supporting
 from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, with_commit_timestamp
 from rowlock.protocol.properties import column_mapping_mode, validate_together
@@ -46,6 +46,7 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
     _check_places(source, target.store)
     metadata = _metadata(source, properties, target.store.root)
     protocol, metadata = upgraded(source.protocol, metadata.configuration), stored(metadata)
+    protocol = supporting(protocol, metadata)
     check_writable(protocol, metadata, target.store.root)
     adds = tuple(_from_elsewhere(f, source.table, target.store.root) for f in source.files.adds())
     parameters = {"source": name, "sourceVersion": source.version}

@@ -26,6 +26,7 @@ from rowlock.protocol.features import (
     lowest_protocol,
     protocol_for_new_table,
     reader_features,
+    supporting,
     without_protocol_properties,
     writer_features,
 )
@@ -120,7 +121,7 @@ def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:
     """The protocol of a new table with this metadata."""
     schema = schemas.parse_schema(metadata.schema_string)
-    return protocol_for_new_table(metadata.configuration, clustered=clustered, columns=features_of_columns(schema))
+    return supporting(protocol_for_new_table(metadata.configuration, clustered=clustered, columns=features_of_columns(schema)), metadata)
 
 
 def check_new_table(metadata: Metadata, table: str, *, clustered: bool = False) -> None:

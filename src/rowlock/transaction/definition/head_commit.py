@@ -8,7 +8,7 @@ in the meantime is looked at.  RESTORE and replacement judge the winners by Delt
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowlock import clock, progress
@@ -16,7 +16,7 @@ from rowlock.conflict import rules
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
-from rowlock.protocol.features import check_writable
+from rowlock.protocol.features import check_writable, supporting
 from rowlock.transaction import commit as loop
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
@@ -135,7 +135,10 @@ class HeadCommit(Single):
         self._check_writable(head)
         self.actions = self._make(head)
         if self.actions is not None:
-            check_writable(self.actions.protocol or head.protocol, self.actions.metadata or head.metadata, self.state.store.root)
+            protocol, metadata = self.actions.protocol or head.protocol, self.actions.metadata or head.metadata
+            if self.actions.metadata is not None and (wider := supporting(protocol, metadata)) != protocol:
+                protocol, self.actions = wider, replace(self.actions, protocol=wider)
+            check_writable(protocol, metadata, self.state.store.root)
         self.head = head
 
     def _check_writable(self, head: Snapshot) -> None:

@@ -58,6 +58,7 @@ def commit_of(
     stamped_steps = [replace(s, last_updated_ms=info["timestamp"]) for s in steps]
     return serialize_commit(
         CommitInfo(info),
+        protocol=txn.base.protocol if txn.base.protocol != txn.read.protocol else None,
         metadata=None if txn.metadata is None else with_marks_of(txn.metadata, txn.read.metadata),
         removes=files.removes,
         adds=files.adds,

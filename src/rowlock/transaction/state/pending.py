@@ -18,7 +18,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import row_tracking
 from rowlock.protocol.actions import Metadata, SetTransaction
-from rowlock.protocol.features import check_writable
+from rowlock.protocol.features import check_writable, supporting
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, current_observer, reached
@@ -139,8 +139,9 @@ class Pending:
         """The snapshot under the metadata that the transaction brings, if it brings any."""
         if self.metadata is None:
             return snapshot
-        check_writable(snapshot.protocol, self.metadata, self.table.path)
-        return replace(snapshot, metadata=self.metadata, schema=parse_schema(self.metadata.schema_string, self.table.path))
+        protocol = supporting(snapshot.protocol, self.metadata)
+        check_writable(protocol, self.metadata, self.table.path)
+        return replace(snapshot, protocol=protocol, metadata=self.metadata, schema=parse_schema(self.metadata.schema_string, self.table.path))
 
     @property
     def touches(self) -> bool:

@@ -21,11 +21,12 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType, VariantType
 from pyspark.util import _load_from_socket
 
 from rowlock import threads
 from rowlock.exceptions import InvalidInput
+from rowlock.protocol.arrow_types import VARIANT, is_variant
 
 JavaObject = Any
 
@@ -51,7 +52,7 @@ class Catalyst:
         # each lookup of a name in a JVM package costs a round trip, so all are made once, here
         self.alias, self.cast, self.subquery = expressions.Alias, expressions.Cast, expressions.SubqueryExpression
         self.not_null, self.logical_relation = expressions.KnownNotNull, _module(sql.execution.datasources, "LogicalRelation")
-        self.cast_to = _module(expressions, "Cast")
+        self.cast_to, self.invoke = _module(expressions, "Cast"), expressions.objects.Invoke
         self.new_id, self.bitwise_or = _module(expressions, "NamedExpression").newExprId, expressions.BitwiseOr
         self.subquery_alias, self.alias_identifier = logical.SubqueryAlias, sql.catalyst.AliasIdentifier
         self.struct_literal, self.struct_field = expressions.Literal, expressions.GetStructField
@@ -151,6 +152,12 @@ class Catalyst:
     def known_not_null(self, column: Column) -> Column:
         """A column whose values the caller knows not to be null."""
         return ClassicColumn(self.column_of.column(self.not_null(self.column_of.expression(column._jc))))
+
+    def variant_bytes(self, column: Column) -> Column:
+        """The bytes of a variant as a text, value and metadata; null where the variant is."""
+        value, type_ = self.column_of.expression(column._jc), self.data_type.fromJson('"binary"')
+        parts = (self.invoke(value, name, type_, self.nil, self.nil, True, True, True) for name in ("getValue", "getMetadata"))
+        return F.concat(*(F.hex(ClassicColumn(self.column_of.column(part))) for part in parts))
 
     def with_schema(self, frame: DataFrame, schema: StructType, spark: SparkSession) -> DataFrame:
         """A frame of files with columns as nullable as in `schema`; Spark's reader makes all columns of files nullable."""
@@ -303,10 +310,18 @@ def to_arrow(df: DataFrame) -> pa.Table:
     """The rows of a DataFrame on the driver, timestamps in UTC. One job."""
     fields = df.schema.fields
     if all(_is_nullable_inside(f.dataType) for f in fields):
-        return normalized(df.toArrow())
+        return normalized(_collected(df))
     names = [f"c{n}" for n in range(len(fields))]
     loose = df.toDF(*names).select(*[F.col(n).cast(nullable_type(f.dataType)).alias(n) for n, f in zip(names, fields, strict=True)])
-    return normalized(loose.toArrow()).rename_columns([f.name for f in fields])
+    return normalized(_collected(loose)).rename_columns([f.name for f in fields])
+
+
+def _collected(df: DataFrame) -> pa.Table:
+    """The rows as Arrow has them from Spark.  PySpark's own method fails where a variant is null."""
+    if not any(holds(f.dataType, lambda leaf: isinstance(leaf, VariantType)) for f in df.schema.fields):
+        return df.toArrow()
+    classic: Any = df
+    return pa.Table.from_batches(classic._collect_as_arrow(empty_list_if_zero_records=False))
 
 
 def _is_nullable_inside(t: DataType) -> bool:
@@ -374,6 +389,8 @@ def _normal_type(t: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(t):
         return pa.binary()
+    if is_variant(t):
+        return VARIANT
     if pa.types.is_struct(t):
         return pa.struct([pa.field(f.name, _normal_type(f.type), True) for f in t])
     if pa.types.is_list(t) or pa.types.is_large_list(t):

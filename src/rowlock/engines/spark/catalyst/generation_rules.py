@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, VariantType
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import analyzed
-from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, bare, catalyst, class_name, nullable_type
+from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, bare, catalyst, class_name, holds, nullable_type
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.identity import START
 
 _USER_DEFINED = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"
+_OF_VARIANTS = "org.apache.spark.sql.catalyst.expressions.variant"
 _DEPENDS_ON_SESSION = frozenset({
     "CurrentDate", "CurrentTimestamp", "CurrentTime", "CurrentTimeZone", "Now", "LocalTimestamp", "CurrentUser", "CurrentDatabase", "CurrentCatalog",
     "CurDateExpressionBuilder", "InputFileName", "InputFileBlockStart", "InputFileBlockLength", "SparkVersion", "VariableReference",
@@ -57,6 +58,8 @@ def _check(bridge: Catalyst, inputs: DataFrame, field: StructField, table: str) 
         name = class_name(node)
         if bridge.is_a(node, _USER_DEFINED):
             raise bad(f"{node.sql()} is a user-defined function", "DELTA_UDF_IN_GENERATED_COLUMN")
+        if str(node.getClass().getPackageName()) == _OF_VARIANTS:
+            raise bad(f"{node.sql()} is a function of variants", "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN")
         if name == "AggregateExpression":
             raise bad(f"{node.sql()} is an aggregate function", "DELTA_AGGREGATE_IN_GENERATED_COLUMN")
         if name in _DEPENDS_ON_SESSION:
@@ -69,6 +72,8 @@ def _check(bridge: Catalyst, inputs: DataFrame, field: StructField, table: str) 
         raise bad("it is not deterministic", "DELTA_NON_DETERMINISTIC_EXPRESSION_IN_GENERATED_COLUMN")
     if class_name(plan) != "Project" or class_name(plan.child()) != class_name(analyzed(inputs)) or len(frame.columns) != 1:
         raise bad("it is not computed from one row alone", "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN")
+    if holds(field.dataType, lambda leaf: isinstance(leaf, VariantType)):
+        raise bad("a variant cannot be generated", "DELTA_UNSUPPORTED_DATA_TYPE_IN_GENERATED_COLUMN")
     wanted, actual = nullable_type(bare(field.dataType)), nullable_type(bare(frame.schema.fields[0].dataType))
     if wanted != actual:
         raise bad(f"its type is {actual.simpleString()}, and the column's is {wanted.simpleString()}; cast it", "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH")

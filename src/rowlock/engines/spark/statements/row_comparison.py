@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -26,10 +26,11 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.catalyst.bridge import to_arrow
+from rowlock.engines.spark.catalyst.bridge import catalyst, to_arrow
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
@@ -112,6 +113,8 @@ def _key(value: Column, t: DataType) -> Column:
         return F.hex(value.cast(BinaryType()))
     if isinstance(t, BinaryType):
         return F.hex(value)
+    if isinstance(t, VariantType):
+        return catalyst(SparkSession.active()).variant_bytes(value)  # JSON does not tell a date from its text, nor Spark's schema those in an array
     if isinstance(t, ArrayType):
         return F.transform(value, lambda v: _key(v, t.elementType))
     if isinstance(t, MapType):

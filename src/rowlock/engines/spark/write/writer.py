@@ -108,6 +108,7 @@ def write_native(
     ]
     address = [*([from_file()] if PATH in frame.columns else []), *(stored_position() if POSITION in frame.columns else [])]
     writer = frame.select(*columns, *address).write.option("compression", codec_of(snapshot.metadata.configuration).spark)
+    writer = writer.option("spark.sql.variant.inferShreddingSchema", snapshot.properties.shreds_variants)
     if has_ambiguous_names(snapshot.schema):
         writer = writer.option("parquet.enable.dictionary", "false")
     if max_records is not None:
