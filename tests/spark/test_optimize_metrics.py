@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from delta.tables import DeltaTable as Theirs
 from pyspark.sql import DataFrame, Row, SparkSession
+from typer.testing import CliRunner
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.cli.main import app
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.phases import Observer, use_observer
 from rowlock.transaction.state.shared import state_of
+from rowlock.version import VERSION
 from spark.support import make, read, take_route, version, winner
 
 pytestmark = pytest.mark.spark
@@ -167,3 +170,18 @@ def test_a_put_that_was_lost_leaves_no_figures(spark: SparkSession, table_path: 
     assert receipt is not None and receipt.version is None and receipt.attempts == 1
     assert receipt.metrics["numAddedFiles"] == receipt.metrics["numRemovedFiles"] == found["numFilesAdded"] == 0
     assert read(spark, table_path) == before == sorted(rowlock.read(spark, table_path).collect(), key=repr)
+
+
+def test_on_the_command_line(spark: SparkSession, table_path: str) -> None:
+    make(spark, table_path, some(0, 30), SCHEMA, files=2, partition_by=["p"])
+    run = CliRunner().invoke
+    done = run(app, ["optimize", table_path, "--where", "p = 'a'"])
+    assert done.exit_code == 0 and "OPTIMIZE: committed as version 3" in done.output, done.output
+    assert run(app, ["optimize", table_path, "--zorder", "x, id"]).exit_code == 0
+    assert version(table_path) == 4 and [tuple(r) for r in read(spark, table_path)] == sorted(some(0, 30), key=repr)
+    for wrong, why in ((["--full", "--zorder", "x"], "give one of them"), (["--zorder", "nothere"], "nothere"), (["--where", "x = 1"], "x")):
+        refused = run(app, ["optimize", table_path, *wrong])
+        assert refused.exit_code == 2 and why in refused.output, refused.output
+    assert run(app, ["optimize", f"{table_path}/nothere"]).exit_code == 2
+    assert version(table_path) == 4
+    assert run(app, ["--version"]).output == f"rowlock {VERSION}\n"

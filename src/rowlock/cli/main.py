@@ -16,9 +16,22 @@ app = typer.Typer(
     name="rowlock",
     help="A transaction engine for Delta Lake tables: many writers change one table, and none of them loses its work.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    """Prints the version and ends the program, where that is wanted."""
+    if wanted:
+        from rowlock.version import VERSION
+
+        print(f"rowlock {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(_: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")] = False) -> None:
+    """A transaction engine for Delta Lake tables: many writers change one table, and none of them loses its work."""
 
 
 @contextmanager
@@ -186,6 +199,23 @@ def vacuum(
         from rowlock.cli.inspect import vacuum_table
 
         vacuum_table(path, retention_hours, dry_run, unsafe, _console(), _storage(storage_option))
+
+
+@app.command()
+def optimize(
+    path: TablePath,
+    where: Annotated[str | None, typer.Option(metavar="CONDITION", help="Rewrite only partitions for which this is true, such as \"region = 'eu'\".")] = None,
+    zorder: Annotated[str, typer.Option(metavar="COL[,COL]", help="Rewrite all files, in the Z-order of these columns.")] = "",
+    full: Annotated[bool, typer.Option("--full", help="Rewrite all files of a table with clustering columns in their order.")] = False,
+    memory: Annotated[int, typer.Option(help="The JVM's heap in MB.", min=512)] = 2048,
+    storage_option: StorageOption = None,
+) -> None:
+    """Rewrite the small files of a table, and files with many deleted rows, into fewer. No other writer fails because of it."""
+    with plain_errors():
+        from rowlock.cli.optimize import optimize_table
+
+        columns = [name.strip() for name in zorder.split(",") if name.strip()]
+        optimize_table(path, where, columns, full, memory, _console(), _storage(storage_option))
 
 
 @app.command()
