@@ -74,7 +74,7 @@ class Limits:
     broadcast_source_bytes: int = 10 * _MB
     """Size in files of a MERGE's source that Spark may send to every task (its own threshold is 10 MB); with a larger one target rows and inserts come of one outer join."""
     outer_join_ratio: int = 32
-    """With a smaller source, too, where the target's files are at most so many times its size: moving them takes less than a second job for the inserts."""
+    """The outer join is also used where the target's files are at most this many times the source's size: shuffling them is cheaper than a second job."""
     scan_groups: int = 24
     """Groups of files (by partition values, with and without deletion vectors) that a scan reads as a union; more are joined with a table of their values."""
     sampled_rows: int = 20_000

@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Mapping, Sequence
 
 from rowlock import arguments
-from rowlock.api.columns_then import unreadable
 from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
+from rowlock.api.schema_compatibility import unreadable
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.frames.change_feed import changed_rows, changes_frame, refuse_its_columns

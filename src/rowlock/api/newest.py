@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from rowlock.api.columns_then import columns_of, incompatible, names_in
 from rowlock.api.handle import Handle
+from rowlock.api.schema_compatibility import columns_of, incompatible, names_in
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.frames.instants import milliseconds

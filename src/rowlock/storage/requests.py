@@ -13,8 +13,8 @@ from rowlock import threads
 from rowlock.exceptions import StorageError
 from rowlock.storage.clients import Client
 
-Told = Mapping[str, Any]
-"""What a server tells of an object: `path`, `size`, `last_modified` (a datetime), `e_tag`, `version`."""
+ObjectInfo = Mapping[str, Any]
+"""An object's metadata as the server gives it: `path`, `size`, `last_modified` (a datetime), `e_tag`, `version`."""
 PART_BYTES = 16 << 20
 _PARTS_AT_ONCE = 4
 _used = _forked_after_use = False
@@ -39,11 +39,11 @@ class Requests(Protocol):
         """Writes an object from parts, of which few are held at a time."""
         ...
 
-    def put_if(self, key: str, data: bytes, mode: Any) -> Told:
+    def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
         """Writes an object if there is none (`create`), or if it has this tag and version (a mapping)."""
         ...
 
-    def get(self, key: str) -> tuple[bytes, Told]:
+    def get(self, key: str) -> tuple[bytes, ObjectInfo]:
         """An object and what is told of it."""
         ...
 
@@ -51,15 +51,15 @@ class Requests(Protocol):
         """A part of an object."""
         ...
 
-    def head(self, key: str) -> Told:
+    def head(self, key: str) -> ObjectInfo:
         """What is told of an object."""
         ...
 
-    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[Told]]:
+    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
         """The objects below a prefix, page by page."""
         ...
 
-    def list_folder(self, prefix: str | None) -> Sequence[Told]:
+    def list_folder(self, prefix: str | None) -> Sequence[ObjectInfo]:
         """The objects of one folder, without those below its subfolders."""
         ...
 
@@ -100,23 +100,23 @@ class ObstoreRequests:
                 return
         self.put(key, b"".join(held))  # one request
 
-    def put_if(self, key: str, data: bytes, mode: Any) -> Told:
+    def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
         return obs.put(self._client, key, data, mode=mode)
 
-    def get(self, key: str) -> tuple[bytes, Told]:
+    def get(self, key: str) -> tuple[bytes, ObjectInfo]:
         found = obs.get(self._client, key)
         return found.bytes().to_bytes(), found.meta
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return obs.get_range(self._client, key, start=start, length=length).to_bytes()
 
-    def head(self, key: str) -> Told:
+    def head(self, key: str) -> ObjectInfo:
         return obs.head(self._client, key)
 
-    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[Told]]:
+    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
         return obs.list(self._client, prefix, offset=offset, chunk_size=chunk_size)
 
-    def list_folder(self, prefix: str | None) -> Sequence[Told]:
+    def list_folder(self, prefix: str | None) -> Sequence[ObjectInfo]:
         return obs.list_with_delimiter(self._client, prefix)["objects"]
 
     def delete(self, key: str) -> None:

@@ -44,8 +44,7 @@ def recorded(txn: Pending, operation: str, parameters: Mapping[str, Any], attemp
 def record(txn: Pending, error: BaseException, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> None:
     """Records the failure of a transaction, once for each transaction.  Never raises: the original error matters more.
 
-    An error that nobody else has part in (a statement that cannot be carried out) is none of the table's, and is not kept; nor is that of a
-    store that failed, where the account would go.
+    Not recorded: errors without a concurrent commit, and errors of the store, which could not take the record either.
     """
     if isinstance(error, StorageError):
         return

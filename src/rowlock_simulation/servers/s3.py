@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rowlock.storage.requests import Told, error_of
+from rowlock.storage.requests import ObjectInfo, error_of
 from rowlock_simulation.history import History
 from rowlock_simulation.scheduler import START_MS
 from rowlock_simulation.servers.network import Network
@@ -69,14 +69,14 @@ class S3Requests:
     def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
         self.put(key, b"".join(parts))
 
-    def put_if(self, key: str, data: bytes, mode: Any) -> Told:
-        def create() -> Told:
+    def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
+        def create() -> ObjectInfo:
             if key in self._bucket.objects:
                 raise error_of(412, "PreconditionFailed")
             self._bucket.set(key, bytes(data), self._s.now_us)
             return self._told(key)
 
-        def replace() -> Told:
+        def replace() -> ObjectInfo:
             if key not in self._bucket.objects:
                 raise error_of(404, "NoSuchKey")
             if self._bucket.tag(key) != mode.get("e_tag"):
@@ -86,20 +86,20 @@ class S3Requests:
 
         return self._send("create" if mode == "create" else "replace", key, create if mode == "create" else replace, ("late request", "sent twice", "conflict"))
 
-    def get(self, key: str) -> tuple[bytes, Told]:
+    def get(self, key: str) -> tuple[bytes, ObjectInfo]:
         return self._send("get", key, lambda: (self._there(key)[0], self._told(key)))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._send("get", key, lambda: self._there(key)[0][start : start + length])
 
-    def head(self, key: str) -> Told:
+    def head(self, key: str) -> ObjectInfo:
         return self._send("head", key, lambda: self._told(key))
 
-    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[Told]]:
+    def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
         found = self._listed(prefix, lambda key: offset is None or key > offset)
         return [found[n : n + chunk_size] for n in range(0, len(found), chunk_size)]
 
-    def list_folder(self, prefix: str | None) -> Sequence[Told]:
+    def list_folder(self, prefix: str | None) -> Sequence[ObjectInfo]:
         start = len(f"{prefix}/") if prefix else 0
         return self._listed(prefix, lambda key: "/" not in key[start:])
 
@@ -112,19 +112,19 @@ class S3Requests:
             raise error_of(404, "NoSuchKey")
         return found
 
-    def _told(self, key: str) -> Told:
+    def _told(self, key: str) -> ObjectInfo:
         data, at_us = self._there(key)
         return _told(key, len(data), at_us, self._bucket.tag(key))
 
-    def _listed(self, prefix: str | None, wanted: Callable[[str], bool]) -> Sequence[Told]:
+    def _listed(self, prefix: str | None, wanted: Callable[[str], bool]) -> Sequence[ObjectInfo]:
         folder = f"{prefix}/" if prefix else ""
 
-        def shown(since_us: int | None = None) -> Sequence[Told]:
+        def shown(since_us: int | None = None) -> Sequence[ObjectInfo]:
             return [_told(key, *told) for key, told in sorted(self._bucket.sizes(since_us).items()) if key.startswith(folder) and wanted(key)]
 
         return self._send("list", folder, shown, ("stale list",), shown)
 
 
-def _told(key: str, size: int, at_us: int, tag: str) -> Told:
+def _told(key: str, size: int, at_us: int, tag: str) -> ObjectInfo:
     at = datetime.datetime.fromtimestamp((START_MS + at_us // 1000) // 1000, tz=datetime.UTC)  # S3 tells seconds
     return {"path": key, "size": size, "last_modified": at, "e_tag": tag, "version": None}

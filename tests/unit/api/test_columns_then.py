@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from rowlock.api.columns_then import unreadable
+from rowlock.api.schema_compatibility import unreadable
 from rowlock.log.table_log import TableLog
 from rowlock.protocol.actions import CommitInfo, Metadata
 from rowlock.protocol.commits import serialize_commit

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from rowlock.api.change_feed import first_version
-from rowlock.api.columns_then import unreadable
 from rowlock.api.handle import Handle
+from rowlock.api.schema_compatibility import unreadable
 from rowlock.api.stream_source.offsets import AFTER_CHANGE, CHANGE, NOTHING, Position, StreamOffset, parse
 from rowlock.api.stream_source.options import LATEST, StreamOptions, storage_options
 from rowlock.api.stream_source.options import parse as parse_options

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from rowlock.api.change_feed import writes_columns_anew
-from rowlock.api.columns_then import changed, unreadable
+from rowlock.api.schema_compatibility import changed, unreadable
 from rowlock.api.stream_source.offsets import AFTER_CHANGE, CHANGE, NOTHING, Position
 from rowlock.api.stream_source.options import StreamOptions
 from rowlock.conditions import named

@@ -168,7 +168,7 @@ def create_from(
     """Creates a table from checked metadata and data files that are written already.  Raises TableExists."""
     protocol, metadata = protocol_for(metadata, clustered=bool(cluster_by)), stored(metadata)
     domains = _clustering(metadata, cluster_by, state.store.root)
-    adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=uncounted)
+    adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=refuse_uncounted)
     domains += marks
     txn_id = clock.new_id()
     info = with_commit_timestamp(
@@ -210,7 +210,7 @@ def replace_table(
         protocol, fresh = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by))), stored(fresh)
         clustered = _clustering(fresh, cluster_by, head.table) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
         born, marks = row_identity.assign_row_ids_under(
-            protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=uncounted
+            protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=refuse_uncounted
         )
         now = clock.now_ms()
         return HeadActions(
@@ -279,8 +279,8 @@ def _check_row_ids(head: Snapshot) -> None:
         )
 
 
-def uncounted(file: AddFile) -> int:
-    """Never counts: raises InvalidInput for a file that does not say how many rows it has."""
+def refuse_uncounted(file: AddFile) -> int:
+    """A row counter that refuses: raises InvalidInput, since row ids need numRecords in a file's statistics."""
     raise InvalidInput(f"Row ids cannot be given to {file.path}: its statistics do not say how many rows it has")
 
 

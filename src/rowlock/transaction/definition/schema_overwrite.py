@@ -83,7 +83,7 @@ def overwrite(
             fresh = replace(fresh, configuration={**fresh.configuration, column_mapping.MAX_ID: metadata.configuration[column_mapping.MAX_ID]})
         protocol = creation.widest(head.protocol, creation.protocol_for(fresh))
         mark = row_tracking.high_water_mark(head.domains, head.table)
-        born, marks = row_identity.assign_row_ids_under(protocol, fresh, adds, mark=mark, version=head.version + 1, count=creation.uncounted)
+        born, marks = row_identity.assign_row_ids_under(protocol, fresh, adds, mark=mark, version=head.version + 1, count=creation.refuse_uncounted)
         now = clock.now_ms()
         return HeadActions(
             adds=born,

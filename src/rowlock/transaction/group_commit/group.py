@@ -214,7 +214,7 @@ class Lot:
 
 
 def blame(group: Sequence[Member], head: Snapshot, leader: Member) -> bool:
-    """Gives its error to each member that cannot be committed alone either, such as one whose rows cannot be counted.  Whether there is one.
+    """Tries each member alone: one that fails, such as one whose rows cannot be counted, gets its error.  Returns whether any did.
 
     A leader that is alone raises its error itself.
     """

@@ -26,14 +26,14 @@ from rowlock.transaction.state.receipt import Receipt
 from support.appends import commit, create, rows
 
 
-def uncounted(file: object) -> int:
+def refuse_uncounted(file: object) -> int:
     raise AssertionError("statistics say how many rows there are")
 
 
 def clone(source: str, target: str, *, version: int | None = None, replaces: bool = False, **properties: str) -> Receipt:
     state = opened(source)
     found = state.refresh() if version is None else state.log.at(version)
-    return shallow_clone(found, opened(target), properties, name="it", replaces=replaces, count=uncounted)
+    return shallow_clone(found, opened(target), properties, name="it", replaces=replaces, count=refuse_uncounted)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_on_s3(minio: Any) -> None:
     source, target = minio.fresh_root() + "/a b", minio.fresh_root()
     options = minio.storage_options
     rowlock.append(source, pa.table({"k": [1, 2]}), storage_options=options)
-    shallow_clone(opened(source, options).refresh(), opened(target, options), {}, name="it", replaces=False, count=uncounted)
+    shallow_clone(opened(source, options).refresh(), opened(target, options), {}, name="it", replaces=False, count=refuse_uncounted)
     rowlock.append(target, pa.table({"k": [3]}), storage_options=options)
     assert sorted(rowlock.to_arrow(target, storage_options=options)["k"].to_pylist()) == [1, 2, 3]
     assert b'"path":"s3a://' in opened(target, options).store.get("_delta_log/00000000000000000000.json")
@@ -212,7 +212,7 @@ def test_replacing_goes_on_where_another_made_the_table_first(source: str, tmp_p
         return there
 
     monkeypatch.setattr(TableLog, "exists", exists)
-    assert shallow_clone(opened(source).refresh(), state, {}, name="it", replaces=True, count=uncounted).version == 1
+    assert shallow_clone(opened(source).refresh(), state, {}, name="it", replaces=True, count=refuse_uncounted).version == 1
     assert raced and rows(target) == rows(source)
 
 

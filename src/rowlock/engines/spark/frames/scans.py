@@ -26,7 +26,7 @@ _OF_ROWS = ("row_id", "row_commit_version")
 def scan_frame(evaluator: Evaluator, snapshot: Snapshot, columns: str, *, fixed: bool = False) -> DataFrame:
     """The rows of a table under the columns of a snapshot, read when the DataFrame runs: of the newest version, with `fixed` of the snapshot's.
 
-    `columns` is what the rows are compared with then (see `api.columns_then`).
+    `columns` is what the rows are compared with then (see `api.schema_compatibility`).
     """
     check_names(snapshot)
     version = str(snapshot.version) if fixed else None

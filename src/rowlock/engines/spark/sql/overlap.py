@@ -27,7 +27,7 @@ def delete_empty(spark: SparkSession, place: str, name: str) -> None:
 
 
 def table_at(spark: SparkSession, place: str, *, below: bool, spared: Collection[str] = ()) -> str | None:
-    """The Delta table whose folder is `place` or lies above it, and with `below` one that lies in it; None where there is none.
+    """The Delta table that contains `place`, with `below` also one inside it; None where there is none.
 
     `below` walks through all folders in `place`: for commands that delete what is there.  Links are followed for `place` itself.
     `spared`: local folders of tables that may lie there.

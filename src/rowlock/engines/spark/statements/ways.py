@@ -1,4 +1,4 @@
-"""Says in words how a statement found and wrote its rows, for its receipt."""
+"""One line for each statement on how its rows were found and written (`Receipt.ways`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowlock.limits import limits
 
 
 class Ways:
-    """The ways that the statements of a program took, in order; a rebase takes them too, and tells nobody."""
+    """The ways of the statements of a transaction, in their order.  Those of its rebases are not recorded."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator

@@ -13,7 +13,7 @@ from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, MapType, 
 
 
 def unreadable(then: Metadata, shown: Snapshot) -> str | None:
-    """Why rows written under `then` cannot be read under the columns of `shown`, for the sentence "Version 3 ..."; None where they can.
+    """The first difference that keeps rows written under `then` from being read under the columns of `shown`, as a phrase; None if there is none.
 
     Columns that only `shown` has are no reason: they are null in such rows.
     """
