@@ -89,33 +89,33 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
             metadata = source.metadata
         known = leaves_of(metadata)
         leaves = [(lower_case(leaf.path), leaf.index) for leaf in known or ()]
-        doubtful = (
-            {top for _, top in required}
-            if known is None
-            else {top for start, top in required for leaf, at in leaves if leaf[: len(start)] == start and _may_hold_null(metadata, at)}
-        )
+        doubtful = {
+            top for start, top in required if known is None or _may_be_null(metadata, [at for leaf, at in leaves if leaf[: len(start)] == start], start)
+        }
         if doubtful:
             columns = [n for n in snapshot.schema.names if n in doubtful]
-            table = relabelled(*_as_read(store, file, columns, snapshot))
+            table = _as_read(store, file, columns, snapshot)
             if dropped := (dead or {}).get(file.path):
                 table = table.filter(pa.array(living_mask(table.num_rows, dropped, file.path, store.root)))
             check_rows(table, snapshot, store.root)
 
 
-def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> tuple[pa.Table, pa.Schema]:
-    """Reads columns of a file under their names in files; returns them with the schema of the table's own names."""
-    schema = file_schema(snapshot, names)
+def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table:
+    """Columns of a file under the table's own names; null where the file lacks one."""
     own = nullable_schema(to_arrow(snapshot.schema))
     with open_parquet(store, file.path, file.size_bytes) as source:
         try:
-            given = list(columns_in(source.schema_arrow, snapshot, names).values())
-            data = source.read(columns=given).select(given)
+            given = columns_in(source.schema_arrow, snapshot, names)
+            rows, data = source.metadata.num_rows, source.read(columns=list(given.values())).select(list(given.values()))
+            schema = file_schema(snapshot, list(given))
             spelled = pa.schema([pa.field(f.name, spelled_as(have, f.type)) for have, f in zip(data.schema.types, schema, strict=True)])
         except Doubtful as e:
             raise UnsupportedFeature(
                 f"{file.path} cannot be checked for nulls in NOT NULL columns: {e}", feature=e.feature, access="read", table=store.root
             ) from e
-    return relabelled(data, spelled).cast(schema), pa.schema([own.field(n) for n in names])
+    there = relabelled(relabelled(data, spelled).cast(schema), pa.schema([own.field(n) for n in given]))
+    columns = [there.column(n) if n in given else pa.nulls(rows, own.field(n).type) for n in names]
+    return pa.table(columns, pa.schema([own.field(n) for n in names]))
 
 
 def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[str, ...]]:
@@ -128,6 +128,11 @@ def _demanding_paths(path: tuple[str, ...], type_: DataType) -> Iterator[tuple[s
                 yield (*path, f.name)
     elif has_not_null(type_):
         yield path
+
+
+def _may_be_null(metadata: pq.FileMetaData, leaves: Sequence[int], path: tuple[str, ...]) -> bool:
+    """Whether what lies at a path of the table may be null in a file; all of a column that the file lacks is."""
+    return any(_may_hold_null(metadata, at) for at in leaves) or (not leaves and len(path) == 1)
 
 
 def _may_hold_null(metadata: pq.FileMetaData, column: int) -> bool:
