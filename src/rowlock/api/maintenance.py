@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from rowlock import arguments
@@ -20,6 +20,7 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance import manifest, vacuum
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import Vacuumed
+from rowlock.storage.store import ObjectMeta
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.versions import snapshot_of
 
@@ -83,14 +84,14 @@ class Maintenance:
         self._vacuumed(retentionHours)
         return self._handle.spark.createDataFrame([], "path string").select()
 
-    def _vacuumed(self, hours: float | None, *, dry_run: bool = False, only_known: bool = False) -> Vacuumed:
-        """What VACUUM deleted, or would delete in a dry run; `only_known`: only files that the log names (VACUUM LITE)."""
+    def _vacuumed(self, hours: float | None, *, dry_run: bool = False, only_known: bool = False, inventory: Sequence[ObjectMeta] | None = None) -> Vacuumed:
+        """What VACUUM deleted, or would delete in a dry run; `only_known`: only files that the log names (VACUUM LITE); `inventory`: only these files."""
         if hours is not None:
             arguments.real(hours, "retentionHours", "hours")
         with self._handle.commits("vacuum"):
             said = settings()
-            checked, lite = said.flag("retentionDurationCheck.enabled"), only_known or said.flag("vacuum.lite.enabled")
-            return vacuum.vacuum(self._handle.state.log, retention_hours=hours, check_retention=checked, dry_run=dry_run, only_known=lite)
+            checked, lite = said.flag("retentionDurationCheck.enabled"), only_known or (inventory is None and said.flag("vacuum.lite.enabled"))
+            return vacuum.vacuum(self._handle.state.log, retention_hours=hours, check_retention=checked, dry_run=dry_run, only_known=lite, inventory=inventory)
 
     def restoreToVersion(self, version: int) -> DataFrame:
         """Brings an older version's rows, columns and properties back, as a new version.

@@ -6,6 +6,9 @@ Never deleted:
 - the log and everything hidden (names that begin with `_` or `.`), except partition folders and change data;
 - files below another table's folder inside this one.
 
+With an inventory of the folder (VACUUM ... USING INVENTORY) nothing is listed.  It may be old and leave files out, so the store says of each file that
+would go whether it is there and how old it is, and whether it lies below another table's folder.
+
 A retention longer than the table's own is longer than checkpoints keep remove actions, so older commits are read as well.
 Where these no longer reach back far enough, files that the log does not name are kept too: they may have been removed within
 the retention.  So it is where the table's own may have been raised since a checkpoint was written that kept less.
@@ -29,13 +32,15 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol import paths
 from rowlock.protocol.actions import AddFile, RemoveFile
 from rowlock.protocol.change_feed import FOLDER
-from rowlock.storage.store import ObjectMeta, time_ms
+from rowlock.storage.store import ObjectMeta, ObjectStore, time_ms
+from rowlock.threads import side_by_side
 
 logger = logging.getLogger("rowlock")
 
 _HOUR_MS = 3_600_000
 _SKEW_MS = 60_000
 """How far the clocks of this machine and of the store may differ without a word; some stores cut their times to seconds."""
+_THREADS = 8
 _NESTED_LOG = "/_delta_log/"
 """Occurs in the keys of another table's log, if that table's folder is inside this one's."""
 
@@ -59,23 +64,30 @@ def vacuum(
     check_retention: bool = True,
     dry_run: bool = False,
     only_known: bool = False,
+    inventory: Sequence[ObjectMeta] | None = None,
 ) -> Vacuumed:
     """Deletes files that are no longer needed.
 
-    `only_known`: only files that the log names, and none that a writer left behind uncommitted (VACUUM LITE).
+    `only_known`: only files that the log names, and none that a writer left behind uncommitted (VACUUM LITE); `inventory`: only these files, and the
+    folder is not listed.
 
     Raises InvalidInput for a negative retention and, with `check_retention`, for one that is shorter than the table's own
     (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs.
     """
     with progress.work("VACUUM", log.store.root):
-        return _vacuumed(log, retention_hours, check_retention, dry_run, only_known)
+        return _vacuumed(log, retention_hours, check_retention, dry_run, only_known, inventory)
 
 
-def _vacuumed(log: TableLog, retention_hours: float | None, check_retention: bool, dry_run: bool, only_known: bool) -> Vacuumed:
+def _vacuumed(
+    log: TableLog, retention_hours: float | None, check_retention: bool, dry_run: bool, only_known: bool, inventory: Sequence[ObjectMeta] | None
+) -> Vacuumed:
     head, now_ms = log.latest(), clock.now_ms()
     retention_ms = _retention_ms(head, retention_hours, check_retention)
     progress.step("listing files")
-    listed = list(log.store.list(recursive=True))
+    if inventory is None:
+        listed = list(log.store.list(recursive=True))
+    else:
+        listed = _looked_up(log.store, _garbage(log, head, inventory, now_ms, retention_ms, only_known)[0])
     garbage, unproven = _garbage(log, head, listed, now_ms, retention_ms, only_known)
     if garbage and not dry_run and (theirs := time_ms(log.store)) is not None and theirs < now_ms - _SKEW_MS:  # files have the store's times
         logger.warning("VACUUM of %s goes by the store's clock: that of this machine is %d s ahead of it", head.table, (now_ms - theirs) // 1000)
@@ -92,6 +104,30 @@ def _vacuumed(log: TableLog, retention_hours: float | None, check_retention: boo
         log.store.delete(meta.key)
         progress.count(n, len(garbage), "files")
     return Vacuumed(tuple(m.key for m in garbage), sum(m.size_bytes for m in garbage), unproven)
+
+
+def _looked_up(store: ObjectStore, chosen: Sequence[ObjectMeta]) -> list[ObjectMeta]:
+    """Those files of an inventory that are there, with their true times, and a file of the log of each table whose folder they lie in."""
+    sizes = {m.key: m.size_bytes for m in chosen if _is_plain(m.key)}
+    inside = {folder for folder in {posixpath.dirname(key) for key in sizes} if _is_inside(store.root, folder)}
+    keys = sorted(key for key in sizes if posixpath.dirname(key) in inside)
+    times = side_by_side(store.modified_ms, keys, _THREADS)
+    above = sorted({folder[:n] for folder in inside for n in (*(n for n, c in enumerate(folder) if c == "/"), len(folder)) if folder})
+    logs = side_by_side(lambda folder: next(iter(store.list(folder + _NESTED_LOG[:-1], limit=1)), None), above, _THREADS)
+    there = (ObjectMeta(key, sizes[key], time) for key, time in zip(keys, times, strict=True) if time is not None)
+    return [*there, *(found for found in logs if found is not None)]
+
+
+def _is_plain(key: str) -> bool:
+    try:
+        return bool(paths.check_key(key))
+    except InvalidInput:
+        return False
+
+
+def _is_inside(root: str, folder: str) -> bool:
+    """Whether no symbolic link leads to a folder of the table's: a listing follows none."""
+    return not root.startswith("/") or _resolved_folder(os.path.realpath(root), folder) == folder
 
 
 def _garbage(log: TableLog, head: Snapshot, listed: Sequence[ObjectMeta], now_ms: int, retention_ms: int, only_known: bool) -> tuple[list[ObjectMeta], int]:

@@ -22,6 +22,7 @@ from rowlock.maintenance.vacuum import Vacuumed, vacuum
 from rowlock.protocol import names
 from rowlock.protocol.properties import validate_properties
 from rowlock.storage.local import LocalStore
+from rowlock.storage.store import ObjectMeta
 from rowlock.transaction.definition import creation
 from rowlock_simulation.memory.sql.script import parse
 from rowlock_simulation.memory.statements import run
@@ -216,6 +217,31 @@ def test_a_clock_that_is_ahead_of_the_stores(days: Days, tmp_path: Path, caplog:
     assert vacuum(TableLog(LocalStore(tmp_path))).files == ("left.bin",) and (tmp_path / "staged.parquet").exists()
     assert "ahead" in caplog.text
     assert not [p for p in (tmp_path / "_delta_log").iterdir() if p.name.endswith(".time")]
+
+
+def test_an_inventory_is_no_proof(tmp_path: Path) -> None:
+    """I10: it may be old, leave logs out, and name what is no part of the table; only what it names goes."""
+    root = tmp_path / "table"
+    rowlock.append(root, pa.table({"k": [1]}))
+    rowlock.append(root / "inner" / "deep", pa.table({"k": [2]}))
+    (tmp_path / "outside").mkdir()
+    (root / "link").symlink_to(tmp_path / "outside")
+    (root / "sub").mkdir()
+    spared = [tmp_path / "outside" / "mine.bin", root / "_hidden.bin", root / "unlisted.bin", *(p for p in root.rglob("*.parquet"))]
+    for place in (*spared[:3], root / "left.bin", root / "sub" / "left.bin"):
+        place.write_bytes(b"of nobody")
+    age(tmp_path)
+    young = root / "staged.parquet"
+    young.write_bytes(b"to be committed")
+    told = ["left.bin", "sub/left.bin", "gone.bin", "link/mine.bin", "../outside/mine.bin", "sub/../left.bin", "a//b", "sub/", "_hidden.bin", "staged.parquet"]
+    told += [p.relative_to(root).as_posix() for p in root.rglob("*.parquet")] + ["left.bin"]
+    inventory = [ObjectMeta(key, 9, 0) for key in told]
+    log = TableLog(LocalStore(root))
+    assert vacuum(log, inventory=[ObjectMeta("left.bin", 9, clock.now_ms())]).files == (), "a file that the inventory calls young stays"
+    for dry in (True, False):
+        assert vacuum(log, inventory=inventory, dry_run=dry).files == ("left.bin", "sub/left.bin")
+    assert not (root / "left.bin").exists() and not (root / "sub" / "left.bin").exists()
+    assert all(p.exists() for p in (*spared, young)) and vacuum(log, inventory=[]).files == ()
 
 
 def age(folder: Path) -> None:

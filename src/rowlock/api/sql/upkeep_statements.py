@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from rowlock.api.clones import clone_name, clone_to
 from rowlock.api.convert import convert as convert_to_delta
@@ -14,12 +14,16 @@ from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.descriptions import CLONE, DETAIL, HISTORY, RESTORE, clone_frame
 from rowlock.engines.spark.frames.instants import milliseconds, session_zone
+from rowlock.engines.spark.frames.inventory import files_of
 from rowlock.engines.spark.frames.optimize_metrics import ANSWER
 from rowlock.engines.spark.frames.paths import PATH, path_frame
+from rowlock.engines.spark.sql.hooks import is_enabled
 from rowlock.engines.spark.sql.nodes import dotted, path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
+from rowlock.engines.spark.sql.parsing import parsed
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import join, location
+from rowlock.storage.store import ObjectMeta
 from rowlock.transaction.state.versions import snapshot_of
 
 ANSWERS: dict[str, StructType] = {"OPTIMIZE": ANSWER, "REORG": ANSWER, "VACUUM": PATH, "HISTORY": HISTORY, "DETAIL": DETAIL, "RESTORE": RESTORE, "CLONE": CLONE}
@@ -42,7 +46,8 @@ def run(target: Target, statement: OwnStatement) -> DataFrame | None:
         return (optimizing.where(str(said["where"])) if "where" in said else optimizing)._purge()
     if statement.kind == "VACUUM":
         hours: Any = said.get("hours")
-        done = table._vacuumed(hours, dry_run=bool(said.get("dry_run")), only_known=bool(said.get("lite")))
+        listed = _inventory(target, said["inventory"]) if "inventory" in said else None
+        done = table._vacuumed(hours, dry_run=bool(said.get("dry_run")), only_known=bool(said.get("lite")), inventory=listed)
         return path_frame(target.spark, [join(target.path, key) for key in done.files[:_SHOWN_FILES]] if said.get("dry_run") else [target.path])
     if statement.kind == "HISTORY":
         limit: Any = said.get("limit")
@@ -61,6 +66,14 @@ def run(target: Target, statement: OwnStatement) -> DataFrame | None:
     assert statement.kind == "GENERATE", statement.kind
     table.generate(said["mode"])  # type: ignore[arg-type]
     return None
+
+
+def _inventory(target: Target, given: object) -> list[ObjectMeta]:
+    """The files of an inventory, a query or the parts of a table's name, that lie in the table's folder.  Raises InvalidInput for other columns."""
+    nodes = target.nodes
+    query = given if isinstance(given, str) else "SELECT * FROM " + ".".join("`" + part.replace("`", "``") + "`" for part in cast(Sequence[str], given))
+    rows = target.spark.sql(query) if is_enabled(target.spark) else nodes.frame(parsed(nodes, query, None))
+    return files_of(rows, location(target.path), target.path)
 
 
 def convert(spark: SparkSession, statement: OwnStatement) -> None:

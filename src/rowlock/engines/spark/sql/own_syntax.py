@@ -144,6 +144,17 @@ class _Reader:
             raise self.wrong("a condition")
         return self.source[self.tokens[start].start : self.tokens[self.at - 1].end]
 
+    def inside(self, expected: str) -> str:
+        """The source within the parentheses that come next.  Raises InvalidInput where there is none, or nothing in them."""
+        self.need("(")
+        start, depth = self.at, 1
+        while depth and self.at < len(self.tokens):
+            depth += {"(": 1, ")": -1}.get(self.tokens[self.at].text, 0)
+            self.at += 1
+        if depth or self.at - 1 == start:
+            raise self.wrong(f"{expected} and )")
+        return self.source[self.tokens[start].start : self.tokens[self.at - 2].end]
+
     def end(self) -> None:
         """Raises InvalidInput where something is left."""
         if self.at < len(self.tokens):
@@ -258,14 +269,14 @@ def _reorg(reader: _Reader) -> OwnStatement:
 
 
 def _vacuum(reader: _Reader) -> OwnStatement:
-    """VACUUM table, and in any order RETAIN n HOURS, DRY RUN, LITE or FULL."""
+    """VACUUM table, and in any order RETAIN n HOURS, DRY RUN, LITE or FULL, USING INVENTORY table or (query)."""
     table = reader.name()
     values: dict[str, object] = {}
     while reader.at < len(reader.tokens):
-        if reader.ahead("USING", "INVENTORY"):
-            raise _missing("VACUUM USING INVENTORY", "leave it out: the folder is listed")
-        if reader.take("RETAIN"):
-            said: tuple[str, object] = ("hours", reader.hours())
+        if reader.take("USING", "INVENTORY"):
+            said: tuple[str, object] = ("inventory", reader.inside("a query") if reader.ahead("(") else reader.name())
+        elif reader.take("RETAIN"):
+            said = ("hours", reader.hours())
             reader.need("HOURS")
         elif reader.take("DRY", "RUN"):
             said = ("dry_run", True)
@@ -279,6 +290,8 @@ def _vacuum(reader: _Reader) -> OwnStatement:
                 f"VACUUM says twice how it is to be done: {reader.source.strip()}", condition=named("PARSE_SYNTAX_ERROR", error="'VACUUM'", hint="")
             )
         values.update([said])
+    if values.get("lite") and "inventory" in values:
+        raise InvalidInput("VACUUM LITE goes by the log alone: leave USING INVENTORY out", condition=named("PARSE_SYNTAX_ERROR", error="'INVENTORY'", hint=""))
     return OwnStatement("VACUUM", table, values)
 
 
@@ -335,14 +348,7 @@ def _convert(reader: _Reader) -> OwnStatement:
     if reader.take("NO", "STATISTICS"):
         values["no_statistics"] = True
     if reader.take("PARTITIONED", "BY"):
-        reader.need("(")
-        start, depth = reader.at, 1
-        while depth and reader.at < len(reader.tokens):
-            depth += {"(": 1, ")": -1}.get(reader.tokens[reader.at].text, 0)
-            reader.at += 1
-        if depth or reader.at - 1 == start:
-            raise reader.wrong("columns and )")
-        values["partitions"] = reader.source[reader.tokens[start].start : reader.tokens[reader.at - 2].end]
+        values["partitions"] = reader.inside("columns")
     return _finished(reader, OwnStatement("CONVERT", table, values))
 
 

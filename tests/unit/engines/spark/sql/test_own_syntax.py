@@ -22,6 +22,11 @@ from rowlock.exceptions import InvalidInput, UnsupportedFeature
         ("VACUUM t DRY RUN RETAIN 1 HOURS", OwnStatement("VACUUM", ("t",), {"dry_run": True, "hours": 1.0})),
         ("VACUUM t LITE", OwnStatement("VACUUM", ("t",), {"lite": True})),
         ("vacuum t full retain 2 hours dry run", OwnStatement("VACUUM", ("t",), {"lite": False, "hours": 2.0, "dry_run": True})),
+        ("VACUUM t USING INVENTORY d.`x y` DRY RUN", OwnStatement("VACUUM", ("t",), {"inventory": ("d", "x y"), "dry_run": True})),
+        (
+            "VACUUM t RETAIN 1 HOURS USING INVENTORY (SELECT max(')') FROM (x))",
+            OwnStatement("VACUUM", ("t",), {"hours": 1.0, "inventory": "SELECT max(')') FROM (x)"}),
+        ),
         ("OPTIMIZE t FULL WHERE p = 1", OwnStatement("OPTIMIZE", ("t",), {"full": True, "where": "p = 1"})),
         ("ALTER TABLE t DROP FEATURE x", OwnStatement("DROP FEATURE", ("t",), {"feature": "x", "truncate": False})),
         (
@@ -73,7 +78,6 @@ def test_parsed(text: str, statement: OwnStatement | None) -> None:
 @pytest.mark.parametrize(
     ("text", "feature"),
     [
-        ("VACUUM t USING INVENTORY x", "VACUUM USING INVENTORY"),
         ("REORG TABLE t APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))", "REORG TABLE ... APPLY (UPGRADE ...)"),
         ("CREATE OR REPLACE TABLE a DEEP CLONE b", "DEEP CLONE"),
         ("REPLACE TABLE a SHALLOW CLONE b", "REPLACE TABLE ... SHALLOW CLONE"),
@@ -91,6 +95,9 @@ def test_refused_by_name(text: str, feature: str) -> None:
         "OPTIMIZE",
         "VACUUM t DRY RUN DRY RUN",
         "VACUUM t LITE FULL",
+        "VACUUM t USING INVENTORY x LITE",
+        "VACUUM t USING INVENTORY ()",
+        "VACUUM t USING INVENTORY (SELECT 1",
         "ALTER TABLE t DROP FEATURE x y",
         "OPTIMIZE t WHERE",
         "OPTIMIZE t u",
