@@ -24,6 +24,7 @@ from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput, MetadataChangedException
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import SetTransaction
+from rowlock.protocol.char_varchar import without_char_partitions
 from rowlock.protocol.schema import nullable
 from rowlock.storage.store import discard
 from rowlock.transaction.definition import creation, schema_overwrite
@@ -151,7 +152,7 @@ def overwrite_schema(
         head, rows = handle.state.refresh(), frame_of_now(df)
         refuse_on_append_only(head)
         read = versions_read(handle.evaluator, rows, head.version)
-        metadata = schema_overwrite.overwritten_metadata(head, nullable(delta_schema(df.schema)), partition_by)
+        metadata = schema_overwrite.overwritten_metadata(head, without_char_partitions(nullable(delta_schema(df.schema)), partition_by), partition_by)
         draft = creation.draft_snapshot(metadata, handle.path)
         handle.table.engine.check_slices([], snapshot=draft)  # a constraint on a column that goes, before anything is written
         blocks = append_blocks(handle.evaluator, draft, conform(rows, table_schema(draft), handle.path), max_records=max_records)

@@ -10,6 +10,7 @@ from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch, TableExists, TableNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
+from rowlock.protocol.char_varchar import without_char_partitions
 from rowlock.protocol.generated import generated_columns
 from rowlock.protocol.schema import ColumnPath, StructType, nullable, schema_json
 from rowlock.protocol.schema_fit import merged_schema
@@ -106,7 +107,9 @@ def metadata_of_rows(
             table=table,
             condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=f"`{missing[0]}`", schemaMap=", ".join(rows.names)),
         )
-    metadata = creation.new_metadata(schema_json(nullable(rows)), partition_by, properties, description=description, table=table)
+    metadata = creation.new_metadata(
+        schema_json(without_char_partitions(nullable(rows), partition_by)), partition_by, properties, description=description, table=table
+    )
     checked_columns(metadata, cluster_by, table)
     creation.check_new_table(metadata, table, clustered=bool(cluster_by))
     return metadata

@@ -109,6 +109,17 @@ def unknown_bounds(schema: StructType, partition_columns: Sequence[str]) -> Iter
             yield ".".join(path)
 
 
+def without_char_partitions(schema: StructType, partition_columns: Sequence[str]) -> StructType:
+    """The schema of a new table, whose partition columns are strings where the rows have char(n): these are refused for writing."""
+    partitions = {c.lower() for c in partition_columns}
+    return StructType(
+        tuple(
+            replace(f, metadata={k: v for k, v in f.metadata.items() if k != KEY}) if f.name.lower() in partitions and is_char(f.metadata.get(KEY)) else f
+            for f in schema.fields
+        )
+    )
+
+
 def conditions(schema: StructType) -> Iterator[tuple[str, str]]:
     """(name, SQL expression) of what each bound demands of a row."""
     for name, bound in bounds(schema).items():

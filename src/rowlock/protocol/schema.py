@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import orjson
@@ -39,6 +39,7 @@ _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": 
 _PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^.`]*?))\s*(\.|$)")
 _PLAIN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
+REMOVING_MAPPING = "DELTA_INVALID_COLUMN_NAMES_WHEN_REMOVING_COLUMN_MAPPING"
 _INVALID_CHARACTERS = frozenset(" ,;{}()\n\t=")
 
 
@@ -182,14 +183,14 @@ def column_name(path: ColumnPath) -> str:
 
 
 def nullable(schema: StructType) -> StructType:
-    """The same columns without their metadata, where all of them and all that is in them may be null."""
-    return StructType(tuple(StructField(f.name, nullable_type(f.type)) for f in schema.fields))
+    """The same columns, where all of them and all that is in them may be null."""
+    return StructType(tuple(replace(f, type=nullable_type(f.type), nullable=True) for f in schema.fields))
 
 
 def nullable_type(type_: DataType) -> DataType:
     """The same type without metadata, where all that is in it may be null."""
     if isinstance(type_, StructType):
-        return nullable(type_)
+        return StructType(tuple(StructField(f.name, nullable_type(f.type)) for f in type_.fields))
     if isinstance(type_, ArrayType):
         return ArrayType(nullable_type(type_.element))
     if isinstance(type_, MapType):
@@ -309,6 +310,14 @@ def type_name(type_: DataType, *, sql: bool = False) -> str:
     return _SQL_NAMES.get(type_.name, type_.name) if sql else type_.name
 
 
+def check_characters(schema: StructType, table: str | None, condition: str = "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES") -> None:
+    """Raises SchemaMismatch, with this condition, for a name that only a table with column mapping may have."""
+    for path, _ in schema.all_fields():
+        if bad := sorted(set(path[-1]) & _INVALID_CHARACTERS):
+            text = f"column {'.'.join(path)!r} holds {''.join(bad)!r}; without column mapping a name may contain none of ' ,;{{}}()\\n\\t='"
+            raise SchemaMismatch(text, table=table, condition=named(condition, invalidColumnNames=path[-1]))
+
+
 def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (), *, column_mapping: bool = False, table: str | None = None) -> None:
     """Raises SchemaMismatch for a schema that no Delta table may have, UnsupportedFeature for a type that cannot be written."""
     if not schema.fields:
@@ -319,13 +328,7 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
     if VOID in type_names(schema):
         raise unsupported_type(VOID, table, "write")
     if not column_mapping:
-        for path, _ in schema.all_fields():
-            if bad := sorted(set(path[-1]) & _INVALID_CHARACTERS):
-                raise SchemaMismatch(
-                    f"column {'.'.join(path)!r} holds {''.join(bad)!r}; without column mapping a name may contain none of ' ,;{{}}()\\n\\t='",
-                    table=table,
-                    condition=named("DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", invalidColumnNames=path[-1]),
-                )
+        check_characters(schema, table)
     seen: set[str] = set()
     for name in partition_columns:
         if name.lower() in seen:

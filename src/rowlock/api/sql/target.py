@@ -104,6 +104,8 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bo
         )
     _, alias = target.nodes.without_alias(rows._jdf.queryExecution().analyzed())
     out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name)
+    for column in (known[n.lower()] for n in names) if evolving else ():
+        out = out.withMetadata(column.name, column.metadata) if column.metadata else out  # which the table gets with a new column
     return out.alias(alias) if alias else out  # by which a replaceOn calls the rows
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
+from dataclasses import replace
+
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
 from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, WrongType
 from rowlock.protocol import schema
+from rowlock.protocol.char_varchar import KEY, bound_in
 
 
 def parse_type(given: str | DataType) -> DataType:
@@ -24,14 +27,24 @@ def parse_type(given: str | DataType) -> DataType:
 
 
 def delta_schema(struct: StructType) -> schema.StructType:
-    """Spark's columns as Delta's, without their metadata."""
+    """Spark's columns as Delta's, with their comments and the bounds of char and varchar columns, and without other metadata."""
+    columns = zip(_struct(struct).fields, struct.fields, strict=True)
+    return schema.StructType(tuple(replace(column, metadata=_kept(f)) for column, f in columns))
+
+
+def _kept(f: StructField) -> dict[str, object]:
+    comment = {"comment": f.metadata["comment"]} if "comment" in f.metadata else {}
+    return comment | ({KEY: f.metadata[KEY]} if bound_in(f.metadata.get(KEY)) else {})
+
+
+def _struct(struct: StructType) -> schema.StructType:
     return schema.StructType(tuple(schema.StructField(f.name, delta_type(f.dataType), f.nullable) for f in struct.fields))
 
 
 def delta_type(type_: DataType) -> schema.DataType:
     """Spark's type as Delta's.  One that Delta does not have, such as an interval, keeps Spark's name: it fits no column, and no table is made with it."""
     if isinstance(type_, StructType):
-        return delta_schema(type_)
+        return _struct(type_)
     if isinstance(type_, ArrayType):
         return schema.ArrayType(delta_type(type_.elementType), type_.containsNull)
     if isinstance(type_, MapType):
