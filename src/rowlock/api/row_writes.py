@@ -101,6 +101,8 @@ def metadata_of_rows(
     cluster_by: Sequence[ColumnPath] = (),
 ) -> Metadata:
     """The metadata of a new table with the columns of `rows`, all nullable.  Raises SchemaMismatch, InvalidInput and UnsupportedFeature."""
+    if not rows.fields:
+        raise SchemaMismatch("The rows have no columns, so no table is made of them", table=table, condition=named("DELTA_EMPTY_DATA"))
     if missing := [c for c in partition_by if rows.find(c) is None]:
         raise SchemaMismatch(
             f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(rows.names)}",

@@ -101,7 +101,7 @@ def check_not_null(files: Sequence[AddFile], snapshot: Snapshot, store: ObjectSt
 
 
 def _as_read(store: ObjectStore, file: AddFile, names: Sequence[str], snapshot: Snapshot) -> pa.Table:
-    """Columns of a file under the table's own names; null where the file lacks one."""
+    """Columns of a file under the table's own names; null where the file lacks one, which is older than it or has the type void."""
     own = nullable_schema(to_arrow(snapshot.schema))
     with open_parquet(store, file.path, file.size_bytes) as source:
         try:

@@ -52,7 +52,7 @@ def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snap
     path = place + (f"{below}/" if below else "") + f"{kind}-00000-{clock.new_id()}-c000{codec.suffix}.parquet"
     data = part.drop_columns(list(snapshot.metadata.partition_columns)) if values else part
     schema = nullable_schema(to_arrow(snapshot.schema))
-    own = [n for n in data.column_names if n in schema.names]
+    own = [n for n in data.column_names if n in schema.names and not pa.types.is_null(schema.field(n).type)]
     own_rows = data.select(own).cast(pa.schema([schema.field(n) for n in own]))
     stored = relabelled(own_rows, file_schema(snapshot, own))
     for name in (n for n in data.column_names if n not in schema.names):

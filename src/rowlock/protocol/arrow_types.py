@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from rowlock.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, unsupported_type
+from rowlock.protocol.schema import VOID, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, unsupported_type
 
 VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})])
 """A variant as PySpark gives it to Arrow: the two binaries of Parquet's variant encoding, told from any other struct by the mark at `metadata`."""
@@ -67,7 +67,7 @@ def to_arrow_type(type_: DataType, *, physical: bool = False) -> pa.DataType:
 
 
 def _to_field(f: StructField, physical: bool) -> pa.Field:
-    return pa.field(f.physical_name if physical else f.name, to_arrow_type(f.type, physical=physical), f.nullable)
+    return pa.field(f.physical_name if physical else f.name, to_arrow_type(f.type, physical=physical), f.nullable or f.type == PrimitiveType(VOID))
 
 
 def to_arrow(schema: StructType, *, physical: bool = False) -> pa.Schema:

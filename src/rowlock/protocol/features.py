@@ -25,7 +25,7 @@ from rowlock.protocol.identity import identity_columns, is_identity
 from rowlock.protocol.identity import problem_of as identity_problem_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
-from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names
+from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names, void_within
 from rowlock.version import VERSION
 
 V2_CHECKPOINTS = "v2Checkpoint"
@@ -103,7 +103,8 @@ def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
 _REFUSED_WHILE_ACTIVE: Mapping[str, ActiveTest] = {
     "changeDataFeed": _shadows_change_feed_column,
     "inCommitTimestamp-preview": _property_on("delta.enableInCommitTimestamps-preview"),
-    "columns of type void": lambda metadata, schema: VOID in type_names(schema),
+    "type void within a column": lambda metadata, schema: void_within(schema) is not None,
+    "no column but of type void": lambda metadata, schema: bool(schema.fields) and type_names(schema) == {VOID},
     CHAR_VARCHAR: lambda metadata, schema: any(unknown_bounds(schema, metadata.partition_columns)),
 }
 """Features that prevent writing only while the table uses them, each with the test for that."""

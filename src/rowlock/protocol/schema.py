@@ -20,7 +20,7 @@ PRIMITIVES = frozenset(
     ("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp", "timestamp_ntz", "variant", "void")
 )
 VOID = "void"
-"""The type of a column that holds nothing but nulls: read in other engines' tables, and not written."""
+"""The type of a column that holds nothing but nulls: no data file has it."""
 ColumnPath = tuple[str, ...]
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
@@ -283,6 +283,11 @@ def type_names(type_: DataType) -> frozenset[str]:
     return frozenset({type_.name})
 
 
+def void_within(schema: StructType) -> str | None:
+    """The name of the first column that has the type void inside of it; None if there is none."""
+    return next((f.name for f in schema.fields if f.type != PrimitiveType(VOID) and VOID in type_names(f.type)), None)
+
+
 def schema_json(schema: StructType) -> str:
     """The `schemaString` of a schema."""
     return orjson.dumps(_type_json(schema)).decode()
@@ -320,13 +325,16 @@ def check_characters(schema: StructType, table: str | None, condition: str = "DE
 
 def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (), *, column_mapping: bool = False, table: str | None = None) -> None:
     """Raises SchemaMismatch for a schema that no Delta table may have, UnsupportedFeature for a type that cannot be written."""
-    if not schema.fields:
-        raise SchemaMismatch("a table needs at least one column", table=table)
     _check_duplicates(schema, "", table)
     if reserved := reserved_names(schema.names):
         raise SchemaMismatch(f"a column cannot be named {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=table)
-    if VOID in type_names(schema):
-        raise unsupported_type(VOID, table, "write")
+    if inner := void_within(schema):
+        text, condition = f"column {inner} has the type {VOID} inside of it", named("DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE")
+        raise UnsupportedFeature(text, feature=f"type {VOID} within a column", access="write", table=table, condition=condition)
+    stored = [f.type for f in schema.fields if f.name.lower() not in {p.lower() for p in partition_columns}]
+    if stored and all(type_ == PrimitiveType(VOID) for type_ in stored):
+        text = f"every column has the type {VOID}, and no data file could hold a row: give the table another column"
+        raise SchemaMismatch(text, table=table, condition=named("DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_ALL_VOID_COLUMNS"))
     if not column_mapping:
         check_characters(schema, table)
     seen: set[str] = set()
@@ -341,7 +349,7 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
                 table=table,
                 condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=f"`{name}`", schemaMap=", ".join(schema.names)),
             )
-        if isinstance(found.type, (StructType, ArrayType, MapType)) or found.type.name == "variant":
+        if isinstance(found.type, (StructType, ArrayType, MapType)) or found.type.name in ("variant", VOID):
             raise SchemaMismatch(
                 f"column {name!r} of type {type_name(found.type)} cannot partition a table",
                 table=table,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from rowlock.conditions import named
 from rowlock.display import did_you_mean
 from rowlock.exceptions import SchemaMismatch
-from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, nullable, type_name
+from rowlock.protocol.schema import VOID, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, nullable, nullable_type, type_name
 from rowlock.protocol.widening import evolves_into, is_wider, same_shape, with_type
 
 MERGE_SCHEMA = "merge_schema=True, by format name the option mergeSchema, in SQL INSERT WITH SCHEMA EVOLUTION"
@@ -91,7 +91,9 @@ def merged_schema(table: StructType, rows: StructType, *, widens: bool = False) 
 
 
 def _merged_type(table: DataType, rows: DataType) -> DataType:
-    """The table's type with the fields that the structs of the rows' type have beyond those of its own, also in arrays and maps."""
+    """The table's type with the fields that the structs of the rows' type have beyond those of its own, also in arrays and maps; of void the rows' type."""
+    if table == PrimitiveType(VOID):
+        return nullable_type(rows)
     if isinstance(table, StructType) and isinstance(rows, StructType):
         return merged_schema(table, rows)
     if isinstance(table, ArrayType) and isinstance(rows, ArrayType):

@@ -26,7 +26,7 @@ from rowlock.protocol.parquet_columns import leaves_of, lower_case
 from rowlock.protocol.schema import ArrayType, ColumnPath, DataType, DecimalType, MapType, PrimitiveType, StructType, column_path
 
 STRING_PREFIX_CHARACTERS = 32
-_NO_BOUNDS = frozenset({"binary", "boolean", "variant"})
+_NO_BOUNDS = frozenset({"binary", "boolean", "variant", "void"})
 _EPOCH = dt.datetime(1970, 1, 1)
 _COUNT_FIRST = re.compile(r'\{\s*"numRecords"\s*:\s*\d')
 

@@ -250,7 +250,7 @@ def test_impossible_schemas() -> None:
         (struct("a"), ("b",)),
         (struct("a"), ("a",)),
         (nested, ()),
-        (struct(), ()),
+        (struct(), ("a",)),
     ):
         with pytest.raises(SchemaMismatch):
             schema.validate_new_schema(bad, partitions)

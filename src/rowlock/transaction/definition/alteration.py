@@ -267,6 +267,9 @@ def check_mapped(head: Snapshot, what: str, condition: str) -> None:
 
 def _redefined(head: Snapshot, fields: tuple[StructField, ...], partitions: tuple[str, ...]) -> Metadata:
     schema = StructType(fields)
+    if not fields:
+        text = "the only column of a table cannot be dropped"
+        raise SchemaMismatch(text, table=head.table, condition=named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(head.schema.names)))
     schemas.validate_new_schema(schema, partitions, column_mapping=column_mapping.is_mapped(head.metadata.configuration), table=head.table)
     return replace(head.metadata, schema_string=schemas.schema_json(schema), partition_columns=partitions)
 
@@ -275,6 +278,8 @@ def retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Stru
     """The column, or field of a struct, with a wider type, and with the history of its types in its metadata.  Raises StatementRefused, SchemaMismatch."""
     if schemas.nullable_type(type_) == schemas.nullable_type(field.type):
         return field
+    if field.type == schemas.PrimitiveType(schemas.VOID):
+        return replace(field, type=type_)
     old, new = schemas.type_name(field.type), schemas.type_name(type_)
     condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=field.name, oldField=old.upper(), newField=new.upper())
     made = with_type(field, type_, may_become)

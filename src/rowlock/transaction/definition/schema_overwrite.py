@@ -27,6 +27,8 @@ from rowlock.transaction.state.shared import SharedState
 
 def overwritten_metadata(head: Snapshot, schema: schemas.StructType, partition_by: Sequence[str]) -> Metadata:
     """The table's metadata with other columns and another partitioning.  Raises SchemaMismatch and UnsupportedFeature for what no table may have."""
+    if not schema.fields:
+        raise SchemaMismatch("The rows have no columns, so they do not replace the table", table=head.table, condition=named("DELTA_EMPTY_DATA"))
     schemas.check_no_collation(schema.fields, head.table)
     mapped = column_mapping.is_mapped(head.metadata.configuration)
     schemas.validate_new_schema(schema, partition_by, column_mapping=mapped, table=head.table)

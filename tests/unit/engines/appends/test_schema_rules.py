@@ -19,7 +19,7 @@ import rowlock
 from rowlock.engines.appends.conforming import Fitting
 from rowlock.engines.spark.catalyst.bridge import to_arrow
 from rowlock.engines.spark.statements.append import conform
-from rowlock.exceptions import ConstraintViolated, SchemaMismatch, UnsupportedFeature, WrongType
+from rowlock.exceptions import ConstraintViolated, SchemaMismatch, WrongType
 from rowlock.protocol import schema_fit, widening
 from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType, schema_json, type_name
@@ -359,7 +359,8 @@ def test_what_no_new_table_may_have(tmp_path) -> None:
         (pa.table({"a": ID}), {"partition_by": "a"}, SchemaMismatch, "not a partition column"),
         (pa.table({"a": ID, "b": MUST}), {"partition_by": "b"}, SchemaMismatch, "partition"),
         (pa.table({"a": ID}), {"partition_by": "c"}, SchemaMismatch, "'c'"),
-        (pa.table({"a": ID, "b": pa.nulls(1)}), {}, UnsupportedFeature, "void"),
+        (pa.table({"b": pa.nulls(1)}), {}, SchemaMismatch, "void"),
+        (pa.table({}), {}, SchemaMismatch, "no columns"),
         ([{"a": 1}], {}, WrongType, "not list"),
     ):
         with pytest.raises(error, match=message):

@@ -9,15 +9,17 @@ from pyspark.sql.types import StructField, StructType
 
 from rowlock.boundary.effects import Effects
 from rowlock.boundary.row_identity import columns_of
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import bare
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import tracked_frame
 from rowlock.engines.spark.read.scan import local_frame, quote, table_schema
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, logical
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
+from rowlock.protocol.schema_fit import MERGE_SCHEMA
 
 ROW_ID, ROW_COMMIT_VERSION = "_row_id", "_row_commit_version"
 
@@ -51,6 +53,9 @@ def read_frame(evaluator: Evaluator, snapshot: Snapshot, staged: Effects | None 
 
     `fixed`: the caller named the version, so that a statement over these rows is right whatever the table has become.
     """
+    if not snapshot.schema.fields:
+        text = f"The table has no columns yet: a write with {MERGE_SCHEMA} gives it some"
+        raise SchemaMismatch(text, table=snapshot.table, condition=named("DELTA_READ_TABLE_WITHOUT_COLUMNS", deltaName=snapshot.table))
     dead: dict[str, BitMap64] = dict(staged.tombstones) if staged else {}
     files = sorted(snapshot.files.adds(), key=lambda f: f.path)
     frames: list[DataFrame] = []

@@ -25,7 +25,6 @@ import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
@@ -149,8 +148,8 @@ public class Open extends scala.runtime.AbstractPartialFunction {
         if (!isDefinedAt(node)) return otherwise.apply(node);
         LogicalRelation at = (LogicalRelation) node;
         Scan scan = Scans.scan(node);
-        DataType last = ((AttributeReference) at.output().last()).dataType();
-        String hidden = at.output().size() > at.relation().schema().size() ? String.join(",", ((StructType) last).fieldNames()) : null;
+        boolean more = at.output().size() > at.relation().schema().size();
+        String hidden = more ? String.join(",", ((StructType) ((AttributeReference) at.output().last()).dataType()).fieldNames()) : null;
         Object[] asked = new Object[] { session, scan.table, scan.version, scan.columns, hidden, versions };
         LogicalPlan rows = finished((LogicalPlan) Bridge.call("scan", asked));
         java.util.List named = new java.util.ArrayList();

@@ -139,10 +139,7 @@ def merge_statement(
     """
     root, source = evaluator.store.root, frame_of_now(source)
     check_clauses(clauses, root)
-    if reserved := reserved_names(source.columns):
-        raise SchemaMismatch(
-            f"The source of the MERGE has a column {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=root
-        )
+    _check_names(snapshot, source, root)
     session, tables, bridge = evaluator.statement_session(), evaluator.target(snapshot), evaluator.bridge
     probe = evaluator.probe(tables, alias, session)
     given = bridge.dataframe(analyzed(source.select("*")), evaluator.spark, session)
@@ -194,6 +191,17 @@ def merge_statement(
     reads = None if clauses.not_matched_by_source else _reads(bridge, plan, tables)
     sets = tuple(dict.fromkeys(name for c in (*matched, *by_source) for name in c.sets))
     return Statement("merge", plan, reads, parameters=_parameters(condition, clauses), source_versions=read, sets=sets, source_rows=pinned.num_rows)
+
+
+def _check_names(snapshot: Snapshot, source: DataFrame, root: str) -> None:
+    """Raises SchemaMismatch for a target without columns, and for a column of the source whose name is Rowlock's own."""
+    if not snapshot.schema.fields:
+        text = "The target has no columns yet: write rows with mergeSchema first, or MERGE WITH SCHEMA EVOLUTION"
+        raise SchemaMismatch(text, table=root, condition=named("DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET"))
+    if reserved := reserved_names(source.columns):
+        raise SchemaMismatch(
+            f"The source of the MERGE has a column {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=root
+        )
 
 
 def _positional(fields: Sequence[StructField]) -> StructType:

@@ -29,7 +29,7 @@ from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.parquet_columns import has_ambiguous_names
-from rowlock.protocol.schema import DataType, PrimitiveType
+from rowlock.protocol.schema import VOID, DataType, PrimitiveType
 from rowlock.storage.store import ObjectStore
 
 _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
@@ -104,7 +104,7 @@ def write_native(
     columns = [
         folder_text(n, types[n]).alias(stored[n]) if n in partitions else file_column(snapshot, n) if mapped and n in stored else F.col(quote(n))
         for n in frame.columns
-        if n not in (PATH, POSITION) and stored.get(n) not in known
+        if n not in (PATH, POSITION) and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
     ]
     address = [*([from_file()] if PATH in frame.columns else []), *(stored_position() if POSITION in frame.columns else [])]
     writer = frame.select(*columns, *address).write.option("compression", codec_of(snapshot.metadata.configuration).spark)
