@@ -129,7 +129,7 @@ $(VENV)/.venv:
 
 $(VENV)/.rowlock: $(VENV)/.venv pyproject.toml
 	@echo "Installing Rowlock and what it needs into $(VENV); the first time this takes some minutes."
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e .
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e ".[all]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.venv pyproject.toml

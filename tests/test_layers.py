@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent / "src" / "rowlock"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("conditions",),
     ("clock", "display", "exceptions", "threads", "time_zones", "version"),
+    ("extras",),
     ("arguments", "progress"),
     ("limits",),
     ("caches",),

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from rowlock import clock, threads
+from rowlock import clock, extras, threads
 
 AFTER_S = 2.0
 """A piece of work is shown once it has taken so long."""
@@ -205,6 +205,6 @@ def _screen() -> Callable[[], Screen] | None:
     if "ipykernel" in sys.modules:
         return _Notebook
     try:
-        return _Terminal if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else None
+        return _Terminal if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and extras.is_installed("rich") else None
     except (AttributeError, ValueError):  # standard error is None, or closed
         return None

