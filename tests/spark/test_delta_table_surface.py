@@ -128,9 +128,6 @@ def test_a_builder_needs_no_session_and_takes_delta_path_names(spark, table_path
 
 
 def test_what_builders_refuse(spark, table_path):
-    start = DeltaTable.create(spark).location(table_path)
-    with pytest.raises(InvalidInput, match="columns"):
-        start.execute()
     with pytest.raises(InvalidInput, match="location"):
         DeltaTable.create(spark).addColumn("id", "INT").execute()
     with pytest.raises(InvalidInput, match="notatype"):

@@ -168,7 +168,7 @@ def test_what_no_new_table_may_have(spark, tmp_path):
         with pytest.raises(InvalidInput, match=message):
             rowlock.write(bad, path, **options)
     with pytest.raises(UnsupportedFeature):
-        rowlock.write(frame(spark, "1 as a, null as b"), path)
+        rowlock.write(frame(spark, "1 as a, array(null) as b"), path)
     assert version(path) == -1
 
 

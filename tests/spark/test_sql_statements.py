@@ -88,12 +88,12 @@ STEPS: list[tuple[str, Any, Any]] = [
         "DESCRIBE TABLE p",
         [
             ["id", "bigint", None],
-            ["a", "string", None],
+            ["a", "string", "text"],
             ["n", "int", "number"],
             ["o", "date", None],
             ["# Partition Information", "", ""],
             ["# col_name", "data_type", "comment"],
-            ["a", "string", None],
+            ["a", "string", "text"],
         ],
     ),
     ("a column described", "DESCRIBE p n", [["col_name", "n"], ["data_type", "int"], ["comment", "number"]]),
@@ -108,7 +108,7 @@ STEPS: list[tuple[str, Any, Any]] = [
         [
             "CREATE TABLE default.p (",
             "  id BIGINT NOT NULL,",
-            "  a STRING,",
+            "  a STRING COMMENT 'text',",
             "  n INT COMMENT 'number',",
             "  o DATE)",
             "USING delta",
