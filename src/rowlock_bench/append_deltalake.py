@@ -6,17 +6,10 @@ import json
 import sys
 import time
 
-import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-ROWS = 100
-
-
-def rows_of(writer: int, n: int) -> pa.Table:
-    return pa.table(
-        {"writer": pa.array([writer] * ROWS, pa.int64()), "n": pa.array([n] * ROWS, pa.int64()), "text": [f"row {i} of append {n}" for i in range(ROWS)]}
-    )
+from rowlock_bench.appends import rows_of
 
 
 def main(path: str, writer: int, seconds: float) -> None:

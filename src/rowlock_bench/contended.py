@@ -6,8 +6,6 @@ The engines run one after the other, each in its own process, on the same machin
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import asdict, replace
 from importlib.util import find_spec
@@ -17,8 +15,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rowlock.exceptions import RowlockError
 from rowlock_bench.contend import Scenario
+from rowlock_bench.process import measure
 
 THEIRS = [sys.executable, "-m", "rowlock_bench.contend_delta"]
 OURS = [sys.executable, "-m", "rowlock_bench.contend"]
@@ -52,7 +50,7 @@ def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bo
         results = {}
         for name, command in contenders.items():
             with console.status(f"{op.upper()}, {writers} {'processes' if processes else 'threads'}: {name} ..."):
-                results[name] = measure(command, replace(scenario, properties=POLICIES.get(name, {}) if policies else {}))
+                results[name] = measure([*command, json.dumps(asdict(replace(scenario, properties=POLICIES.get(name, {}) if policies else {})))])
             if not console.is_terminal:
                 console.print(f"{op.upper()} {name}: {results[name]['many']['per_second']:.2f} commits/s", highlight=False)
             exact = exact and results[name]["exact"]
@@ -63,18 +61,6 @@ def run(console: Console, *, quick: bool, writers: int, processes: bool, hot: bo
         soft_wrap=True,
     )
     return exact
-
-
-def measure(command: list[str], scenario: Scenario) -> dict[str, Any]:
-    """Runs the scenario with one engine, in a process; returns its RESULT.  Raises RowlockError if it ends without one."""
-    done = subprocess.run(
-        [*command, json.dumps(asdict(scenario))], capture_output=True, text=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}, check=False
-    )
-    for line in reversed(done.stdout.splitlines()):
-        if line.startswith("RESULT "):
-            return json.loads(line.removeprefix("RESULT "))  # type: ignore[no-any-return]
-    last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-    raise RowlockError(f"{' '.join(command[1:])} ended without a result: {last}")
 
 
 def _empty_table() -> Table:

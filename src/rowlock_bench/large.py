@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -20,8 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from rowlock import clock
-from rowlock.exceptions import InvalidInput, RowlockError
+from rowlock.exceptions import InvalidInput
 from rowlock_bench.large_statements import STATEMENTS, LargeScenario, expected
+from rowlock_bench.process import measure
 
 OURS, PARQUET, DELTA = "rowlock", "parquet", "delta-spark"
 _BUSY_LOAD = 0.5
@@ -74,16 +74,6 @@ def with_scenario(command: Sequence[str], name: str, scenario: LargeScenario) ->
     """The command of an engine's process with the scenario as its first argument."""
     text = json.dumps(asdict(scenario))
     return [*command[:-1], text, PARQUET] if name == PARQUET else [*command, text]
-
-
-def measure(command: Sequence[str]) -> Result:
-    """Runs the scenario in a process; returns its RESULT.  Raises RowlockError if it ends without one."""
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}, check=False)
-    for line in reversed(done.stdout.splitlines()):
-        if line.startswith("RESULT "):
-            return json.loads(line.removeprefix("RESULT "))  # type: ignore[no-any-return]
-    last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-    raise RowlockError(f"{' '.join(command[1:3])} ended without a result: {last}")
 
 
 def _table(results: Mapping[str, Sequence[Result]]) -> Table:

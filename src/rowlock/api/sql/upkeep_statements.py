@@ -71,7 +71,7 @@ def run(target: Target, statement: OwnStatement) -> DataFrame | None:
 def _inventory(target: Target, given: object) -> list[ObjectMeta]:
     """The files of an inventory, a query or the parts of a table's name, that lie in the table's folder.  Raises InvalidInput for other columns."""
     nodes = target.nodes
-    query = given if isinstance(given, str) else "SELECT * FROM " + ".".join("`" + part.replace("`", "``") + "`" for part in cast(Sequence[str], given))
+    query = given if isinstance(given, str) else "SELECT * FROM " + dotted(cast(Sequence[str], given))
     rows = target.spark.sql(query) if is_enabled(target.spark) else nodes.frame(parsed(nodes, query, None))
     return files_of(rows, location(target.path), target.path)
 
