@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 
 import orjson
@@ -10,7 +9,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from rowlock.exceptions import InvalidInput
-from rowlock.maintenance.check.deep.contents import Tell
 from rowlock.maintenance.check.finding import Report
 from rowlock.maintenance.check.run import check
 from rowlock.maintenance.repair import repair
@@ -26,9 +24,8 @@ _VERDICTS = {"yes": "[green]yes[/]", "alone": "[yellow]only while nobody else do
 def check_table(
     path: str, console: Console, storage_options: Mapping[str, str] | None = None, *, json: bool, commits: int, files: int, footers: int, deep: bool = False
 ) -> bool:
-    """Prints the findings; returns False if something is certainly wrong (damage or danger).  A deep check shows its progress on a terminal."""
-    with progress(Console(stderr=True)) as tell:
-        report = check(open_store(path, storage_options), commits=commits, files=files, footers=footers, deep=deep, tell=tell)
+    """Prints the findings; returns False if something is certainly wrong (damage or danger)."""
+    report = check(open_store(path, storage_options), commits=commits, files=files, footers=footers, deep=deep)
     if json:
         console.file.write(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
@@ -36,20 +33,9 @@ def check_table(
     return report.is_sound
 
 
-@contextlib.contextmanager
-def progress(console: Console) -> Iterator[Tell]:
-    """Hears of progress and shows it, where somebody looks on."""
-    if not console.is_terminal:
-        yield lambda what, done, total: None
-        return
-    with console.status("") as status:
-        yield lambda what, done, total: status.update(f"{what}: {done:,} of {total:,}")
-
-
 def repair_table(path: str, console: Console, storage_options: Mapping[str, str] | None = None, *, json: bool, yes: bool) -> bool:
     """Prints what is damaged, and what was done about it (without `yes`: would be); returns False if something is left to mend."""
-    with progress(Console(stderr=True)) as tell:
-        done = repair(state_of(open_store(path, storage_options)), dry_run=not yes, tell=tell)
+    done = repair(state_of(open_store(path, storage_options)), dry_run=not yes)
     if json:
         console.file.write(orjson.dumps(done.to_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
         return done.is_whole

@@ -8,7 +8,7 @@ below `_delta_log/_damaged` (I1, I5, I10).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rowlock import clock
+from rowlock import clock, progress
 from rowlock.exceptions import CorruptLog, RowlockError, TableNotFound, UnsupportedFeature
 from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import sidecars_of
@@ -24,9 +24,9 @@ from rowlock.log.checkpoint_writer import checkpoint_bytes
 from rowlock.log.segment import complete_checkpoints, list_log, segment_of
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.maintenance.check.deep.contents import Contents, Tell, contents_of, read_contents
-from rowlock.maintenance.check.deep.row_ids import row_ids
-from rowlock.maintenance.check.deep.versions import Versions, walk
+from rowlock.maintenance.check.contents import Contents, contents_of, read_contents, row_ids
+from rowlock.maintenance.check.finding import KINDS
+from rowlock.maintenance.check.log import Versions, steps
 from rowlock.parquet.physical import Doubtful, file_schema, nullable_schema, relabelled
 from rowlock.parquet.reading import read_file
 from rowlock.parquet.writing import stats_leaves
@@ -73,27 +73,26 @@ class Repair:
         return {"table": self.table, "done": self.done, "whole": self.is_whole, "damages": [asdict(d) for d in self.damages]}
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    """Hears of progress and says nothing."""
-
-
-def repair(state: SharedState, *, dry_run: bool = True, tell: Tell = _silent) -> Repair:
+def repair(state: SharedState, *, dry_run: bool = True) -> Repair:
     """Finds what is damaged, and mends what can be unless `dry_run`.
 
     Raises TableNotFound, StorageError, UnsupportedFeature where the table cannot be written by this version, and what a commit raises.
     """
+    with progress.work("repair of", state.store.root):
+        return _repaired(state, dry_run)
+
+
+def _repaired(state: SharedState, dry_run: bool) -> Repair:
     store = state.store
     listed = list_log(store)
     if not any(f.kind == "commit" or f.is_checkpoint for f in listed):
         raise TableNotFound("there is no Delta table here: correct the path", table=store.root)
-    found = Versions()
-    snapshots = _Wanted()
-    newest: Snapshot | None = None
-    for n, step in enumerate(walk(store, listed, found)):
-        tell("versions", n, len(listed))
-        snapshots.look(step.version, step.after, found)
+    found, anew, newest = Versions(), dict[int, bytes](), None
+    for step in steps(store, listed, 0, found):
         newest = step.after
-    damages = [*_checkpoints(store, listed, found, dry_run), *_checksums(store, found, snapshots, dry_run)]
+        if step.version in found.checksums and newest is not None:
+            anew[step.version] = checksums.checksum(newest)
+    damages = [*_checkpoints(store, listed, found, dry_run), *_checksums(store, found, anew, dry_run)]
     damages += _last_checkpoint(store, found, dry_run)
     try:
         head = newest if dry_run and newest is not None else state.refresh()
@@ -101,19 +100,8 @@ def repair(state: SharedState, *, dry_run: bool = True, tell: Tell = _silent) ->
         remedy = "look for the file in a backup or in older object versions: it cannot be made from what is there"
         damages.append(Mended(f"the newest version cannot be read: {e}", False, remedy))
         return Repair(store.root, not dry_run, tuple(damages))
-    damages += _files(state, head, dry_run, tell)
+    damages += _files(state, head, dry_run)
     return Repair(store.root, not dry_run, tuple(damages))
-
-
-class _Wanted:
-    """The versions of which a checksum is to be written anew."""
-
-    def __init__(self) -> None:
-        self.of: dict[int, bytes] = {}
-
-    def look(self, version: int, after: Snapshot | None, found: Versions) -> None:
-        if version in found.checksums and after is not None:
-            self.of[version] = checksums.checksum(after)
 
 
 def _keep(store: ObjectStore, key: str) -> None:
@@ -154,7 +142,7 @@ def _write_anew(store: ObjectStore, files: Sequence[LogFile], snapshot: Snapshot
             store.delete(file.key)
 
 
-def _checksums(store: ObjectStore, found: Versions, wanted: _Wanted, dry_run: bool) -> Iterator[Mended]:
+def _checksums(store: ObjectStore, found: Versions, anew: Mapping[int, bytes], dry_run: bool) -> Iterator[Mended]:
     for version, why in found.checksums.items():
         key = names.checksum_key(version)
         if version in found.contested:
@@ -165,7 +153,7 @@ def _checksums(store: ObjectStore, found: Versions, wanted: _Wanted, dry_run: bo
         yield Mended(f"checksum {key}: {why}", True, f"written anew from the log; the old one is kept in {DAMAGED}")
         if not dry_run:
             _keep(store, key)
-            store.put(key, wanted.of[version])
+            store.put(key, anew[version])
 
 
 def _last_checkpoint(store: ObjectStore, found: Versions, dry_run: bool) -> Iterator[Mended]:
@@ -221,33 +209,20 @@ def _hint(store: ObjectStore, checkpoint: Sequence[LogFile]) -> dict[str, Any]:
     return hint | ({"parts": len(checkpoint)} if checkpoint[0].kind == "multipart" else {})
 
 
-def _files(state: SharedState, head: Snapshot, dry_run: bool, tell: Tell) -> list[Mended]:
+def _files(state: SharedState, head: Snapshot, dry_run: bool) -> list[Mended]:
     """Mends, in one commit, what adds say wrongly of their files, and the high-water mark of row ids."""
-    every = list(read_contents(state.store, head, tell))
+    every = list(read_contents(state.store, head))
     ids = row_ids(head, every)
-    out = [
-        Mended(f"{c.file.path}: {c.unreadable}", False, "bring the file back from a backup or an older object version, or RESTORE to a version without it")
-        for c in every
-        if c.unreadable
+    wrong = [c for c in every if c.wrong and not c.unreadable]
+    fixes = {c.file.path: c for c in wrong if _is_mendable(c)}
+    apart = "its vector marks rows that the file does not have: the two do not belong together; RESTORE to a version before"
+    lost = [
+        *((f"{c.file.path}: {c.unreadable}", KINDS["file-does-not-read"][1]) for c in every if c.unreadable),
+        *((f"{path}: its row ids are those of other rows, too", KINDS["row-ids-doubled"][1]) for path in ids.doubled),
+        *((f"{path}: its rows have no row ids", KINDS["row-ids-missing"][1]) for path in ids.bare),
+        *((f"{c.file.path}: {c.wrong[0]}", apart) for c in wrong if not _is_mendable(c)),
     ]
-    out += [
-        Mended(f"{path}: its row ids are those of other rows, too", False, "RESTORE the table to a version before, or rewrite its rows into a new table")
-        for path in ids.doubled
-    ]
-    out += [
-        Mended(f"{path}: its rows have no row ids", False, "DeltaTable.setProperties with delta.enableRowTracking gives them, after it was switched off")
-        for path in ids.bare
-    ]
-    fixes = {c.file.path: c for c in every if c.wrong and not c.unreadable and _is_mendable(c)}
-    out += [
-        Mended(
-            f"{c.file.path}: {c.wrong[0]}",
-            False,
-            "its vector marks rows that the file does not have: the two do not belong together; RESTORE to a version before",
-        )
-        for c in every
-        if c.wrong and not c.unreadable and not _is_mendable(c)
-    ]
+    out = [Mended(what, False, how) for what, how in lost]
     version: int | None = None
     if (fixes or ids.mark_is_low) and not dry_run:
         version = commit_from_head(state, "REPAIR", {"files": len(fixes)}, lambda at: _actions(state.store, at, fixes, ids.highest)).version

@@ -20,10 +20,9 @@ import rowlock
 from rowlock.api.append import opened
 from rowlock.exceptions import TableNotFound
 from rowlock.maintenance.check.arbiters import Arbitration, SeenEntry, arbiter_findings
+from rowlock.maintenance.check.commits import MovedRows, SeenCommit, engine_of, writer_findings
 from rowlock.maintenance.check.finding import Finding, Report, by_weight, spans
-from rowlock.maintenance.check.moved_rows import MovedRows
 from rowlock.maintenance.check.run import check
-from rowlock.maintenance.check.writers import SeenCommit, engine_of, writer_findings
 from rowlock.protocol import deletion_vector as dv
 from rowlock.protocol.actions import AddFile, Commit, CommitInfo, DeletionVectorDescriptor
 from rowlock.protocol.deletion_vector import inline, on_disk, pack_vectors

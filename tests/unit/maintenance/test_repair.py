@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,7 @@ from rowlock.limits import limited
 from rowlock.log.checkpoint_reader import read_checkpoint
 from rowlock.log.segment import newest_checkpoint
 from rowlock.log.table_log import TableLog
-from rowlock.maintenance.check.finding import Finding
+from rowlock.maintenance.check.finding import KINDS, LEVELS, Finding
 from rowlock.maintenance.check.run import check
 from rowlock.maintenance.repair import DAMAGED, repair
 from rowlock.protocol import names, row_tracking
@@ -310,8 +311,15 @@ def test_small_limits(table: Path) -> None:
         assert repair(fresh(table), dry_run=False).is_whole and not findings(table)
 
 
-def test_progress_is_told(table: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    check(open_store(str(table)), deep=True, tell=lambda *said: told.append(said))
-    assert ("versions", 6, 6) in told and ("files", 5, 5) in told
+def test_progress_is_told(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int, str]] = []
+    monkeypatch.setattr("rowlock.progress.count", lambda *said: told.append(said))
+    check(open_store(str(table)), deep=True)
+    assert (6, 6, "versions") in told and (5, 5, "files") in told
     opened(str(table))
+
+
+def test_every_kind_of_finding_names_its_level() -> None:
+    """The page on checks names what a deep check finds; each code that it names is one of the table's."""
+    named = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", (Path(__file__).parents[3] / "docs" / "check.md").read_text()))
+    assert named - {"delta-spark", "delta-rs"} <= set(KINDS) and {level for level, _ in KINDS.values()} == set(LEVELS)

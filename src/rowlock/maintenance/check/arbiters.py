@@ -1,4 +1,4 @@
-"""Finds commits that bypassed the DynamoDB arbiter, by comparing its entries and temporary files with the log.  Pure.
+"""Finds commits that bypassed the DynamoDB arbiter, by comparing its entries and temporary files with the log.
 
 Certain: an entry whose bytes differ from those of the commit file (a writer put the file without the arbiter), and one
 version with entries under two spellings of the table's path.  A missing entry proves nothing by itself, since entries
@@ -7,11 +7,18 @@ expire and may be deleted; it is a suspicion, and only if an older entry exists 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rowlock.maintenance.check.finding import Finding, spans
-from rowlock.maintenance.check.writers import SeenCommit
+from rowlock.maintenance.check.commits import SeenCommit
+from rowlock.maintenance.check.finding import Finding, Level, finding, spans
+from rowlock.protocol import names
+from rowlock.storage.dynamodb import ArbitratedStore, Entry
+from rowlock.storage.dynamodb.spelling import spellings
+from rowlock.storage.store import NotFound, ObjectStore
+
+_TEMPORARY = re.compile(r"/\.tmp/(\d{20})\.json\.[^/]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +54,16 @@ class Arbitration:
 def arbiter_findings(commits: Sequence[SeenCommit], seen: Arbitration, now_s: int) -> list[Finding]:
     """Findings about versions that were committed without the arbiter, under two names, or not completely."""
     if not seen.is_set:
-        return list(_arbiter_not_set(commits, seen))
+        text = f"_delta_log/.tmp holds files of a DynamoDB arbiter ({spans(seen.temporaries)}), but none is set here: what is written from here bypasses it. It is certain that writers used one, not that they still do"
+        return [finding("arbiter-not-set", text, sorted(seen.temporaries))] if seen.temporaries else []
     entries = {v: e for of_name in seen.entries.values() for v, e in of_name.items()}
     return [*_replaced_commits(entries), *_two_names(seen, now_s), *_unfinished(entries), *_without_entry(commits, entries, now_s)]
 
 
-def _arbiter_not_set(commits: Sequence[SeenCommit], seen: Arbitration) -> Iterable[Finding]:
-    if seen.temporaries:
-        yield Finding(
-            "suspicion",
-            "arbiter-not-set",
-            f"_delta_log/.tmp holds files of a DynamoDB arbiter ({spans(seen.temporaries)}), but none is set here: what is written from here bypasses it. It is certain that writers used one, not that they still do",
-            "Where they do, set AWS_S3_LOCKING_PROVIDER=dynamodb (and DELTA_DYNAMO_TABLE_NAME) before anything is written; else delete _delta_log/.tmp",
-            tuple(sorted(seen.temporaries)),
-        )
-
-
 def _replaced_commits(entries: Mapping[int, SeenEntry]) -> Iterable[Finding]:
     if found := [v for v, e in sorted(entries.items()) if e.file is False]:
-        yield Finding(
-            "danger",
-            "claimed-version-holds-another-commit",
-            f"the entry in DynamoDB and the commit file belong to different commits ({spans(found)}): a writer put the file without asking DynamoDB. A Spark job whose commit was replaced was told that it had succeeded",
-            "Let every writer use S3DynamoDBLogStore (Spark) or AWS_S3_LOCKING_PROVIDER=dynamodb (Rowlock), with the same table, region and scheme. What the replaced commit held is still in _delta_log/.tmp",
-            tuple(found),
-        )
+        text = f"the entry in DynamoDB and the commit file belong to different commits ({spans(found)}): a writer put the file without asking DynamoDB. A Spark job whose commit was replaced was told that it had succeeded"
+        yield finding("claimed-version-holds-another-commit", text, found)
 
 
 def _two_names(seen: Arbitration, now_s: int) -> Iterable[Finding]:
@@ -79,49 +71,25 @@ def _two_names(seen: Arbitration, now_s: int) -> Iterable[Finding]:
     if len(used) < 2:
         return
     twice = sorted(set.intersection(*(set(of_name) for of_name in used.values())))
-    listed = " and ".join(f"{name} ({spans(of_name)})" for name, of_name in sorted(used.items()))
     live = [name for name, of_name in used.items() if any(not _expired(e, now_s) for e in of_name.values())]
-    remedy = "Let all writers use the same URL scheme for the table; for Rowlock set DELTA_DYNAMO_SCHEME"
     if twice:
-        yield Finding(
-            "danger",
-            "two-names-in-arbiter",
-            f"the table has entries under two names, {listed}, and {spans(twice)} was committed under each of them",
-            remedy,
-            tuple(twice),
-        )
+        what = f", and {spans(twice)} was committed under each of them"
     elif len(live) > 1:
-        yield Finding(
-            "danger",
-            "two-names-in-arbiter",
-            f"the table has entries under two names, {listed}, and nothing arbitrates between the writers of one name and those of the other",
-            remedy,
-        )
+        what = ", and nothing arbitrates between the writers of one name and those of the other"
     else:
-        yield Finding(
-            "suspicion",
-            "two-names-in-arbiter",
-            f"the table has entries under two names, {listed}; those of one have expired, so its writers may have been moved to the other",
-            remedy,
-        )
+        what = "; those of one have expired, so its writers may have been moved to the other"
+    listed = " and ".join(f"{name} ({spans(of_name)})" for name, of_name in sorted(used.items()))
+    level: Level | None = None if twice or len(live) > 1 else "suspicion"
+    yield finding("two-names-in-arbiter", f"the table has entries under two names, {listed}{what}", twice, level=level)
 
 
 def _unfinished(entries: Mapping[int, SeenEntry]) -> Iterable[Finding]:
     if lost := [v for v, e in sorted(entries.items()) if not e.complete and e.file is None and not e.bytes_there]:
-        yield Finding(
-            "damage",
-            "claimed-bytes-gone",
-            f"{spans(lost)} has an entry in DynamoDB, but neither its commit file nor its temporary file exists: nobody can commit after it",
-            "Restore the file below _delta_log/.tmp, or delete the entry where its commit is known to be lost",
-            tuple(lost),
-        )
+        text = f"{spans(lost)} has an entry in DynamoDB, but neither its commit file nor its temporary file exists: nobody can commit after it"
+        yield finding("claimed-bytes-gone", text, lost)
     if open_ := [v for v, e in sorted(entries.items()) if not e.complete and (e.file is not None or e.bytes_there)]:
-        yield Finding(
-            "note",
-            "commit-to-be-finished",
-            f"{spans(open_)} has an entry in DynamoDB and is not complete: its writer is at work or has stopped; the next writer or reader completes it",
-            versions=tuple(open_),
-        )
+        text = f"{spans(open_)} has an entry in DynamoDB and is not complete: its writer is at work or has stopped; the next writer or reader completes it"
+        yield finding("commit-to-be-finished", text, open_)
 
 
 def _without_entry(commits: Sequence[SeenCommit], entries: Mapping[int, SeenEntry], now_s: int) -> Iterable[Finding]:
@@ -129,18 +97,36 @@ def _without_entry(commits: Sequence[SeenCommit], entries: Mapping[int, SeenEntr
     if not older:
         return
     first = min(older)
-    missing = [c for c in commits if c.version > first and c.version not in entries]
-    if missing:
-        engines = ", ".join(sorted({c.engine for c in missing}))
-        yield Finding(
-            "suspicion",
-            "committed-past-arbiter",
-            f"{spans(c.version for c in missing)} (by {engines}) has no entry in DynamoDB, though the older version {first} has one that has not expired. It is only certain that the entry is missing: "
-            "its writer did not ask the arbiter, or keeps its entries for a shorter time (ddb.ttl), or somebody deleted it",
-            "See to it that these writers use S3DynamoDBLogStore or AWS_S3_LOCKING_PROVIDER=dynamodb",
-            tuple(c.version for c in missing),
+    if missing := {c.version: c.engine for c in commits if c.version > first and c.version not in entries}:
+        text = (
+            f"{spans(missing)} (by {', '.join(sorted(set(missing.values())))}) has no entry in DynamoDB, though the older version {first} has one that has not expired. "
+            "It is only certain that the entry is missing: its writer did not ask the arbiter, or keeps its entries for a shorter time (ddb.ttl), or somebody deleted it"
         )
+        yield finding("committed-past-arbiter", text, missing)
 
 
 def _expired(entry: SeenEntry, now_s: int) -> bool:
     return entry.complete and entry.expire_time_s is not None and entry.expire_time_s <= now_s
+
+
+def read_arbitration(store: ObjectStore, arbiter: ArbitratedStore | None, most: int) -> Arbitration:
+    """Reads the arbiter's entries for the newest `most` versions and the names of its temporary files."""
+    temporary = {meta.key: int(match[1]) for meta in store.list(f"{names.LOG_DIRECTORY}/.tmp") if (match := _TEMPORARY.search(meta.key))}
+    versions = frozenset(temporary.values())
+    if arbiter is None:
+        return Arbitration(False, temporaries=versions)
+    entries: dict[str, dict[int, SeenEntry]] = {}
+    for name in spellings(store.root):
+        of_name = {file.version: entry for entry in arbiter.entries.all(name) if (file := names.parse(entry.file_name)) is not None}
+        entries[name] = {v: _seen(store, of_name[v], temporary.keys()) for v in sorted(of_name)[-most:]}
+    return Arbitration(True, entries, versions)
+
+
+def _seen(store: ObjectStore, entry: Entry, temporary: Collection[str]) -> SeenEntry:
+    """Compares an entry of the DynamoDB arbiter with its commit file, and with the temporary file that it names."""
+    bytes_there = entry.temp_key in temporary
+    try:
+        there: bool | None = store.get(entry.key) == store.get(entry.temp_key) if bytes_there else store.head(entry.key) is not None or None
+    except NotFound:
+        there = None
+    return SeenEntry(entry.complete, entry.expire_time_s, there, bytes_there)

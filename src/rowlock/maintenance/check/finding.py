@@ -8,7 +8,7 @@ note        worth knowing; nothing is wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +17,68 @@ from rowlock.protocol.sharing import Neighbour
 Level = Literal["damage", "danger", "suspicion", "note"]
 LEVELS: tuple[Level, ...] = ("damage", "danger", "suspicion", "note")
 SHOWN = 20
+_NAMED = 3
+_BRING_BACK = "Restore it from a backup or an older object version, or RESTORE the table to a version that does not need it"
+_LOOK_FOR = "Look for the files in a backup or in older object versions of the store"
+_WRITTEN_ANEW = "rowlock repair writes it anew where the commits before it are still there; else look for it in a backup or in older object versions"
+KINDS: dict[str, tuple[Level, str]] = {
+    "gap-in-log": ("damage", f"{_LOOK_FOR}. Nothing can be read past the gap until they are back"),
+    "commit-does-not-read": ("damage", _LOOK_FOR),
+    "log-does-not-read": ("damage", ""),
+    "checkpoint-does-not-read": ("damage", _WRITTEN_ANEW),
+    "sidecar-missing": ("damage", _WRITTEN_ANEW),
+    "checkpoint-wrong": ("damage", "rowlock repair writes a checkpoint anew where the commits before it are still there"),
+    "checksum-wrong": ("damage", "rowlock repair writes them anew: rows come from the log, which counts"),
+    "file-missing": ("damage", _BRING_BACK),
+    "file-of-another-size": ("damage", _BRING_BACK),
+    "file-does-not-read": ("damage", _BRING_BACK),
+    "vector-missing": ("damage", _BRING_BACK),
+    "vector-damaged": ("damage", _BRING_BACK),
+    "statistics-lie": ("damage", "Rewrite the files (OPTIMIZE, or an overwrite), and find out which writer made them"),
+    "contents-contradict-log": ("damage", "rowlock repair adds the files again with right statistics and counts; no row is touched"),
+    "file-lives-twice": ("damage", "RESTORE the table to the version before, and look at what wrote that version"),
+    "rows-in-another-partition": ("damage", "Compare this partition with the version before (time travel), and rewrite its rows"),
+    "row-ids-missing": ("damage", "DeltaTable.setProperties with delta.enableRowTracking gives them, after it was switched off"),
+    "row-ids-doubled": ("damage", "RESTORE the table to a version before, or rewrite its rows into a new table: which row had an id first is not known"),
+    "row-id-mark-low": ("damage", "rowlock repair raises it"),
+    "feed-contradicts-versions": ("damage", "Read the versions themselves (time travel) instead of the feed there; the table's rows are not concerned"),
+    "claimed-bytes-gone": ("damage", "Restore the file below _delta_log/.tmp, or delete the entry where its commit is known to be lost"),
+    "claimed-version-holds-another-commit": (
+        "danger",
+        "Let every writer use S3DynamoDBLogStore (Spark) or AWS_S3_LOCKING_PROVIDER=dynamodb (Rowlock), with the same table, region and scheme. What the replaced commit held is still in _delta_log/.tmp",
+    ),
+    "two-names-in-arbiter": ("danger", "Let all writers use the same URL scheme for the table; for Rowlock set DELTA_DYNAMO_SCHEME"),
+    "version-committed-twice": (
+        "danger",
+        "Let all writers commit through one arbiter that creates a version only once. Compare the lost writers' own logs with the table",
+    ),
+    "arbiter-not-set": (
+        "suspicion",
+        "Where they do, set AWS_S3_LOCKING_PROVIDER=dynamodb (and DELTA_DYNAMO_TABLE_NAME) before anything is written; else delete _delta_log/.tmp",
+    ),
+    "committed-past-arbiter": ("suspicion", "See to it that these writers use S3DynamoDBLogStore or AWS_S3_LOCKING_PROVIDER=dynamodb"),
+    "delta-spark-on-local-disk": ("suspicion", "Write with delta-spark only while nobody else does, or keep the table on a store with an arbiter"),
+    "delta-spark-without-arbiter": (
+        "suspicion",
+        "Where Spark uses S3DynamoDBLogStore, set AWS_S3_LOCKING_PROVIDER=dynamodb here; else write with Spark only while nobody else does",
+    ),
+    "files-not-examined": ("suspicion", "Give access to the tables that this shallow clone names files of, and check again"),
+    "gap-in-history": ("note", ""),
+    "checkpoint-not-whole": ("note", ""),
+    "hint-leads-nowhere": ("note", ""),
+    "versions-not-opened": ("note", ""),
+    "feeds-not-compared": ("note", ""),
+    "columns-not-compared": ("note", ""),
+    "commit-to-be-finished": ("note", ""),
+    "cannot-be-read-here": ("note", ""),
+    "cannot-be-written-here": ("note", ""),
+    "files-not-in-log": ("note", "VACUUM deletes those that are older than the retention"),
+    "vectors-in-log": (
+        "note",
+        "Where delta-spark's VACUUM is used, run OPTIMIZE or REORG TABLE ... APPLY (PURGE), or vacuum with Rowlock",
+    ),
+}
+"""What can be found, by its code, which stays the same for programs: how certain it is, and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +91,25 @@ class Finding:
     remedy: str = ""
     versions: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
+
+
+def finding(code: str, text: str, versions: Iterable[int] = (), files: Iterable[str] = (), *, level: Level | None = None) -> Finding:
+    """A finding of a kind; `level` where this one is less certain than its kind."""
+    usual, remedy = KINDS[code]
+    return Finding(level or usual, code, text, remedy, tuple(versions), tuple(files))
+
+
+def of_files(code: str, what: str, found: Sequence[tuple[str, str]]) -> list[Finding]:
+    """A finding about files, each with what is wrong with it; none for none."""
+    named = ", ".join(f"{path} ({why})" if why else path for path, why in found[:_NAMED]) + (
+        f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    )
+    return [finding(code, f"{what} ({len(found):,}): {named}", files=(path for path, _ in found))] if found else []
+
+
+def of_versions(code: str, what: str, why: Mapping[int, object], files: Iterable[str] = ()) -> list[Finding]:
+    """A finding about versions, each with what is wrong with it; none for none."""
+    return [finding(code, f"{what}: {spans(why)}. The first: {next(iter(why.values()))}", why, files)] if why else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""Reads the live files of the newest version whole, column by column, and compares them with their statistics and deletion vectors.
+"""Reads the live files of the newest version whole, column by column, and compares them with their statistics and deletion vectors, and their row ids
+with each other and with the table's high-water mark.
 
 At most one column of one file is held for each thread.  What pyarrow does not certainly read as Spark does is named and not judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from rowlock import progress
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.check.finding import Finding, Level
+from rowlock.maintenance.check.finding import Finding, finding, of_files
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import read_file
-from rowlock.protocol import bounds, statistics
+from rowlock.protocol import bounds, row_tracking, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.arrow_types import to_arrow
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
@@ -32,8 +34,6 @@ UNREADABLE = (pa.ArrowException, OSError, CorruptLog, InvalidInput, StorageError
 """What a file that is damaged, gone or closed raises."""
 _THREADS = 4
 _PORTION = 64
-Tell = Callable[[str, int, int], object]
-"""Hears of progress: what is done, how many of it are, of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,12 @@ class Contents:
     cardinality: int = 0
 
 
-def read_contents(store: ObjectStore, head: Snapshot, tell: Tell) -> Iterator[Contents]:
+def read_contents(store: ObjectStore, head: Snapshot) -> Iterator[Contents]:
     """What is in each live file, in the order of their paths."""
     adds = sorted(head.files.adds(), key=lambda a: a.path)
     for start in range(0, len(adds), _PORTION):
-        tell("files", start, len(adds))
         yield from side_by_side(lambda add: contents_of(store, head, add), adds[start : start + _PORTION], _THREADS)
-    tell("files", len(adds), len(adds))
+        progress.count(min(start + _PORTION, len(adds)), len(adds), "files")
 
 
 def contents_of(store: ObjectStore, head: Snapshot, add: AddFile) -> Contents:
@@ -158,21 +157,62 @@ def _extremes(values: pa.ChunkedArray, type_: DataType) -> tuple[object, object]
         return None, None
 
 
-def content_findings(found: Sequence[Contents]) -> Iterator[Finding]:
+def content_findings(found: Sequence[Contents]) -> list[Finding]:
     """At most one finding of each kind, from those of the files that are not in order."""
-    if unreadable := [c for c in found if c.unreadable]:
-        yield _listed("damage", "file-does-not-read", "data files or their deletion vectors cannot be read", [(c.file.path, c.unreadable) for c in unreadable])
-    if wrong := [c for c in found if c.wrong]:
-        remedy = "rowlock repair adds the files again with right statistics and counts; no row is touched"
-        yield _listed(
-            "damage", "contents-contradict-log", "what data files hold is not what the log says of them", [(c.file.path, c.wrong[0]) for c in wrong], remedy
-        )
-    if doubtful := [c for c in found if c.not_judged]:
-        yield _listed(
-            "note", "columns-not-compared", "columns of data files were not compared with their statistics", [(c.file.path, c.not_judged) for c in doubtful]
-        )
+    return [
+        *of_files("file-does-not-read", "data files or their deletion vectors cannot be read", [(c.file.path, c.unreadable) for c in found if c.unreadable]),
+        *of_files("contents-contradict-log", "what data files hold is not what the log says of them", [(c.file.path, c.wrong[0]) for c in found if c.wrong]),
+        *of_files(
+            "columns-not-compared",
+            "columns of data files were not compared with their statistics",
+            [(c.file.path, c.not_judged) for c in found if c.not_judged],
+        ),
+    ]
 
 
-def _listed(level: Level, code: str, what: str, found: Sequence[tuple[str, str]], remedy: str = "") -> Finding:
-    named = ", ".join(f"{path} ({why})" for path, why in found[:3]) + (f" and {len(found) - 3:,} more" if len(found) > 3 else "")
-    return Finding(level, code, f"{what} ({len(found):,}): {named}", remedy, files=tuple(path for path, _ in found))
+@dataclass(frozen=True, slots=True)
+class RowIds:
+    """What is wrong with the row ids of a version; `highest` is the highest id of a live file's rows, -1 where there is none."""
+
+    bare: tuple[str, ...] = ()
+    doubled: tuple[str, ...] = ()
+    mark: int | None = None
+    highest: int = row_tracking.NO_MARK
+
+    @property
+    def mark_is_low(self) -> bool:
+        """Whether rows that are there have ids above the mark, so that new rows would get the same ones."""
+        return self.mark is None or self.mark < self.highest
+
+    def findings(self) -> Iterator[Finding]:
+        """At most one finding of each kind."""
+        yield from of_files("row-ids-missing", "data files have no row ids though the table gives every row one", [(path, "") for path in self.bare])
+        yield from of_files("row-ids-doubled", "data files have the same row ids for different rows", [(path, "") for path in self.doubled])
+        if self.mark_is_low:
+            mark = "cannot be read" if self.mark is None else f"is {self.mark:,}"
+            text = f"the table's row id high-water mark {mark}, and there are row ids up to {self.highest:,}: new rows would get them again"
+            yield finding("row-id-mark-low", text)
+
+
+def row_ids(head: Snapshot, contents: Iterable[Contents]) -> RowIds:
+    """What is wrong with the row ids of the newest version, by the number of rows that its files really hold."""
+    if not row_tracking.assigns(head.protocol, head.metadata):
+        return RowIds(mark=row_tracking.NO_MARK)
+    bare, paths, starts, counts = list[str](), [], [], []
+    enabled = row_tracking.is_enabled(head.protocol, head.metadata)
+    for found in contents:
+        if found.file.base_row_id is None:
+            bare += [found.file.path] if enabled else []  # before it is enabled, files of old have none
+        elif not found.unreadable and found.num_rows:
+            paths.append(found.file.path)
+            starts.append(found.file.base_row_id)
+            counts.append(found.num_rows)
+    order = np.argsort(np.array(starts, np.int64), kind="stable")
+    first, after = np.array(starts, np.int64)[order], (np.array(starts, np.int64) + np.array(counts, np.int64))[order]
+    reached = np.maximum.accumulate(after) if len(after) else after
+    clash = np.flatnonzero(first[1:] < reached[:-1]) + 1
+    try:
+        mark: int | None = row_tracking.high_water_mark(head.domains, head.table)
+    except CorruptLog:
+        mark = None
+    return RowIds(tuple(bare), tuple(paths[order[n]] for n in clash), mark, int(reached[-1]) - 1 if len(reached) else row_tracking.NO_MARK)

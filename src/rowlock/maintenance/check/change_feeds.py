@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance.check.deep.contents import UNREADABLE
-from rowlock.maintenance.check.deep.versions import Step
-from rowlock.maintenance.check.finding import Finding, spans
+from rowlock.maintenance.check.contents import UNREADABLE
+from rowlock.maintenance.check.finding import Finding, finding, of_versions, spans
+from rowlock.maintenance.check.log import Step
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import read_file
@@ -59,20 +59,9 @@ class Feeds:
     def findings(self) -> Iterator[Finding]:
         """At most one finding of each kind."""
         if self.wrong:
-            yield Finding(
-                "damage",
-                "feed-contradicts-versions",
-                f"change data files do not say what their versions changed ({spans(self.wrong)}; {next(iter(self.wrong.values()))} more or fewer)",
-                "Read the versions themselves (time travel) instead of the feed there; the table's rows are not concerned",
-                tuple(self.wrong),
-            )
-        if self.not_compared:
-            yield Finding(
-                "note",
-                "feeds-not-compared",
-                f"change data files were not compared with their versions ({spans(self.not_compared)}): {next(iter(self.not_compared.values()))}",
-                versions=tuple(self.not_compared),
-            )
+            text = f"change data files do not say what their versions changed ({spans(self.wrong)}; {next(iter(self.wrong.values()))} more or fewer)"
+            yield finding("feed-contradicts-versions", text, self.wrong)
+        yield from of_versions("feeds-not-compared", "change data files were not compared with their versions", self.not_compared)
 
 
 def _difference(store: ObjectStore, before: Snapshot, step: Step) -> int:

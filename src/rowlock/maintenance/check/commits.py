@@ -1,0 +1,213 @@
+"""Judges a table's commits, oldest first: who wrote them, which were overwritten, which added files twice or moved rows between partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from rowlock.exceptions import CorruptLog, InvalidInput
+from rowlock.maintenance.check.finding import Finding, finding, of_versions, spans
+from rowlock.maintenance.check.log import Step
+from rowlock.protocol import names
+from rowlock.protocol.actions import AddFile, Commit, CommitInfo, FileKey, RemoveFile
+from rowlock.protocol.partition_values import parse_stored, serialize
+from rowlock.protocol.paths import partition_directory
+from rowlock.protocol.schema import DataType, StructType
+from rowlock.protocol.sharing import store_kind
+from rowlock.storage.store import NotFound, ObjectStore
+
+_MOST_PATHS = 500_000
+_ENGINES = (
+    ("Rowlock/", "Rowlock"),
+    ("Databricks", "Databricks"),
+    ("Delta-Lake/", "delta-spark"),
+    ("delta-rs", "delta-rs"),
+    ("Kernel", "Delta Kernel"),
+    ("trino", "Trino"),
+)
+_MAY_OVERWRITE = {
+    "local": (
+        "delta-spark-on-local-disk",
+        "a local disk. It is certain that delta-spark overwrites a version that appears between its check and its rename.",
+        "The log does not say whether they ever wrote at the same moment",
+    ),
+    "s3": (
+        "delta-spark-without-arbiter",
+        "S3, and no arbiter is set here. delta-spark's usual LogStore keeps order only within one driver.",
+        "The log does not say which LogStore wrote, nor whether they ever wrote at the same moment",
+    ),
+}
+"""By kind of store: the code and the text of what delta-spark may do to the commits of others."""
+_Partition = tuple[tuple[str, str | None], ...]
+_Counted = tuple[_Partition | None, int | None]
+"""A file's partition as the log spells it, and its number of live rows; None for what the log does not say."""
+
+
+class Commits:
+    """What the commits of a table say, collected from `log.steps`."""
+
+    def __init__(self, store: ObjectStore, checksummed: frozenset[int]) -> None:
+        self._store, self._checksummed = store, checksummed
+        self._broken: dict[int, CorruptLog] = {}
+        self._files, self.moved = LogicalFiles(), MovedRows()
+        self.seen: list[SeenCommit] = []
+
+    def take(self, step: Step) -> None:
+        """Adds the next version."""
+        if step.broken is not None:
+            self._broken[step.version] = step.broken
+        if (commit := step.commit) is not None:
+            self._files.take(commit)
+            self.moved.take(commit)
+            txn_id = commit.info.txn_id if commit.info else None
+            other = _checksum_txn_id(self._store, step.version) if txn_id and step.version in self._checksummed else None
+            self.seen.append(SeenCommit(step.version, engine_of(commit.info), txn_id, other))
+
+    def findings(self, *, arbitrated: bool) -> list[Finding]:
+        """The findings that need no snapshot."""
+        broken = of_versions("commit-does-not-read", "commits cannot be read", self._broken, map(names.commit_key, self._broken))
+        return [*(broken or self._files.findings()), *writer_findings(self.seen, self._store.root, arbitrated=arbitrated)]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCommit:
+    """A commit's engine and txnId; `checksum_txn_id` is the txnId in its checksum file.
+
+    If the two differ, two writers committed the same version and the file holds the later commit: this is proof.
+    """
+
+    version: int
+    engine: str
+    txn_id: str | None = None
+    checksum_txn_id: str | None = None
+
+
+def engine_of(info: CommitInfo | None) -> str:
+    """The engine's usual name by commitInfo's engineInfo; for an unknown engine its engineInfo as it is."""
+    said = (info.raw.get("engineInfo") or info.raw.get("clientVersion")) if info else None
+    if not isinstance(said, str) or not said.strip():
+        return "an engine that does not say its name"
+    return next((name for mark, name in _ENGINES if mark.lower() in said.lower()), said.strip())
+
+
+def writer_findings(commits: Sequence[SeenCommit], root: str, *, arbitrated: bool) -> list[Finding]:
+    """Findings about overwritten commits, and about engines that may overwrite commits on this kind of store."""
+    out, kind = list[Finding](), store_kind(root)
+    if twice := [c.version for c in commits if c.txn_id and c.checksum_txn_id and c.txn_id != c.checksum_txn_id]:
+        how = " delta-spark does that on a local disk, where it renames over what is there." if kind == "local" else ""
+        text = f"two writers committed {spans(twice)}: the checksum is of another transaction than the commit file, so one of the two was overwritten and its changes are lost.{how}"
+        out.append(finding("version-committed-twice", text, twice, map(names.checksum_key, twice)))
+    others = sorted({c.engine for c in commits} - {"delta-spark"})
+    spark = [c.version for c in commits if c.engine == "delta-spark"]
+    if spark and others and not arbitrated and kind in _MAY_OVERWRITE:
+        code, where, when = _MAY_OVERWRITE[kind]
+        out.append(finding(code, f"delta-spark ({spans(spark)}) and {', '.join(others)} have written this table on {where} {when}", spark))
+    return out
+
+
+def _checksum_txn_id(store: ObjectStore, version: int) -> str | None:
+    """The txnId in a version's checksum file; None where there is none or it cannot be read, since checksums are optional."""
+    try:
+        said = orjson.loads(store.get(names.checksum_key(version)))
+    except (NotFound, orjson.JSONDecodeError):
+        return None
+    value = said.get("txnId") if isinstance(said, dict) else None
+    return value if isinstance(value, str) else None
+
+
+class LogicalFiles:
+    """Finds files that are live twice: two adds of one path with different deletion vectors.
+
+    Readers identify a file by (path, vector).  A remove that names a stale vector, or none, removes nothing, and the add
+    in the same commit then adds the same rows once more (I4).  Only paths that were added within the given commits are found.
+    """
+
+    def __init__(self) -> None:
+        self._live: dict[str, dict[FileKey, int]] = {}
+
+    def take(self, commit: Commit) -> None:
+        """Applies the next commit."""
+        for remove in commit.removes:
+            if (of_path := self._live.get(remove.path)) is not None:
+                of_path.pop(remove.key, None)
+                if not of_path:
+                    del self._live[remove.path]
+        for add in commit.adds:
+            if add.path in self._live or len(self._live) < _MOST_PATHS:
+                self._live.setdefault(add.path, {})[add.key] = commit.version
+
+    def findings(self) -> Iterable[Finding]:
+        """At most one finding, which names all paths that are live with two deletion vectors."""
+        twice = {path: max(keys.values()) for path, keys in self._live.items() if len(keys) > 1}
+        if twice:
+            files = sorted(twice)
+            text = f"files are live twice, with different deletion vectors, so that other readers return their rows twice ({spans(twice.values())} did not remove the earlier entry)"
+            more = f" and {len(files) - 3:,} more" if len(files) > 3 else ""
+            yield finding("file-lives-twice", f"{text}: {', '.join(files[:3])}{more}", sorted(set(twice.values())), files)
+
+
+class MovedRows:
+    """Finds commits with dataChange=false that moved rows into another partition.
+
+    A compaction leaves every row in its partition.  So a commit is wrong if its new files have a partition value that its
+    removed files did not have, or if a partition has fewer or more rows than before.  Only the given commits are examined;
+    a partition value that was wrong when its row was written leaves no such trace.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[list[_Counted], list[_Counted]]] = {}
+        self._rows: dict[str, int] = {}
+
+    def take(self, commit: Commit) -> None:
+        """Adds the next commit."""
+        changes = [a.data_change for a in commit.adds] + [r.data_change for r in commit.removes]
+        if commit.adds and commit.removes and not any(changes) and any(a.partition_values for a in commit.adds):
+            self._seen[commit.version] = [self._counted(r) for r in commit.removes], [self._counted(a) for a in commit.adds]
+        for add in commit.adds:
+            if add.num_records is not None:
+                self._rows[add.path] = add.num_records
+
+    def _counted(self, file: AddFile | RemoveFile) -> _Counted:
+        rows = file.num_records if isinstance(file, AddFile) else self._rows.get(file.path)
+        dead = file.deletion_vector.cardinality if file.deletion_vector else 0
+        return None if file.partition_values is None else tuple(sorted(file.partition_values.items())), None if rows is None else rows - dead
+
+    def findings(self, schema: StructType) -> Iterable[Finding]:
+        """At most one finding, which names all such commits; `schema` gives the types of the partition columns."""
+        types = {f.physical_name: f.type for f in schema.fields}
+        moved = {
+            v: wrong for v, (before, after) in self._seen.items() if (wrong := _changed_partitions(_by_partition(before, types), _by_partition(after, types)))
+        }
+        if moved:
+            named = min(next(iter(moved.values())))
+            text = f"{spans(moved)} says that no data changed (dataChange=false), yet a partition has other rows than before: {named}"
+            yield finding("rows-in-another-partition", text, moved)
+
+
+def _by_partition(files: Iterable[_Counted], types: Mapping[str, DataType]) -> dict[str, int | None] | None:
+    """Live rows by partition, with normalized partition values; a number is None if not known, the result if a value cannot be parsed."""
+    out: dict[str, int | None] = {}
+    for partition, rows in files:
+        name = None if partition is None else _normalized(partition, types)
+        if name is None:
+            return None
+        so_far = out.get(name, 0)
+        out[name] = None if rows is None or so_far is None else so_far + rows
+    return out
+
+
+def _normalized(partition: _Partition, types: Mapping[str, DataType]) -> str | None:
+    try:
+        return partition_directory({name: serialize(parse_stored(text, types[name]), types[name]) for name, text in partition})
+    except (CorruptLog, InvalidInput, KeyError):
+        return None  # a time without a zone, or a column of an older schema
+
+
+def _changed_partitions(before: Mapping[str, int | None] | None, after: Mapping[str, int | None] | None) -> list[str]:
+    """Partitions whose number of rows certainly changed, and new ones."""
+    if before is None or after is None:
+        return []
+    known = (name for name in {*before, *after} if (a := before.get(name, 0)) is not None and (b := after.get(name, 0)) is not None and a != b)
+    return sorted({*known, *(name for name in after if name not in before)})

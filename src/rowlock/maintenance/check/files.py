@@ -1,0 +1,194 @@
+"""Compares the data files of the newest version with the log: existence, size, deletion vectors, and statistics against footers.
+
+Reads the sizes of at most `files` files, also of those of other tables that a shallow clone names, and the footers and deletion vectors of at most `footers`, spread evenly.
+A deep check also lists the files in the folder that nothing in the log names: staged by writers at work, or left behind by ones that were killed.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rowlock.exceptions import CorruptLog, InvalidInput, StorageError
+from rowlock.log.snapshot import Snapshot
+from rowlock.maintenance.check.finding import Finding, finding, of_files
+from rowlock.maintenance.check.log import Step
+from rowlock.maintenance.vacuum import paths_of
+from rowlock.protocol import names, paths
+from rowlock.protocol.actions import AddFile
+from rowlock.storage.open import locate
+from rowlock.storage.store import NotFound, ObjectStore
+from rowlock.threads import side_by_side
+from rowlock.transaction.state.vectors import Vectors
+
+_TAIL_BYTES = 64 << 10
+_THREADS = 16
+_Problem = tuple[str, str]
+"""A file, and what is wrong with it."""
+T = TypeVar("T")
+
+
+def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footers: int) -> tuple[list[Finding], dict[str, int]]:
+    """The findings, and how many files of each kind were examined.  Files of other tables, which shallow clones name, are looked at where they lie."""
+    places = Places(store)
+    adds = sorted(head.files.adds(), key=lambda a: a.path)
+    sizes = _spread(adds, files)
+    found = side_by_side(lambda a: places.size(a.path), sizes, _THREADS)
+    there = [a for a, size in zip(sizes, found, strict=True) if size == a.size_bytes]
+    vectors = sorted({v for a in sizes if (v := _vector_of(head, a)) is not None})
+    missing_vectors = [v for v, size in zip(vectors, side_by_side(places.size, vectors, _THREADS), strict=True) if size is None]
+    sampled = _spread(there, footers)
+    contradicting = [problem for problem in side_by_side(lambda a: _footer_problem(places, a), sampled, _THREADS) if problem]
+    unread = {*missing_vectors, *places.closed}
+    with_vector = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in unread]
+    damaged = [problem for problem in side_by_side(lambda a: _vector_problem(store, a), with_vector, _THREADS) if problem]
+    seen = sum(size != -1 for size in found)
+    counts = {"live files": len(adds), "files": seen, "vector files": len(vectors), "vectors": len(with_vector), "footers": len(sampled)}
+    missing = [a.path for a, size in zip(sizes, found, strict=True) if size is None]
+    other = [(a.path, f"{size:,} bytes, the log says {a.size_bytes:,}") for a, size in zip(sizes, found, strict=True) if size not in (None, -1, a.size_bytes)]
+    findings = [
+        *of_files("file-missing", "data files of the newest version are missing", [(path, "") for path in missing]),
+        *of_files("file-of-another-size", "data files do not have the size that the log says", other),
+        *of_files(
+            "vector-missing", "deletion vector files are missing, so that deleted rows cannot be told from live ones", [(v, "") for v in missing_vectors]
+        ),
+        *of_files("vector-damaged", "deletion vectors of data files cannot be read", damaged),
+        *of_files("statistics-lie", "data files contradict what the log says of them, so that queries can miss rows", contradicting),
+    ]
+    if places.closed:
+        first, why = min(places.closed.items())
+        text = f"files outside of the table's folder could not be looked at ({len(places.closed):,}), so nothing is known of them; the first, {first}: {why}"
+        findings.append(finding("files-not-examined", text, files=sorted(places.closed)))
+    if inline := [a.path for a in adds if a.deletion_vector is not None and a.deletion_vector.is_inline]:
+        text = f"deletion vectors of {len(inline):,} data files are stored in the log itself. Every engine reads them, but VACUUM of delta-spark fails on such a table"
+        findings.append(finding("vectors-in-log", text, files=inline))
+    return findings, counts
+
+
+def _spread(items: Sequence[T], most: int) -> list[T]:
+    """At most `most` of the items, evenly spaced."""
+    return list(items) if len(items) <= most else [items[n * len(items) // most] for n in range(most)]
+
+
+def _vector_of(head: Snapshot, add: AddFile) -> str | None:
+    """The path of a file's deletion vector file, relative to the table's folder where it is below it; None if it has none, or an inline one."""
+    path = add.deletion_vector.path if add.deletion_vector else None
+    return None if path is None else paths.relative_to(head.table, path)
+
+
+def _footer_problem(places: Places, add: AddFile) -> _Problem | None:
+    """How the footer contradicts the log; None where they agree, or the log has no statistics."""
+    found = places.find(add.path)
+    assert found is not None, "its size was asked"
+    try:
+        rows = _rows_in(*found, add.size_bytes)
+    except (pa.ArrowInvalid, OSError, NotFound, struct.error) as e:
+        return add.path, f"cannot be read: {(str(e).splitlines() or [''])[0]}"
+    if add.num_records is not None and rows != add.num_records:
+        return add.path, f"{rows:,} rows, its statistics say {add.num_records:,}"
+    if add.deletion_vector and add.deletion_vector.cardinality > rows:
+        return add.path, f"{rows:,} rows, its deletion vector marks {add.deletion_vector.cardinality:,}"
+    return None
+
+
+def _rows_in(store: ObjectStore, key: str, size_bytes: int) -> int:
+    """The number of rows by the file's footer, usually with one request for its last 64 KiB."""
+    start = max(0, size_bytes - _TAIL_BYTES)
+    tail = store.get_range(key, start, size_bytes - start)
+    (footer,) = struct.unpack("<I", tail[-8:-4])
+    if 0 < footer + 8 <= size_bytes and footer + 8 > len(tail):
+        tail = store.get_range(key, size_bytes - footer - 8, footer + 8)
+    return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
+
+
+def _vector_problem(store: ObjectStore, add: AddFile) -> _Problem | None:
+    """Why the file's deletion vector cannot be read, or how its number of rows contradicts the log; None if all is well."""
+    try:
+        vector = Vectors(store).of(add)
+    except CorruptLog as e:
+        return add.path, str(e)
+    expected = add.deletion_vector.cardinality if add.deletion_vector else 0
+    return (add.path, f"marks {len(vector):,} rows, the log says {expected:,}") if len(vector) != expected else None
+
+
+class Places:
+    """Opens the folders of a table's files, each once; those that cannot be opened or asked are named in `closed`.  Thread-safe."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store, self._lock = store, threading.Lock()
+        self._opened: dict[str, ObjectStore | None] = {}
+        self.closed: dict[str, str] = {}
+        """Why files could not be looked at, by their paths."""
+
+    def size(self, path: str) -> int | None:
+        """A file's size in bytes; None if it does not exist, -1 if it could not be asked."""
+        found = self.find(path)
+        if found is None:
+            return -1
+        try:
+            return found[0].head(found[1])
+        except StorageError as e:
+            if self.is_own(path):
+                raise
+            self._close(path, e)
+            return -1
+
+    def find(self, path: str) -> tuple[ObjectStore, str] | None:
+        """(store, key) of a file that the table names by a decoded path; None for a folder that cannot be opened, which `closed` then says."""
+        if self.is_own(path):
+            return self._store, paths.relative_to(self._store.root, path)
+        folder, _, name = path.rpartition("/")
+        with self._lock:
+            if folder not in self._opened:
+                try:
+                    self._opened[folder] = locate(self._store, path)[0]
+                except (InvalidInput, StorageError) as e:
+                    self._opened[folder] = None
+                    self.closed[path] = str(e)
+            store = self._opened[folder]
+            if store is None:
+                self.closed.setdefault(path, "its folder cannot be opened")
+        return None if store is None else (store, name)
+
+    def is_own(self, path: str) -> bool:
+        """Whether the path is in the table's own folder."""
+        return not paths.is_absolute(paths.relative_to(self._store.root, path))
+
+    def _close(self, path: str, why: Exception) -> None:
+        with self._lock:
+            self.closed[path] = str(why)
+
+
+class NamedFiles:
+    """Collects every path that the log names."""
+
+    def __init__(self) -> None:
+        self._named: set[str] = set()
+        self._begun = False
+
+    def take(self, step: Step) -> None:
+        """Adds the paths of the next version; of the first that can be built all of its live files."""
+        if step.after is not None and (step.commit is None or not self._begun):
+            self._named |= paths_of(step.after, step.after.files.adds())
+            self._begun = True
+        if step.commit is not None and (at := step.after or step.before) is not None:
+            self._named |= paths_of(at, [*step.commit.adds, *step.commit.removes])
+            self._named |= {paths.decode(c.raw["path"], at.table) for c in step.commit.cdc if isinstance(c.raw.get("path"), str)}
+
+    def findings(self, store: ObjectStore, head: Snapshot) -> Iterator[Finding]:
+        """One note about all files that are not named, where there are any."""
+        own = (f"{names.LOG_DIRECTORY}/", f"{names.ROWLOCK_DIRECTORY}/")
+        listed = [m for m in store.list(recursive=True) if not m.key.startswith(own)]
+        nested = tuple({m.key.split("/_delta_log/", 1)[0] + "/" for m in listed if "/_delta_log/" in m.key})
+        unnamed = [m for m in listed if m.key not in self._named and not m.key.startswith(nested) and m.key.endswith((".parquet", ".bin"))]
+        if unnamed:
+            text = (
+                f"{len(unnamed):,} files of {sum(m.size_bytes for m in unnamed):,} bytes are named nowhere in the log of {head.table}: staged by a writer at work, "
+                "or left by one that was killed or by versions that the log no longer holds"
+            )
+            yield finding("files-not-in-log", text, files=(m.key for m in unnamed))
