@@ -59,10 +59,32 @@ def size(size_bytes: int) -> str:
     return f"{size_bytes} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"
 
 
+def shortened(text: str, width: int) -> str:
+    """The text without its middle where it is longer than `width`."""
+    return text if len(text) <= width else f"{text[: width // 2]}…{text[-(width // 2 - 1) :]}"
+
+
+def utc(timestamp_ms: float | None) -> datetime.datetime | None:
+    """A time in milliseconds since the epoch; None for None, and for one that Python does not have."""
+    try:
+        return None if timestamp_ms is None else datetime.datetime.fromtimestamp(timestamp_ms / 1000, tz=datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def moment(timestamp_ms: float | None) -> str:
+    """A time as a full date in UTC, to the second; `?` where it is not known."""
+    at = utc(timestamp_ms)
+    return "?" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
 def time_in(timestamp_ms: int, zone: datetime.tzinfo | None = None) -> str:
     """A time for people, in a zone that is named with it; by default the zone of this process."""
+    found = utc(timestamp_ms)
+    if found is None:
+        return f"{timestamp_ms} ms after 1970"
     try:
-        at = datetime.datetime.fromtimestamp(timestamp_ms / 1000, tz=datetime.UTC).astimezone(zone)
+        at = found.astimezone(zone)
     except (OverflowError, ValueError, OSError):
         return f"{timestamp_ms} ms after 1970"
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03} {at.tzname() or ''}".strip()

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from rowlock import display
 from rowlock.advice.clustering import advised_keys
 from rowlock.advice.costs import Costs, Pair, costs, hot_files, hot_partitions, pairs
 from rowlock.advice.history import History, Run
@@ -153,6 +154,11 @@ def advise(history: History) -> Advice:
     )
 
 
+def set_properties(settings: Mapping[str, str]) -> str:
+    """The call of setProperties that sets these, as a line of Python."""
+    return "t.setProperties({" + ", ".join(f'"{name}": "{value}"' for name, value in settings.items()) + "})"
+
+
 def _lock_reason(found: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
     figures: dict[str, float | int | str] = {"changes": found.changes, "appends": found.appends, "failed": found.failed, "rounds": found.rounds}
     figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in found.expected().items()} | {
@@ -162,7 +168,7 @@ def _lock_reason(found: Costs, lock: Lock, current: Lock, ranked: list[Pair]) ->
     }
     if not found.changes and not found.failed:
         text = (
-            f"All {_counted(found.appends, 'commit')} only add rows: appends never conflict, and need no lock."
+            f"All {display.count(found.appends, 'commit')} only add rows: appends never conflict, and need no lock."
             if found.appends
             else "No commit changed a row yet."
         )
@@ -208,8 +214,8 @@ def _policy_reason(history: History) -> Reason | None:
         price = "its price here is not known yet: ask again after some commits"
         if repaired:
             figures["repair_s"] = each = sum(r.repair_s for r in repaired) / len(repaired)
-            price = f"{_counted(len(repaired), 'repair')} here took {_duration(each)} each"
-        text = f"{_counted(len(wasted), 'try', 'tries')} under {present} threw away {_duration(seconds)} and {_counted(rows, 'row')}; a repair redoes only what the other commit changed ({price})."
+            price = f"{display.count(len(repaired), 'repair')} here took {_duration(each)} each"
+        text = f"{display.count(len(wasted), 'try', 'tries')} under {present} threw away {_duration(seconds)} and {display.count(rows, 'row')}; a repair redoes only what the other commit changed ({price})."
         return Reason("rowlock.onConflict", text, figures)
     return None
 
@@ -229,7 +235,7 @@ def _granularity_reason(history: History) -> Reason | None:
         return None
     return Reason(
         "rowlock.granularity",
-        f"{_counted(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.",
+        f"{display.count(len(by_file), 'try', 'tries')} failed because a file was shared; by row only the same rows conflict.",
         {"tries": len(by_file), "to": "row"},
     )
 
@@ -251,7 +257,7 @@ def _conflict_reasons(history: History, ranked: list[Pair]) -> Iterator[Reason]:
         kind = "partition" if hot_partitions(history) else "file"
         yield Reason(
             "hot",
-            f"{_counted(len(places), kind)} met: {top.name} in {top.meetings:,} of {total:,}.",
+            f"{display.count(len(places), kind)} met: {top.name} in {top.meetings:,} of {total:,}.",
             {"places": len(places), "top": top.name, "meetings": top.meetings, "of": total},
         )
     keys = hot_keys(history, 1)
@@ -266,7 +272,7 @@ def _overwritten_reasons(history: History) -> Iterator[Reason]:
     rows = sum(o.rows for r in history.commits for o in r.overwrote if o.outcome != "dropped")
     if rows:
         commits = sum(bool(r.overwrote) for r in history.commits)
-        text = f"{_counted(commits, 'lockless commit')} overwrote what others had set in {_counted(rows, 'row')}; where each of these must count, rowlock.onConflict=repair keeps them all."
+        text = f"{display.count(commits, 'lockless commit')} overwrote what others had set in {display.count(rows, 'row')}; where each of these must count, rowlock.onConflict=repair keeps them all."
         yield Reason("overwritten", text, {"rows": rows, "commits": commits})
 
 
@@ -276,11 +282,11 @@ def _other_engine_reasons(history: History) -> Iterator[Reason]:
     if not theirs:
         return
     overlapped = sum(bool(history.overlapping(r)) for r in theirs)
-    text = f"{_counted(len(theirs), 'commit')} of {len(history.commits):,} are by other engines, {overlapped:,} of them while another landed. Their failed tries leave no trace, so what they lost is not in these figures; rowlock.* settings hold for writers through Rowlock."
+    text = f"{display.count(len(theirs), 'commit')} of {len(history.commits):,} are by other engines, {overlapped:,} of them while another landed. Their failed tries leave no trace, so what they lost is not in these figures; rowlock.* settings hold for writers through Rowlock."
     yield Reason("other engines", text, {"commits": len(theirs), "overlapped": overlapped})
     silent = sum(r.read_version is None for r in theirs if r.changes)
     if silent:
-        yield Reason("other engines", f"{_counted(silent, 'change')} of theirs do not say which version they read.", {"silent": silent})
+        yield Reason("other engines", f"{display.count(silent, 'change')} of theirs do not say which version they read.", {"silent": silent})
 
 
 def _options(history: History, found: Costs) -> Iterator[tuple[str, str, Reason]]:
@@ -290,7 +296,7 @@ def _options(history: History, found: Costs) -> Iterator[tuple[str, str, Reason]
         yield "delta.enableDeletionVectors", "true", Reason("deletion vectors", text, {"copied": copied, "changed": changed})
     compacted = [r for r in history.runs if any(m.operation.upper().startswith(("OPTIMIZE", "COMPACT")) for m in r.met)]
     if len(compacted) >= 3 and history.properties.get("delta.enableRowTracking", "").lower() != "true":
-        text = f"{_counted(len(compacted), 'run')} met a compaction; rows that keep their ids are followed to where it put them. delta-rs does not write such tables."
+        text = f"{display.count(len(compacted), 'run')} met a compaction; rows that keep their ids are followed to where it put them. delta-rs does not write such tables."
         yield "delta.enableRowTracking", "true", Reason("row tracking", text, {"runs": len(compacted)})
     lost_appends = sum(r.attempts - 1 for r in history.commits if r.appends)
     appends = max(1, found.appends)
@@ -309,9 +315,7 @@ def _clustering_reason(history: History) -> tuple[Reason | None, tuple[str, ...]
     if not found.keys:
         return None, ()
     parts = [f"{column_name(c)} in {found.named[c]:,}" + (f" ({found.joined[c]:,} joins)" if found.joined.get(c) else "") for c in found.keys]
-    text = (
-        f"Of {_counted(found.statements, 'condition')} that writers gave, {'; '.join(parts)} name it: clustered by what they name, a statement reads few files."
-    )
+    text = f"Of {display.count(found.statements, 'condition')} that writers gave, {'; '.join(parts)} name it: clustered by what they name, a statement reads few files."
     figures: dict[str, float | int | str] = {
         "statements": found.statements,
         "keys": ", ".join(column_name(c) for c in found.keys),
@@ -334,16 +338,12 @@ def _missing_evidence(history: History, found: Costs) -> str:
     if not history.commits:
         parts.append("no commits: nothing to say")
     elif seen and seen < ENOUGH:
-        parts.append(f"{_counted(seen, 'change')}: too few to say (from {ENOUGH} on)")
+        parts.append(f"{display.count(seen, 'change')}: too few to say (from {ENOUGH} on)")
     elif seen and found.service_s is None:
         parts.append("no commit says how long it took: what waiting would cost is not known")
     if history.unrecorded:
-        parts.append(f"{_counted(history.unrecorded, 'failed try', 'failed tries')} came too fast to be recorded: what was lost is more than this")
+        parts.append(f"{display.count(history.unrecorded, 'failed try', 'failed tries')} came too fast to be recorded: what was lost is more than this")
     return "; ".join(parts)
-
-
-def _counted(n: int, one: str, many: str | None = None) -> str:
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def _duration(seconds: float) -> str:

@@ -67,6 +67,29 @@ def pairs(history: History, by: Callable[[Run], str] = attrgetter("operation")) 
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """Who met whom: `cells[loser][winner]`, None where the two never ran at the same time; how many names are left out."""
+
+    losers: list[str]
+    winners: list[str]
+    cells: list[list[Pair | None]]
+    left_out: int
+
+
+def grid(found: Sequence[Pair], most: int) -> Grid:
+    """The pairs as a table of the names that met most, at most so many on each side."""
+    sides: list[list[str]] = []
+    for name in ("loser", "winner"):
+        weight: Counter[str] = Counter()
+        for p in found:
+            weight[getattr(p, name)] += 1000 * p.met + p.overlaps
+        sides.append(sorted(weight, key=lambda name, weight=weight: (-weight[name], name)))  # type: ignore[misc]
+    (losers, winners), cells = (side[:most] for side in sides), {(p.loser, p.winner): p for p in found}
+    left_out = len({*sides[0], *sides[1]}) - len({*losers, *winners})
+    return Grid(losers, winners, [[cells.get((a, b)) for b in winners] for a in losers], left_out)
+
+
+@dataclass(frozen=True, slots=True)
 class Hotspot:
     """Something that many conflicts concern (a file, partition or column), and how many (`meetings`)."""
 

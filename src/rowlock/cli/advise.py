@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import orjson
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rowlock.advice.advice import Advice, Reason, advise
+from rowlock.advice.advice import Advice, Reason, advise, set_properties
 from rowlock.advice.history import History
 from rowlock.advice.read_history import read_history
-from rowlock.cli.conflicts import plain
+from rowlock.cli.conflicts import plain, print_json
 from rowlock.storage.open import open_store
 
 
@@ -22,12 +21,7 @@ def advise_on(path: str, limit: int, as_json: bool, console: Console, storage_op
     history = read_history(open_store(path, storage_options), limit)
     found = advise(history)
     if as_json:
-        console.file.write(
-            orjson.dumps(
-                {"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **found.as_json()}, option=orjson.OPT_INDENT_2
-            ).decode()
-            + "\n"
-        )
+        print_json({"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **found.as_json()}, console)
     else:
         say(history, found, console)
 
@@ -57,11 +51,6 @@ def say(history: History, found: Advice, console: Console) -> None:
     if any(scope != "none" for scope in found.costs.expected()) and found.costs.changes:
         console.print()
         console.print(_costs(found))
-
-
-def set_properties(settings: Mapping[str, str]) -> str:
-    """The call of setProperties that sets these, as a line of Python."""
-    return "t.setProperties({" + ", ".join(f'"{name}": "{value}"' for name, value in settings.items()) + "})"
 
 
 def _why(reasons: tuple[Reason, ...]) -> Table:

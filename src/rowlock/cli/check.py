@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import orjson
 from rich.console import Console
 from rich.markup import escape
 
+from rowlock.cli.conflicts import print_json
 from rowlock.exceptions import InvalidInput
 from rowlock.maintenance.check.finding import Report
 from rowlock.maintenance.check.run import check
@@ -27,7 +27,7 @@ def check_table(
     """Prints the findings; returns False if something is certainly wrong (damage or danger)."""
     report = check(open_store(path, storage_options), commits=commits, files=files, footers=footers, deep=deep)
     if json:
-        console.file.write(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
+        print_json(report.to_json(), console)
     else:
         _print(report, console)
     return report.is_sound
@@ -37,7 +37,7 @@ def repair_table(path: str, console: Console, storage_options: Mapping[str, str]
     """Prints what is damaged, and what was done about it (without `yes`: would be); returns False if something is left to mend."""
     done = repair(state_of(open_store(path, storage_options)), dry_run=not yes)
     if json:
-        console.file.write(orjson.dumps(done.to_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
+        print_json(done.to_json(), console)
         return done.is_whole
     for damage in done.damages:
         mark = "[red]not mended[/]" if not damage.can else "[green]mended[/]" if done.done else "[yellow]can be mended[/]"

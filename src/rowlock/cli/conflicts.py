@@ -5,10 +5,10 @@ Reads the log and the recorded failed tries; needs no Spark.
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,11 +16,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rowlock.advice.costs import Hotspot, Pair, hot_columns, hot_files, hot_partitions, pairs
+from rowlock import clock, display
+from rowlock.advice.costs import Hotspot, Pair, grid, hot_columns, hot_files, hot_partitions, pairs
 from rowlock.advice.history import History, Run
 from rowlock.advice.keys import Keys, hot_keys
 from rowlock.advice.read_history import read_history
 from rowlock.advice.timeline import Overwriting, Span, overwritings, timeline
+from rowlock.exceptions import InvalidInput
 from rowlock.storage.open import open_store
 
 BAR = 40
@@ -30,12 +32,40 @@ _OPERATIONS = 5
 _NAME = 60
 
 
-def conflicts_of(path: str, limit: int, as_json: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
-    """Prints the conflicts among the newest `limit` commits as tables, or as one JSON object."""
+def conflicts_of(
+    path: str,
+    limit: int,
+    as_json: bool,
+    console: Console,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    page: Path | None = None,
+    trace_file: Path | None = None,
+) -> None:
+    """Prints the conflicts among the newest `limit` commits as tables, or as one JSON object; or writes them as a page and as a trace, and says where.
+
+    Raises InvalidInput, before anything is read, where such a file cannot be there.
+    """
+    for file in (page, trace_file):
+        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+            raise InvalidInput(f"{file} cannot be written: {'it is a folder' if file.is_dir() else f'there is no folder {file.parent}'}.")
     history = read_history(open_store(path, storage_options), limit)
+    written: list[tuple[Path, bytes]] = []
+    if page is not None:
+        from rowlock.cli.report.page import html
+
+        written.append((page, html(history, clock.now_ms()).encode(errors="replace")))
+    if trace_file is not None:
+        from rowlock.cli.report.trace import trace
+
+        written.append((trace_file, orjson.dumps(trace(history))))
+    for file, data in written:
+        file.write_bytes(data)
+        if not as_json:
+            console.print(Text(f"Written: {file} ({display.size(len(data))})"), soft_wrap=True)
     if as_json:
-        console.file.write(orjson.dumps(summary(history), option=orjson.OPT_INDENT_2).decode() + "\n")
-    else:
+        print_json(summary(history), console)
+    elif not written:
         picture(history, console)
 
 
@@ -80,7 +110,7 @@ def picture(history: History, console: Console) -> None:
     elif commits:
         console.print("\nBy their own records no two of these commits ran at the same time.")
     for title, hot, name in (
-        ("Files", hot_files(history), partial(_short, width=min(_NAME, max(2 * _LEAST, console.width - 37)))),
+        ("Files", hot_files(history), partial(display.shortened, width=min(_NAME, max(2 * _LEAST, console.width - 37)))),
         ("Partitions", hot_partitions(history), str),
         ("Columns", hot_columns(history), str),
     ):
@@ -147,14 +177,12 @@ def _bar(span: Span, most: int, width: int) -> Text:
 
 
 def _heat(found: Sequence[Pair]) -> Table:
-    losers, winners = (_most((getattr(p, name), p.met * 1000 + p.overlaps) for p in found) for name in ("loser", "winner"))
-    cells = {(p.loser, p.winner): p for p in found}
-    table = _table()
+    shown, table = grid(found, _OPERATIONS), _table()
     table.add_column("ran ↓  committed meanwhile →", style="", no_wrap=True)
-    for name in winners:
+    for name in shown.winners:
         table.add_column(plain(name), justify="right", header_style="bold")
-    for loser in losers:
-        table.add_row(plain(loser), *(_cell(cells.get((loser, winner))) for winner in winners))
+    for loser, cells in zip(shown.losers, shown.cells, strict=True):
+        table.add_row(plain(loser), *map(_cell, cells))
     return table
 
 
@@ -163,14 +191,6 @@ def _cell(pair: Pair | None) -> Text:
         return Text("·", style="dim")
     style = "dim" if not pair.met else "red" if pair.rate >= 0.5 else "yellow" if pair.rate >= 0.1 else ""
     return Text(f"{pair.met:,}/{pair.overlaps:,} {100 * pair.rate:3.0f} %", style=style)
-
-
-def _most(named: Iterable[tuple[str, int]]) -> list[str]:
-    """The names with the largest sums, at most _OPERATIONS."""
-    count: dict[str, int] = {}
-    for name, n in named:
-        count[name] = count.get(name, 0) + n
-    return sorted(count, key=lambda name: (-count[name], name))[:_OPERATIONS]
 
 
 def _hot(hot: Sequence[Hotspot], name: Callable[[str], str]) -> Table:
@@ -223,14 +243,12 @@ def _outcome(o: Overwriting) -> str:
 
 
 def _time(at_ms: int | None, seconds: int) -> str:
-    if at_ms is None:
-        return "?"
-    try:
-        at = dt.datetime.fromtimestamp(at_ms / 1000, tz=dt.UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{at_ms} ms"
+    at = display.utc(at_ms)
+    if at is None:
+        return "?" if at_ms is None else f"{at_ms} ms"
     return f"{at:%Y-%m-%d}" if seconds >= 86_400 else f"{at:%m-%d %H:%M}" if seconds >= 60 else f"{at:%m-%d %H:%M:%S}"
 
 
-def _short(path: str, width: int) -> str:
-    return path if len(path) <= width else f"{path[: width // 2]}…{path[-(width // 2 - 1) :]}"
+def print_json(value: object, console: Console) -> None:
+    """Prints one JSON value over several lines."""
+    console.file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from rich.table import Column, Table
 
 from rowlock.api.append import opened
 from rowlock.api.to_arrow import count_rows, first_rows
+from rowlock.display import count, moment
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.log.table_log import TableLog
 from rowlock.maintenance.vacuum import vacuum
@@ -33,7 +33,7 @@ def history_of(path: str, limit: int, console: Console, storage_options: Mapping
         metrics = said.get("operationMetrics")
         changed = [_metrics(metrics if isinstance(metrics, Mapping) else None), str(said.get("engineInfo") or "")]
         more = [str(said.get("txnId") or "")] if ids else changed
-        table.add_row(str(commit.version), _time(times.get(commit.version)), str(said.get("operation") or ""), *more)
+        table.add_row(str(commit.version), moment(times.get(commit.version)), str(said.get("operation") or ""), *more)
     console.print(table, crop=False)
 
 
@@ -46,8 +46,8 @@ def show_table(path: str, limit: int, version: int | None, console: Console, sto
     for name, value in {
         "location": snapshot.table,
         "description": metadata.description,
-        "createdAt": _time(metadata.created_time_ms),
-        "lastModified": _time(snapshot.timestamp_ms),
+        "createdAt": metadata.created_time_ms and moment(metadata.created_time_ms),
+        "lastModified": moment(snapshot.timestamp_ms),
         "partitionColumns": metadata.partition_columns,
         "numFiles": len(snapshot.files),
         "sizeInBytes": snapshot.files.total_size_bytes,
@@ -84,14 +84,12 @@ def vacuum_table(
     done = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run)
     for key in done.files if dry_run else ():
         console.print(key, highlight=False, markup=False, soft_wrap=True)
-    files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"
-    console.print(f"{files} ({done.size_bytes:,} bytes) {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted", highlight=False)
+    console.print(
+        f"{count(len(done.files), 'file')} ({done.size_bytes:,} bytes) {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted",
+        highlight=False,
+    )
     if done.unproven:
         console.print(f"{done.unproven:,} more were kept, because the log no longer says whether they were removed within the retention", highlight=False)
-
-
-def _time(ms: int | None) -> str:
-    return "" if ms is None else datetime.datetime.fromtimestamp(ms / 1000, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _metrics(metrics: Mapping[str, Any] | None) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ParamSpec
 
 import typer
 from rich.console import Console
 
+P = ParamSpec("P")
 app = typer.Typer(
     name="rowlock",
     help="A transaction engine for Delta Lake tables: many writers change one table, and none of them loses its work.",
@@ -57,6 +59,21 @@ def plain_errors() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
+def command(*, of: typer.Typer = app, name: str | None = None, hidden: bool = False) -> Callable[[Callable[P, object]], Callable[P, None]]:
+    """Makes a function a command: what it raises becomes one line and exit code 2, and where it returns False the exit code is 1."""
+
+    def registered(function: Callable[P, object]) -> Callable[P, None]:
+        @wraps(function)
+        def run(*given: P.args, **named: P.kwargs) -> None:
+            with plain_errors():
+                if function(*given, **named) is False:
+                    raise typer.Exit(1)
+
+        return of.command(name, hidden=hidden)(run)
+
+    return registered
+
+
 TablePath = Annotated[str, typer.Argument(help="A Delta table: a folder, or a URL that begins with s3://, gs:// or az://.")]
 Commits = Annotated[int, typer.Option(help="How many commits to read, newest first.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -93,7 +110,7 @@ def _needs_checkout(package: str) -> None:
         raise InvalidInput(f"This command tests or measures Rowlock itself and is not in its wheel: install a checkout (pip install -e .), which has {package}")
 
 
-@app.command()
+@command()
 def demo(
     seconds: Annotated[float, typer.Option(help="How long the writers run, in seconds, after all of them are ready.", min=1)] = 30,
     policy: Annotated[
@@ -106,20 +123,18 @@ def demo(
     key: Annotated[str, typer.Option(help="With --source: the columns that identify a row, COL[,COL].")] = "",
     split: Annotated[str | None, typer.Option(help="With --source: one stream for each of this column's most frequent values, up to 3.")] = None,
     streams: Annotated[bool, typer.Option("--streams", help="Instead: two streams, US and UK, merge what arrives into one table by foreachBatch.")] = False,
-) -> None:
+) -> bool:
     """Let four processes change one table at the same time, then check it against a serial replay."""
-    with plain_errors():
-        from rowlock.cli.demo.run import Choices, run
+    from rowlock.cli.demo.run import Choices, run
 
-        if streams:
-            from rowlock.cli.demo.streams import run
-        columns = tuple(name.strip() for name in key.split(",") if name.strip())
-        choices = Choices(seconds=seconds, policy=policy, path=path, keep=keep, rows=rows, source=source, key=columns, split=split)
-        if not run(choices, _console()):
-            raise typer.Exit(1)
+    if streams:
+        from rowlock.cli.demo.streams import run
+    columns = tuple(name.strip() for name in key.split(",") if name.strip())
+    choices = Choices(seconds=seconds, policy=policy, path=path, keep=keep, rows=rows, source=source, key=columns, split=split)
+    return run(choices, _console())
 
 
-@app.command(hidden=find_spec("rowlock_bench") is None)
+@command(hidden=find_spec("rowlock_bench") is None)
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Use a small table and few commits.")] = False,
     writers: Annotated[int, typer.Option(help="How many writers run at the same time.", min=2, max=32)] = 8,
@@ -135,29 +150,23 @@ def bench(
     ops: Annotated[str, typer.Option(help="With --large: which statements, NAME[,NAME]. Default: all.")] = "",
     memory: Annotated[int, typer.Option(help="With --large: the JVM's heap in MB.", min=512)] = 4096,
     rounds: Annotated[int, typer.Option(help="With --large: how often each engine is measured.", min=1)] = 1,
-) -> None:
+) -> bool:
     """Measure UPDATE and MERGE of concurrent writers on this machine, with delta-spark beside if it is installed; or small appends, or large statements."""
-    with plain_errors():
-        _needs_checkout("rowlock_bench")
-        if large:
-            from rowlock_bench.large import run as run_large
+    _needs_checkout("rowlock_bench")
+    if large:
+        from rowlock_bench.large import run as run_large
 
-            if not run_large(_console(), rows=rows, statements=ops, memory_mb=memory, rounds=rounds):
-                raise typer.Exit(1)
-            return
-        if appends:
-            from rowlock_bench.appends import run as run_appends
+        return run_large(_console(), rows=rows, statements=ops, memory_mb=memory, rounds=rounds)
+    if appends:
+        from rowlock_bench.appends import run as run_appends
 
-            if not run_appends(_console(), writers=writers, seconds=seconds):
-                raise typer.Exit(1)
-            return
-        from rowlock_bench.contended import run
+        return run_appends(_console(), writers=writers, seconds=seconds)
+    from rowlock_bench.contended import run
 
-        if not run(_console(), quick=quick, writers=writers, processes=processes, hot=hot, policies=policies):
-            raise typer.Exit(1)
+    return run(_console(), quick=quick, writers=writers, processes=processes, hot=hot, policies=policies)
 
 
-@app.command()
+@command()
 def history(
     path: TablePath,
     limit: Commits = 20,
@@ -165,13 +174,12 @@ def history(
     storage_option: StorageOption = None,
 ) -> None:
     """List the commits of a table, newest first."""
-    with plain_errors():
-        from rowlock.cli.inspect import history_of
+    from rowlock.cli.inspect import history_of
 
-        history_of(path, limit, _console(), _storage(storage_option), ids=ids)
+    history_of(path, limit, _console(), _storage(storage_option), ids=ids)
 
 
-@app.command()
+@command()
 def show(
     path: TablePath,
     limit: Annotated[int, typer.Option(help="How many rows to show.", min=0)] = 10,
@@ -179,13 +187,12 @@ def show(
     storage_option: StorageOption = None,
 ) -> None:
     """Show a table's properties, size and first rows."""
-    with plain_errors():
-        from rowlock.cli.inspect import show_table
+    from rowlock.cli.inspect import show_table
 
-        show_table(path, limit, version, _console(), _storage(storage_option))
+    show_table(path, limit, version, _console(), _storage(storage_option))
 
 
-@app.command()
+@command()
 def vacuum(
     path: TablePath,
     retention_hours: Annotated[
@@ -198,13 +205,12 @@ def vacuum(
     storage_option: StorageOption = None,
 ) -> None:
     """Delete the files in a table's folder that no version within the retention needs."""
-    with plain_errors():
-        from rowlock.cli.inspect import vacuum_table
+    from rowlock.cli.inspect import vacuum_table
 
-        vacuum_table(path, retention_hours, dry_run, unsafe, _console(), _storage(storage_option))
+    vacuum_table(path, retention_hours, dry_run, unsafe, _console(), _storage(storage_option))
 
 
-@app.command()
+@command()
 def optimize(
     path: TablePath,
     where: Annotated[str | None, typer.Option(metavar="CONDITION", help="Rewrite only partitions for which this is true, such as \"region = 'eu'\".")] = None,
@@ -214,14 +220,13 @@ def optimize(
     storage_option: StorageOption = None,
 ) -> None:
     """Rewrite the small files of a table, and files with many deleted rows, into fewer. No other writer fails because of it."""
-    with plain_errors():
-        from rowlock.cli.optimize import optimize_table
+    from rowlock.cli.optimize import optimize_table
 
-        columns = [name.strip() for name in zorder.split(",") if name.strip()]
-        optimize_table(path, where, columns, full, memory, _console(), _storage(storage_option))
+    columns = [name.strip() for name in zorder.split(",") if name.strip()]
+    optimize_table(path, where, columns, full, memory, _console(), _storage(storage_option))
 
 
-@app.command()
+@command()
 def conflicts(
     path: TablePath,
     limit: Commits = 1000,
@@ -231,27 +236,20 @@ def conflicts(
     storage_option: StorageOption = None,
 ) -> None:
     """Show which operations conflicted, when, over which files and keys, and at what cost."""
-    with plain_errors():
-        if html or trace:
-            from rowlock.cli.report.write import report_on
+    from rowlock.cli.conflicts import conflicts_of
 
-            report_on(path, limit, _console(), _storage(storage_option), page=html, trace_file=trace, as_json=as_json)
-            return
-        from rowlock.cli.conflicts import conflicts_of
-
-        conflicts_of(path, limit, as_json, _console(), _storage(storage_option))
+    conflicts_of(path, limit, as_json, _console(), _storage(storage_option), page=html, trace_file=trace)
 
 
-@app.command()
+@command()
 def advise(path: TablePath, limit: Commits = 1000, as_json: AsJson = False, storage_option: StorageOption = None) -> None:
     """Recommend table properties (lock, conflict policy, ...) by the conflicts in a table's history, with reasons and figures."""
-    with plain_errors():
-        from rowlock.cli.advise import advise_on
+    from rowlock.cli.advise import advise_on
 
-        advise_on(path, limit, as_json, _console(), _storage(storage_option))
+    advise_on(path, limit, as_json, _console(), _storage(storage_option))
 
 
-@app.command()
+@command()
 def check(
     path: TablePath,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -262,28 +260,24 @@ def check(
         bool, typer.Option("--deep", help="Open every version and read every live file, to compare all that the log says with what is there.")
     ] = False,
     storage_option: StorageOption = None,
-) -> None:
+) -> bool:
     """Find damage in a table and risky writers, and list which engines may write it. Exit code 1 if something is certainly wrong."""
-    with plain_errors():
-        from rowlock.cli.check import check_table
+    from rowlock.cli.check import check_table
 
-        if not check_table(path, _console(), _storage(storage_option), json=json, commits=commits, files=files, footers=footers, deep=deep):
-            raise typer.Exit(1)
+    return check_table(path, _console(), _storage(storage_option), json=json, commits=commits, files=files, footers=footers, deep=deep)
 
 
-@app.command()
+@command()
 def repair(
     path: TablePath,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without, what would be done is printed and nothing is written.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     storage_option: StorageOption = None,
-) -> None:
+) -> bool:
     """Mend what can be mended of a damaged table without losing a row. Exit code 1 if something is left to mend."""
-    with plain_errors():
-        from rowlock.cli.check import repair_table
+    from rowlock.cli.check import repair_table
 
-        if not repair_table(path, _console(), _storage(storage_option), json=json, yes=yes):
-            raise typer.Exit(1)
+    return repair_table(path, _console(), _storage(storage_option), json=json, yes=yes)
 
 
 arbiter = typer.Typer(help="The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore.", no_args_is_help=True)
@@ -295,28 +289,26 @@ def _arbiter() -> None:
     """The DynamoDB arbiter, for tables that are shared with Spark jobs through S3DynamoDBLogStore."""
 
 
-@arbiter.command("create")
+@command(of=arbiter, name="create")
 def arbiter_create(
     name: Annotated[str | None, typer.Option(help="The DynamoDB table's name. Default: DELTA_DYNAMO_TABLE_NAME, else delta_log.")] = None,
     storage_option: StorageOption = None,
 ) -> None:
     """Create the arbiter's DynamoDB table if it does not exist. AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ... in the options or environment say where."""
-    with plain_errors():
-        from rowlock.cli.check import create_arbiter
+    from rowlock.cli.check import create_arbiter
 
-        create_arbiter(name, _console(), _storage(storage_option))
+    create_arbiter(name, _console(), _storage(storage_option))
 
 
-@arbiter.command("forget")
+@command(of=arbiter, name="forget")
 def arbiter_forget(path: Annotated[str, typer.Argument(help="The path of a Delta table that was deleted.")], storage_option: StorageOption = None) -> None:
     """Delete the entries of a Delta table that was deleted, so that another can be created there; refused while its log exists."""
-    with plain_errors():
-        from rowlock.cli.check import forget_entries
+    from rowlock.cli.check import forget_entries
 
-        forget_entries(path, _console(), _storage(storage_option))
+    forget_entries(path, _console(), _storage(storage_option))
 
 
-@app.command(hidden=find_spec("rowlock_simulation") is None)
+@command(hidden=find_spec("rowlock_simulation") is None)
 def simulate(
     world: Annotated[str, typer.Option(help="s3, local, dynamodb or all: which store's code runs, over a simulated server or disk.")] = "all",
     seed: Annotated[int | None, typer.Option(help="Run this one schedule; with --minutes: the first of them.", min=0)] = None,
@@ -326,20 +318,18 @@ def simulate(
     trace: Annotated[bool, typer.Option("--trace", help="With --seed: print who did what when.")] = False,
     without: Annotated[str, typer.Option(help="With --seed: leave out these actors, actions and faults, such as a2,a1.0,f3.")] = "",
     smaller: Annotated[bool, typer.Option("--smaller", help="Look for a smaller schedule that breaks something, too.")] = False,
-) -> None:
+) -> bool:
     """Run the real code in simulated worlds, where seeds decide who runs when and what goes wrong. Exit code 1 if a promise was broken."""
-    with plain_errors():
-        _needs_checkout("rowlock_simulation")
-        os.environ.setdefault("POLARS_MAX_THREADS", "1")  # threads of libraries are not in the schedule
-        from rowlock_simulation.command import Choices
-        from rowlock_simulation.command import simulate as run
+    _needs_checkout("rowlock_simulation")
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")  # threads of libraries are not in the schedule
+    from rowlock_simulation.command import Choices
+    from rowlock_simulation.command import simulate as run
 
-        left_out = tuple(name.strip() for name in without.split(",") if name.strip())
-        if not run(Choices(world, seed, seeds, minutes, results, trace, left_out, smaller), _console()):
-            raise typer.Exit(1)
+    left_out = tuple(name.strip() for name in without.split(",") if name.strip())
+    return run(Choices(world, seed, seeds, minutes, results, trace, left_out, smaller), _console())
 
 
-@app.command()
+@command()
 def serve(
     host: Annotated[str, typer.Option("--host", "--bind", help="The address to listen on. Default: this machine alone.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on; 0: any that is free.", min=0, max=65535)] = 15002,
@@ -357,14 +347,11 @@ def serve(
     ] = None,
 ) -> None:
     """Start a Spark Connect server with Rowlock in it, for clients that have PySpark alone; in any language that Spark Connect has."""
-    with plain_errors():
-        from rowlock.cli.serve import Choices
-        from rowlock.cli.serve import serve as run
+    from rowlock.cli.serve import Choices
+    from rowlock.cli.serve import serve as run
 
-        choices = Choices(
-            host, port, token or None, without_token, warehouse, metastore, tuple(conf or ()), cores or os.cpu_count() or 1, memory_mb, thrift_port
-        )
-        run(choices, _console())
+    choices = Choices(host, port, token or None, without_token, warehouse, metastore, tuple(conf or ()), cores or os.cpu_count() or 1, memory_mb, thrift_port)
+    run(choices, _console())
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False})
@@ -385,16 +372,15 @@ def run(
     raise typer.Exit(running.run(program, context.args))
 
 
-@app.command()
+@command()
 def prepare() -> None:
     """Make later sessions on this machine start faster: Spark's classes are kept in an archive (200 MB) in the user's cache. Takes about a minute, once."""
-    with plain_errors():
-        from rowlock.cli.prepare import prepare as run
+    from rowlock.cli.prepare import prepare as run
 
-        run(_console())
+    run(_console())
 
 
-@app.command()
+@command()
 def version() -> None:
     """Print the versions of Rowlock, pyspark, pyarrow and Python."""
     import platform

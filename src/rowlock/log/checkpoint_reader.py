@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,7 +22,7 @@ from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
 from rowlock.log import frames
 from rowlock.protocol import action_json, names
-from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.names import LogFile
 from rowlock.storage.ranges import RangeFile
 from rowlock.storage.store import NotFound, ObjectStore
@@ -35,13 +34,12 @@ _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 @dataclass(slots=True)
 class CheckpointState:
-    """The contents of a checkpoint: `adds` and `frames` (see `frames`) hold the live files; `removes` are read only on request."""
+    """The contents of a checkpoint: `frames` (see `frames`) hold the live files; `removes` are read only on request."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     txns: dict[str, SetTransaction] = field(default_factory=dict)
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
-    adds: list[AddFile] = field(default_factory=list)
     frames: list[pa.RecordBatch] = field(default_factory=list)
     removes: list[RemoveFile] = field(default_factory=list)
     sidecars: list[str] = field(default_factory=list)
@@ -49,11 +47,11 @@ class CheckpointState:
 
 def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_only: bool = False) -> CheckpointState:
     """Reads a checkpoint from its files; with `removes_only`, the remove actions instead of the live files.  Raises CorruptLog."""
-    state = CheckpointState()
+    state, wanted = CheckpointState(), "remove" if removes_only else "add"
     for file in files:
-        _read_file(store, file.key, state, removes_only)
+        _read_file(store, file.key, state, wanted)
     for sidecar in state.sidecars:
-        _read_file(store, names.sidecar_key(sidecar), state, removes_only)
+        _read_file(store, names.sidecar_key(sidecar), state, wanted)
     _keep_one_per_path(state)
     return state
 
@@ -65,27 +63,8 @@ def sidecars_of(store: ObjectStore, checkpoint: Sequence[LogFile]) -> set[str]:
     """
     state = CheckpointState()
     for file in checkpoint:
-        try:
-            if file.key.endswith(".json"):
-                _read_json(store.get(file.key), state, False, store.root)
-            else:
-                _read_sidecars(pq.ParquetFile(_opened(store, file)), state)
-        except NotFound as e:
-            raise CorruptLog("a file of a checkpoint is missing from the log", table=store.root, file=file.key) from e
-        except UNREADABLE as e:
-            raise CorruptLog(f"the checkpoint cannot be read: {type(e).__name__}: {e}", table=store.root, file=file.key) from e
+        _read_file(store, file.key, state, "sidecar", file.size_bytes)
     return {names.sidecar_key(name) for name in state.sidecars}
-
-
-def _opened(store: ObjectStore, file: LogFile) -> io.BytesIO | RangeFile:
-    return io.BytesIO(store.get(file.key)) if file.size_bytes <= limits().whole_object_bytes else RangeFile(store, file.key, file.size_bytes)
-
-
-def _read_sidecars(file: pq.ParquetFile, state: CheckpointState) -> None:
-    if file.schema_arrow.get_field_index("sidecar") >= 0:
-        for group in range(file.num_row_groups):
-            for raw in _non_null_actions(file, group, "sidecar"):
-                _apply("sidecar", raw, state)
 
 
 def _keep_one_per_path(state: CheckpointState) -> None:
@@ -97,13 +76,15 @@ def _keep_one_per_path(state: CheckpointState) -> None:
             state.frames = [frame.take(pa.array(sorted(rows), pa.int64())) for frame, rows in zip(state.frames, kept, strict=True) if rows]
 
 
-def _read_file(store: ObjectStore, key: str, state: CheckpointState, removes_only: bool) -> None:
+def _read_file(store: ObjectStore, key: str, state: CheckpointState, wanted: str, size_bytes: int = 0) -> None:
+    """Reads the file actions `wanted` of a file and all others; of `sidecar` these alone, and of a large file of that size in ranges."""
     try:
-        body = store.get(key)
         if key.endswith(".json"):
-            _read_json(body, state, removes_only, store.root)
+            _read_json(store.get(key), state, wanted, store.root)
+        elif wanted == "sidecar" and size_bytes > limits().whole_object_bytes:
+            _read_parquet(RangeFile(store, key, size_bytes), state, wanted, store.root)
         else:
-            _read_parquet(body, state, removes_only, store.root)
+            _read_parquet(pa.BufferReader(store.get(key)), state, wanted, store.root)
     except NotFound as e:
         raise CorruptLog("a file of a checkpoint is missing from the log", table=store.root, file=key) from e
     except UNREADABLE as e:
@@ -127,72 +108,47 @@ def _apply(name: str, raw: dict[str, Any], state: CheckpointState) -> None:
         state.sidecars.append(raw["path"])
 
 
-def _read_json(body: bytes, state: CheckpointState, removes_only: bool, root: str) -> None:
+def _read_json(body: bytes, state: CheckpointState, wanted: str, root: str) -> None:
     adds = []
     for line in body.split(b"\n"):
         for name, raw in (orjson.loads(line) if line.strip() else {}).items():
             if raw is None:
                 continue
-            if name == "add" and not removes_only:
+            if name == wanted == "add":
                 adds.append(action_json.add_from(raw, root))
-            elif name == "remove" and removes_only:
+            elif name == wanted == "remove":
                 state.removes.append(action_json.remove_from(raw, root))
             else:
                 _apply(name, raw, state)
-    if len(adds) > limits().changed_files:
-        state.frames.append(frames.from_adds(adds))
-    else:
-        state.adds += adds
+    if adds:
+        state.frames.append(frames.from_adds({add.path: add for add in adds}.values()))
 
 
-def _read_parquet(body: bytes, state: CheckpointState, removes_only: bool, root: str) -> None:
-    file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=[])
+def _read_parquet(source: Any, state: CheckpointState, wanted: str, root: str) -> None:
+    file = pq.ParquetFile(source, read_dictionary=[])
     schema = file.schema_arrow
-    small = [name for name in _SMALL if schema.get_field_index(name) >= 0]
-    has_remove, has_add = schema.get_field_index("remove") >= 0, schema.get_field_index("add") >= 0
+    small = [name for name in (("sidecar",) if wanted == "sidecar" else _SMALL) if schema.get_field_index(name) >= 0]
     for group in range(file.num_row_groups):
         for name in small:
             for raw in _non_null_actions(file, group, name):
                 _apply(name, raw, state)
-        if removes_only and has_remove:
-            state.removes += [action_json.remove_from(raw, root) for raw in _non_null_actions(file, group, "remove") if raw.get("path") is not None]
-        elif not removes_only and has_add and file.metadata.num_rows > limits().changed_files:
+        if wanted == "remove" and schema.get_field_index("remove") >= 0:
+            state.removes += [action_json.remove_from(raw, root) for raw in _non_null_actions(file, group, "remove")]
+        elif wanted == "add" and schema.get_field_index("add") >= 0:
             state.frames += _add_frames(file, group, schema.field("add").type, root)
-        elif not removes_only and has_add:
-            state.adds += _adds(file, group, schema.field("add").type, root)
-
-
-def _non_null_actions(file: pq.ParquetFile, group: int, name: str) -> Iterator[dict[str, Any]]:
-    """The non-null actions in one column of a row group, as dicts, maps included."""
-    column = file.read_row_group(group, columns=[name]).column(name).combine_chunks()
-    for value in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy"):
-        if _is_action(name, value):
-            yield value
 
 
 _REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId", "domainMetadata": "domain", "sidecar": "path", "remove": "path"}
 
 
-def _is_action(name: str, value: dict[str, Any]) -> bool:
-    """Whether the struct is an action: some writers store a struct of nulls instead of null."""
-    return value.get(_REQUIRED[name]) is not None
-
-
-def _adds(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[AddFile]:
-    """The add actions of a row group as values, for few of them."""
-    present = [name for name in frames.ADD_FIELDS if type_.get_field_index(name) >= 0]
-    column = file.read_row_group(group, columns=[f"add.{name}" for name in present]).column("add").combine_chunks()
-    raws = [raw for raw in column.to_pylist(maps_as_pydicts="lossy") if raw is not None and raw["path"] is not None]
-    if type_.get_field_index("stats_parsed") >= 0 and any(raw.get("stats") is None for raw in raws):
-        for raw, parsed in zip(raws, _parsed_stats(file, group), strict=True):
-            raw["stats"] = parsed if raw.get("stats") is None else raw["stats"]
-    for raw in raws:
-        if (vector := raw.get("deletionVector")) is not None and vector["storageType"] is None:
-            raw["deletionVector"] = None  # some writers store a struct of nulls instead of null
-        yield action_json.add_from(raw, root)
+def _non_null_actions(file: pq.ParquetFile, group: int, name: str) -> Iterator[dict[str, Any]]:
+    """The non-null actions in one column of a row group, as dicts, maps included; some writers store a struct of nulls instead of null."""
+    column = file.read_row_group(group, columns=[name]).column(name).combine_chunks()
+    return (value for value in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy") if value.get(_REQUIRED[name]) is not None)
 
 
 def _add_frames(file: pq.ParquetFile, group: int, type_: pa.StructType, root: str) -> Iterator[pa.RecordBatch]:
+    """The add actions of a row group, by column."""
     present = [name for name in frames.ADD_FIELDS if type_.get_field_index(name) >= 0]
     wanted = [f"add.{name}" for name in present]
     has_stats, has_parsed = "stats" in present, type_.get_field_index("stats_parsed") >= 0

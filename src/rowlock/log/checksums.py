@@ -77,10 +77,5 @@ def differences(data: bytes, snapshot: Snapshot) -> list[str]:
             said["protocol"] = (protocol_json(protocol_from(raw["protocol"])), protocol_json(snapshot.protocol))
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         return [f"it cannot be read ({type(e).__name__}: {e})"]
-    return [
-        f"{name} is {a!r} and not {b!r}" if name.startswith(("num", "table", "txn")) else f"{name} is another" for name, (a, b) in said.items() if _differ(a, b)
-    ]
-
-
-def _differ(said: Any, known: Any) -> bool:
-    return said is not None and known is not None and said != known
+    differing = {name: both for name, both in said.items() if None not in both and both[0] != both[1]}
+    return [f"{name} is {a!r} and not {b!r}" if name.startswith(("num", "table", "txn")) else f"{name} is another" for name, (a, b) in differing.items()]

@@ -115,7 +115,7 @@ def _add_of(row: tuple[Any, ...]) -> AddFile:
         spelling,
     ) = row
     dv = None if dv_type is None else DeletionVectorDescriptor(cast(StorageType, dv_type), dv_path, dv_offset, dv_size, dv_cardinality)
-    return AddFile(path, values or {}, size, modified, bool(data_change), stats, dv, tags, base_row_id, commit_version, clustering, spelling)
+    return AddFile(path, values or {}, size, modified or 0, data_change is not False, stats, dv, tags, base_row_id, commit_version, clustering, spelling)
 
 
 def from_checkpoint(adds: pa.StructArray, root: str) -> pa.RecordBatch:
@@ -125,6 +125,8 @@ def from_checkpoint(adds: pa.StructArray, root: str) -> pa.RecordBatch:
     vectors = _field(adds, "deletionVector")
     columns |= _pick(vectors, _FROM_VECTOR) if vectors is not None else {}
     path = columns["path"]
+    if "size" not in columns or columns["size"].null_count:
+        raise ValueError("an add action lacks its size")
     odd = pc.or_(pc.invert(pc.match_substring_regex(path, paths.UNESCAPED)), pc.match_substring_regex(path, paths.NOT_CANONICAL))
     if pc.any(odd).as_py():
         pairs = (paths.decode_with_spelling(p, root) if o else (p, None) for p, o in zip(path.to_pylist(), odd.to_pylist(), strict=True))

@@ -72,7 +72,10 @@ class LiveFiles:
 
     @classmethod
     def of_frames(cls, parts: Iterable[pa.RecordBatch]) -> LiveFiles:
-        """The live files in these frames, whose paths must be distinct across all of them."""
+        """The live files in these frames, whose paths must be distinct across all of them; few of them are kept as values."""
+        parts = list(parts)
+        if sum(part.num_rows for part in parts) <= limits().changed_files:
+            return cls.of_adds(add for part in parts for add in frames.to_adds(part))
         bases = tuple(_Base(part) for part in parts if part.num_rows)
         count, size = sum(b.frame.num_rows for b in bases), sum(pc.sum(b.frame.column("size")).as_py() or 0 for b in bases)
         return cls(bases, tuple(np.ones(b.frame.num_rows, dtype=np.bool_) for b in bases), {}, count, size)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from rowlock.log.replay import read_commit
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
-from rowlock.protocol.actions import Commit, RemoveFile
-from rowlock.protocol.commits import parse_commit
+from rowlock.protocol.actions import RemoveFile
 from rowlock.protocol.names import LogFile
-from rowlock.storage.store import NotFound
 from rowlock.threads import side_by_side
 
 SKEW_MS = 3_600_000
@@ -50,7 +49,7 @@ def removed_since(log: TableLog, snapshot: Snapshot, horizon_ms: int) -> Removed
             break
         before.append(file)
         version -= 1
-    found = side_by_side(lambda f: _commit_of(log, f), before, _READERS)
+    found = side_by_side(lambda f: read_commit(log.store, f.version, lambda line: b'"remove"' in line or b'"metaData"' in line), before, _READERS)
     entries += [r for one in found if one is not None for r in _with_timestamps(((one.version, r) for r in one.removes), files, one.version)]
     redefined = any(c.metadata is not None for c in (*log.commits(base, snapshot.version), *found) if c is not None)
     return Removed(tuple(entries), (version < 0 or file is not None) and None not in found, redefined)
@@ -64,12 +63,3 @@ def _with_timestamps(commits: Iterable[tuple[int, RemoveFile]], files: dict[int,
             file = files.get(version) or files.get(newest)
             at = 0 if file is None else file.modified_ms
         yield replace(remove, deletion_timestamp_ms=at)
-
-
-def _commit_of(log: TableLog, file: LogFile) -> Commit | None:
-    """The removes and the metadata of a commit; None if the commit file has been cleaned up meanwhile."""
-    try:
-        data = log.store.get(file.key)
-    except NotFound:
-        return None
-    return parse_commit(file.version, b"\n".join(line for line in data.split(b"\n") if b'"remove"' in line or b'"metaData"' in line), log.table)

@@ -6,7 +6,7 @@ metadata domains.  Every snapshot returned has passed the check that this versio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from rowlock import clock
@@ -17,28 +17,29 @@ from rowlock.log.live_files import LiveFiles, fold
 from rowlock.log.segment import Segment
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import names
-from rowlock.protocol.actions import Commit, DomainMetadata, SetTransaction
+from rowlock.protocol.actions import Commit
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.features import check_readable
 from rowlock.protocol.schema import parse_schema
 from rowlock.storage.store import NotFound, ObjectStore
 
 
-def read_commit(store: ObjectStore, version: int) -> Commit | None:
-    """The commit of a version, read from the store; None if there is no such file.  Raises CorruptLog."""
+def read_commit(store: ObjectStore, version: int, wanted: Callable[[bytes], bool] | None = None) -> Commit | None:
+    """The commit of a version, read from the store, or of it the actions whose lines are `wanted`; None if there is no such file.  Raises CorruptLog."""
     try:
         data, tag = store.get_tagged(names.commit_key(version))
     except NotFound:
         return None
+    if wanted is not None:
+        data = b"\n".join(line for line in data.split(b"\n") if wanted(line))
     return replace(parse_commit(version, data, store.root), tag=tag)
 
 
 def load(store: ObjectStore, segment: Segment) -> Snapshot:
     """The snapshot of a segment.  Commits are read in batches, to hold few in memory.  Raises CorruptLog, UnsupportedFeature."""
     state = read_checkpoint(store, segment.checkpoint) if segment.checkpoint else CheckpointState()
-    files = LiveFiles.of_frames(state.frames).apply((), state.adds)
+    files = LiveFiles.of_frames(state.frames)
     state.frames.clear()
-    state.adds.clear()
     last: Commit | None = None
     for batch in _batches(store, segment):
         files = fold(((_keys(c), c.adds) for c in batch), files)
@@ -121,19 +122,12 @@ def _batches(store: ObjectStore, segment: Segment) -> Iterator[list[Commit]]:
 def _apply(state: CheckpointState, commit: Commit) -> None:
     state.protocol = commit.protocol or state.protocol
     state.metadata = commit.metadata or state.metadata
-    _apply_txns_and_domains(state.txns, state.domains, commit.txns, commit.domains)
-
-
-def _apply_txns_and_domains(
-    txns: dict[str, SetTransaction], domains: dict[str, DomainMetadata], new_txns: Iterable[SetTransaction], new_domains: Iterable[DomainMetadata]
-) -> None:
-    for txn in new_txns:
-        txns[txn.app_id] = txn
-    for domain in new_domains:
+    state.txns.update((t.app_id, t) for t in commit.txns)
+    for domain in commit.domains:
         if domain.removed:
-            domains.pop(domain.domain, None)
+            state.domains.pop(domain.domain, None)
         else:
-            domains[domain.domain] = domain
+            state.domains[domain.domain] = domain
 
 
 def _timestamp_ms(commit: Commit | None, otherwise: int) -> int:

@@ -38,7 +38,7 @@ from rowlock.protocol import in_commit, names
 from rowlock.protocol.actions import Commit, FileKey, RemoveFile
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import LogFile
-from rowlock.storage.store import NotFound, ObjectStore, PutOutcome
+from rowlock.storage.store import ObjectStore, PutOutcome
 
 
 class TableLog:
@@ -64,7 +64,7 @@ class TableLog:
         commits = self._next_commits(previous.version)
         verified, gone = self._verified(previous)
         if verified is None:
-            self._clear_cache()
+            self._commits.clear()
             found = self._with_unlisted_commits(self._load())
             return replace(found, chain=previous.chain) if gone and _cleaned_up(previous, found) else found
         for commit in commits:
@@ -180,9 +180,6 @@ class TableLog:
     def _cache_commit(self, commit: Commit) -> None:
         self._commits.put(commit.version, commit)
 
-    def _clear_cache(self) -> None:
-        self._commits.clear()
-
     def advance(self, snapshot: Snapshot, version: int, data: bytes, tag: str | None) -> Snapshot:
         """The snapshot after one more commit, given as bytes; `tag` is that of its file, if the store returned one."""
         commit = replace(parse_commit(version, data, self.table), tag=tag)
@@ -203,17 +200,9 @@ class TableLog:
         for version in reversed(versions):
             if limit is not None and len(out) >= limit:
                 break
-            if (commit := self._commit_without_files(version)) is not None:
+            if (commit := replay.read_commit(self.store, version, _is_no_file)) is not None:
                 out.append(commit)
         return out
-
-    def _commit_without_files(self, version: int) -> Commit | None:
-        try:
-            data = self.store.get(names.commit_key(version))
-        except NotFound:
-            return None
-        lines = [line for line in data.split(b"\n") if not line.lstrip().startswith((b'{"add"', b'{"remove"', b'{"cdc"'))]
-        return parse_commit(version, b"\n".join(lines), self.table)
 
     def write_checkpoint(self, snapshot: Snapshot) -> None:
         """Writes a checkpoint of the snapshot, as its policy says, and points `_last_checkpoint` to it.  May raise, but no commit depends on it."""
@@ -262,6 +251,10 @@ class TableLog:
 def _cleaned_up(previous: Snapshot, found: Snapshot) -> bool:
     """Whether a log that lost the commit of `previous` was merely cleaned up, rather than replaced by another log."""
     return found.metadata.id == previous.metadata.id and found.version - found.commits_since_checkpoint >= previous.version
+
+
+def _is_no_file(line: bytes) -> bool:
+    return not line.lstrip().startswith((b'{"add"', b'{"remove"', b'{"cdc"'))
 
 
 def _size_in_memory(commit: Commit) -> int:

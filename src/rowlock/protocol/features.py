@@ -6,7 +6,8 @@ defaults) is refused only for tables that use it, not for those that merely list
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from rowlock.conditions import named
@@ -19,9 +20,9 @@ from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.defaults import column_defaults, inner_defaults
 from rowlock.protocol.delta_properties import FEATURE_PREFIX, MAX_READER_VERSION, MAX_WRITER_VERSION, MIN_READER_VERSION, MIN_WRITER_VERSION
 from rowlock.protocol.generated import FEATURE as GENERATED
-from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns, inner_generated
+from rowlock.protocol.generated import generated_columns, inner_generated
 from rowlock.protocol.identity import FEATURE as IDENTITY
-from rowlock.protocol.identity import identity_columns, is_identity
+from rowlock.protocol.identity import is_identity
 from rowlock.protocol.identity import problem_of as identity_problem_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
@@ -29,69 +30,97 @@ from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names, 
 from rowlock.version import VERSION
 
 V2_CHECKPOINTS = "v2Checkpoint"
-_BOTH_NAMES = frozenset(name + suffix for name in ("typeWidening", "variantType", "variantShredding") for suffix in ("", "-preview"))
-READABLE = frozenset({"deletionVectors", "columnMapping", V2_CHECKPOINTS, "timestampNtz", "vacuumProtocolCheck"}) | _BOTH_NAMES
-WRITABLE = (
-    frozenset(
-        {
-            "deletionVectors",
-            "appendOnly",
-            "changeDataFeed",
-            "invariants",
-            "checkConstraints",
-            "inCommitTimestamp",
-            "columnMapping",
-            "generatedColumns",
-            "allowColumnDefaults",
-            "identityColumns",
-            "domainMetadata",
-            "clustering",
-            "rowTracking",
-            "timestampNtz",
-            "vacuumProtocolCheck",
-            "checkpointProtection",
-            V2_CHECKPOINTS,
-        }
-    )
-    | _BOTH_NAMES
-)
-
-_NEED_DOMAINS = frozenset({"rowTracking", "clustering"})
-_Trace = Callable[[Metadata, Collection[str]], str | None]
-
-
-def _any_property_set(*names: str) -> _Trace:
-    return lambda metadata, domains: next(
-        (f"property {n} = {v!r} is set" for n in names if (v := metadata.configuration.get(n, "false").strip().lower()) != "false"), None
-    )
-
-
-_TRACES: Mapping[str, _Trace] = {
-    "allowColumnDefaults": lambda metadata, domains: next((f"column {n} has a default" for n in column_defaults(parse_schema(metadata.schema_string))), None),
-    "checkConstraints": lambda metadata, domains: next((f"property {key} is a CHECK constraint" for key in metadata.configuration if is_constraint(key)), None),
-    "domainMetadata": lambda metadata, domains: next((f"metadata domain {d} exists" for d in sorted(domains)), None),
-    "inCommitTimestamp": _any_property_set("delta.enableInCommitTimestamps", ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP),
-    "vacuumProtocolCheck": lambda metadata, domains: None,
-}
-"""Features that can be dropped, each with a check for traces of its use.  None of them is needed to read older versions of a table."""
-
-_LEGACY_WRITER: tuple[tuple[int, tuple[str, ...]], ...] = (
-    (2, ("appendOnly", "invariants")),
-    (3, ("checkConstraints",)),
-    (4, ("changeDataFeed", "generatedColumns")),
-    (5, ("columnMapping",)),
-    (6, ("identityColumns",)),
-)
 ZONELESS = "timestampNtz"
+Configuration = Mapping[str, str]
 ActiveTest = Callable[[Metadata, StructType], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A table feature that this version can write.
+
+    reads    whether readers must support it, too
+    legacy   the first writer version, below 7, that stands for it; None if none does
+    asked    whether a table's properties ask for it
+    columns  the columns of a schema that need it
+    problem  what of a schema and its partition columns cannot be written even with the feature, as a phrase
+    needs    another feature that it depends on
+    trace    what of a table still uses it, given its metadata and its domains; None for a feature that this version does not drop
+    """
+
+    name: str
+    reads: bool = False
+    legacy: int | None = None
+    asked: Callable[[Configuration], bool] = lambda configuration: False
+    columns: Callable[[StructType], Collection[str]] = lambda schema: ()
+    problem: Callable[[StructType, Collection[str]], str | None] = lambda schema, partitions: None
+    needs: str | None = None
+    trace: Callable[[Metadata, Collection[str]], str | None] | None = None
+
+
+def _on(name: str) -> Callable[[Configuration], bool]:
+    return lambda configuration: is_true(configuration, name)
+
+
+def _inside(paths: Iterator[str]) -> str | None:
+    return next((f"of {path}, which is inside a column" for path in paths), None)
+
+
+def _first(texts: Iterable[str]) -> str | None:
+    return next(iter(texts), None)
+
+
+_IN_COMMIT = ("delta.enableInCommitTimestamps", ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
+FEATURES: tuple[Feature, ...] = (
+    Feature("appendOnly", legacy=2),
+    Feature("invariants", legacy=2),
+    Feature(
+        "checkConstraints",
+        legacy=3,
+        asked=has_constraints,
+        trace=lambda metadata, domains: _first(f"property {key} is a CHECK constraint" for key in metadata.configuration if is_constraint(key)),
+    ),
+    Feature("changeDataFeed", legacy=4, asked=_on("delta.enableChangeDataFeed")),
+    Feature(
+        GENERATED,
+        legacy=4,
+        columns=lambda schema: [g.name for g in generated_columns(schema)],
+        problem=lambda schema, partitions: _inside(inner_generated(schema)),
+    ),
+    Feature("columnMapping", reads=True, legacy=5, asked=lambda configuration: column_mapping_mode(configuration) != "none"),
+    Feature(IDENTITY, legacy=6, columns=lambda schema: [f.name for f in schema.fields if is_identity(f)], problem=identity_problem_of),
+    Feature("deletionVectors", reads=True, asked=_on("delta.enableDeletionVectors")),
+    Feature(V2_CHECKPOINTS, reads=True, asked=lambda configuration: configuration.get("delta.checkpointPolicy") == "v2"),
+    Feature(ZONELESS, reads=True, columns=lambda schema: type_names(schema) & {"timestamp_ntz"}),
+    Feature("vacuumProtocolCheck", reads=True, trace=lambda metadata, domains: None),
+    Feature("typeWidening", reads=True, asked=_on("delta.enableTypeWidening")),
+    *(Feature(name, reads=True) for name in ("typeWidening-preview", "variantType", "variantType-preview", "variantShredding", "variantShredding-preview")),
+    Feature(
+        "inCommitTimestamp",
+        asked=_on("delta.enableInCommitTimestamps"),
+        trace=lambda metadata, domains: _first(
+            f"property {n} = {v!r} is set" for n in _IN_COMMIT if (v := metadata.configuration.get(n, "false").strip().lower()) != "false"
+        ),
+    ),
+    Feature(
+        DEFAULTS,
+        columns=column_defaults,
+        problem=lambda schema, partitions: _inside(inner_defaults(schema)),
+        trace=lambda metadata, domains: _first(f"column {n} has a default" for n in column_defaults(parse_schema(metadata.schema_string))),
+    ),
+    Feature("domainMetadata", trace=lambda metadata, domains: _first(f"metadata domain {d} exists" for d in sorted(domains))),
+    Feature("rowTracking", asked=_on("delta.enableRowTracking"), needs="domainMetadata"),  # a domain holds the row id high-water mark
+    Feature("clustering", needs="domainMetadata"),
+    Feature("checkpointProtection"),
+)
+"""Every feature that this version can write; those with a trace can be dropped, and none of these is needed to read older versions of a table."""
+_BY_NAME = {f.name: f for f in FEATURES}
+READABLE = frozenset(f.name for f in FEATURES if f.reads)
+WRITABLE = frozenset(_BY_NAME)
 
 
 def _property_on(name: str) -> ActiveTest:
     return lambda metadata, schema: is_true(metadata.configuration, name)
-
-
-def _field_key(prefix: str) -> ActiveTest:
-    return lambda metadata, schema: any(key.startswith(prefix) for _, f in schema.all_fields() for key in f.metadata)
 
 
 def _shadows_change_feed_column(metadata: Metadata, schema: StructType) -> bool:
@@ -129,13 +158,13 @@ def writer_features(protocol: Protocol) -> frozenset[str]:
     """The features that a writer must support; a legacy version is translated to its features."""
     if protocol.min_writer_version >= 7:
         return protocol.writer_features or frozenset()
-    return frozenset(name for version, added in _LEGACY_WRITER if protocol.min_writer_version >= version for name in added)
+    return frozenset(f.name for f in FEATURES if f.legacy is not None and protocol.min_writer_version >= f.legacy)
 
 
 def vectors_allowed(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether new deletion vectors may be written: the feature is listed and the property is on."""
     has_feature = "deletionVectors" in reader_features(protocol) and "deletionVectors" in writer_features(protocol)
-    return has_feature and _property_on("delta.enableDeletionVectors")(metadata, StructType(()))
+    return has_feature and is_true(metadata.configuration, "delta.enableDeletionVectors")
 
 
 def check_readable(protocol: Protocol, metadata: Metadata, table: str | None = None) -> None:
@@ -161,15 +190,14 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
             raise _refusal(name, "write", table)
     if problem := _row_tracking_problem(protocol, metadata):
         raise _refusal(f"rowTracking ({problem})", "write", table)
-    if problem := _generation_problem(protocol, schema):
-        raise _refusal(f"{GENERATED} ({problem})", "write", table)
-    if problem := _default_problem(protocol, schema):
-        raise _refusal(f"{DEFAULTS} ({problem})", "write", table)
-    if problem := _identity_problem(protocol, metadata, schema):
-        raise _refusal(f"{IDENTITY} ({problem})", "write", table)
-    if missing := writer_features(supporting(protocol, metadata)) - writer_features(protocol):
+    listed = writer_features(protocol)
+    for f in FEATURES:
+        unlisted = (f"of {name}, without the feature in the protocol" for name in f.columns(schema) if f.name not in {*listed, ZONELESS})
+        if problem := f.problem(schema, metadata.partition_columns) or _first(unlisted):
+            raise _refusal(f"{f.name} ({problem})", "write", table)
+    if missing := writer_features(supporting(protocol, metadata)) - listed:
         raise _refusal(f"what needs {min(missing)}, which the protocol does not list", "write", table)
-    if ZONELESS not in writer_features(protocol) and "timestamp_ntz" in type_names(schema):
+    if ZONELESS not in listed and "timestamp_ntz" in type_names(schema):
         raise _refusal(
             f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: add the feature first, with DeltaTable.addFeatureSupport({ZONELESS!r})",
             "write",
@@ -183,38 +211,14 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
 
 def _row_tracking_problem(protocol: Protocol, metadata: Metadata) -> str | None:
     """Why row ids cannot be kept although the table enables row tracking; None if they can."""
-    if not _property_on("delta.enableRowTracking")(metadata, StructType(())):
+    if not is_true(metadata.configuration, "delta.enableRowTracking"):
         return None
     if "rowTracking" not in writer_features(protocol):
         return "enabled without the feature"
-    if _property_on("delta.rowTrackingSuspended")(metadata, StructType(())):
+    if is_true(metadata.configuration, "delta.rowTrackingSuspended"):
         return "enabled and suspended"
     missing = [f"delta.rowTracking.materialized{name}ColumnName" for name in ("RowId", "RowCommitVersion")]
     return next((f"without {name}" for name in missing if not metadata.configuration.get(name)), None)
-
-
-def _generation_problem(protocol: Protocol, schema: StructType) -> str | None:
-    """Why the table's generation expressions cannot be enforced; None if they can."""
-    if (inner := next(inner_generated(schema), None)) is not None:
-        return f"of {inner}, which is inside a column"
-    listed = GENERATED in writer_features(protocol)
-    return next((f"of {f.name}, without the feature in the protocol" for f in schema.fields if GENERATION_EXPRESSION in f.metadata and not listed), None)
-
-
-def _default_problem(protocol: Protocol, schema: StructType) -> str | None:
-    """Why the table's defaults cannot be followed; None if they can."""
-    if (inner := next(inner_defaults(schema), None)) is not None:
-        return f"of {inner}, which is inside a column"
-    listed = DEFAULTS in writer_features(protocol)
-    return next((f"of {name}, without the feature in the protocol" for name in column_defaults(schema) if not listed), None)
-
-
-def _identity_problem(protocol: Protocol, metadata: Metadata, schema: StructType) -> str | None:
-    """Why the table's identity columns cannot be given numbers; None if they can."""
-    if found := identity_problem_of(schema, metadata.partition_columns):
-        return found
-    listed = IDENTITY in writer_features(protocol)
-    return next((f"of {f.name}, without the feature in the protocol" for f in schema.fields if is_identity(f) and not listed), None)
 
 
 def _refusal(feature: str, access: Literal["read", "write"], table: str | None) -> UnsupportedFeature:
@@ -235,9 +239,7 @@ def _refusal(feature: str, access: Literal["read", "write"], table: str | None) 
 
 def features_of_columns(schema: StructType) -> frozenset[str]:
     """The features that a new table needs for what its columns are."""
-    zoneless = type_names(schema) & {"timestamp_ntz"}
-    used = {GENERATED: generated_columns(schema), DEFAULTS: column_defaults(schema), IDENTITY: identity_columns(schema), ZONELESS: zoneless}
-    return frozenset(name for name, found in used.items() if found)
+    return frozenset(f.name for f in FEATURES if f.columns(schema))
 
 
 def supporting(protocol: Protocol, metadata: Metadata) -> Protocol:
@@ -259,43 +261,21 @@ def protocol_for_new_table(configuration: Mapping[str, str], clustered: bool = F
     `clustered`: whether it has clustering columns; `columns`: the features that its columns need (`features_of_columns`).
     Raises UnsupportedFeature for a feature in the properties that this version cannot write.
     """
-    reader: set[str] = set()
-    writer: set[str] = set()
-    if is_true(configuration, "delta.enableDeletionVectors"):
-        reader.add("deletionVectors")
-        writer.add("deletionVectors")
-    if column_mapping_mode(configuration) != "none":
-        reader.add("columnMapping")
-        writer.add("columnMapping")
-    if is_true(configuration, "delta.enableTypeWidening"):
-        reader.add("typeWidening")
-        writer.add("typeWidening")
-    if configuration.get("delta.checkpointPolicy") == "v2":
-        reader.add(V2_CHECKPOINTS)
-        writer.add(V2_CHECKPOINTS)
-    if is_true(configuration, "delta.enableInCommitTimestamps"):
-        writer.add("inCommitTimestamp")
-    if has_constraints(configuration):
-        writer.add("checkConstraints")
-    writer |= set(columns)
-    reader |= {ZONELESS} & set(columns)
-    if is_true(configuration, "delta.enableRowTracking"):
-        writer.add("rowTracking")
-    if is_true(configuration, "delta.enableChangeDataFeed"):
-        writer.add("changeDataFeed")
-    if clustered:
-        writer |= {"clustering", "domainMetadata"}
+    writer = {f.name for f in FEATURES if f.asked(configuration)} | set(columns) | ({"clustering"} if clustered else set())
     for key, value in configuration.items():
         if key.startswith(FEATURE_PREFIX) and value in ("supported", "enabled"):
             name = key[len(FEATURE_PREFIX) :]
             if name not in WRITABLE:
                 raise _refusal(name, "write", None)
             writer.add(name)
-            reader |= {name} & READABLE
-    if "rowTracking" in writer:
-        writer.add("domainMetadata")  # a metadata domain holds the row id high-water mark
     asked = features_of_versions(int(configuration.get(MIN_READER_VERSION, "1")), int(configuration.get(MIN_WRITER_VERSION, "2")))
-    return lowest_protocol(frozenset(reader | asked & READABLE), frozenset(writer | asked))
+    writers = _with_needed(writer | asked)
+    return lowest_protocol(writers & READABLE, writers)
+
+
+def _with_needed(names: Collection[str]) -> frozenset[str]:
+    """The features with those that they depend on."""
+    return frozenset(names) | {needed for name in names if (needed := _BY_NAME[name].needs) is not None}
 
 
 def features_of_versions(reader: int, writer: int) -> frozenset[str]:
@@ -339,7 +319,7 @@ def with_feature(protocol: Protocol, name: str) -> Protocol:
     """The protocol with one more feature, and those that it depends on.  Raises UnsupportedFeature if this version cannot write it."""
     if name not in WRITABLE:
         raise _refusal(name, "write", None)
-    added = {name} | ({"domainMetadata"} if name in _NEED_DOMAINS else set())
+    added = _with_needed({name})
     if added <= writer_features(protocol):
         return protocol
     return lowest_protocol(reader_features(protocol) | (added & READABLE), writer_features(protocol) | added)
@@ -357,7 +337,7 @@ def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[
             table=table,
             condition=named("DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT", feature=name),
         )
-    trace = _TRACES.get(name)
+    trace = _BY_NAME[name].trace if name in _BY_NAME else None
     if trace is None:
         text = "others may still need it to read older versions, or it is part of what the table is; delta-spark's ALTER TABLE ... DROP FEATURE drops some of those"
         raise StatementRefused(
@@ -368,7 +348,7 @@ def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[
         )
     if found := trace(metadata, domains):
         raise StatementRefused(f"Feature {name} cannot be dropped while the table uses it: {found}", what=name, table=table)
-    if name == "domainMetadata" and (needs := sorted(_NEED_DOMAINS & writer_features(protocol))):
+    if needs := sorted(f.name for f in FEATURES if f.needs == name and f.name in writer_features(protocol)):
         raise StatementRefused(f"Feature {name} cannot be dropped: {needs[0]} needs it", what=name, table=table)
     return lowest_protocol(reader_features(protocol) - {name}, writer_features(protocol) - {name})
 

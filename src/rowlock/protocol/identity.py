@@ -6,7 +6,7 @@ together).  Its high-water mark is the last number that was ever given out; it o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,7 +64,7 @@ def _identity(field: StructField) -> Identity:
     return Identity(field.name, int(found[START]), int(found[STEP]), bool(found.get(EXPLICIT, False)), None if mark is None else int(mark))
 
 
-def problem_of(schema: StructType, partition_columns: tuple[str, ...]) -> str | None:
+def problem_of(schema: StructType, partition_columns: Collection[str]) -> str | None:
     """Why the identity columns of a schema cannot be written; None if they can."""
     for path, field in schema.all_fields():
         if not is_identity(field):

@@ -7,9 +7,9 @@ other names are not checked.  Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from rowlock.conditions import Condition, named
 from rowlock.display import did_you_mean
@@ -17,6 +17,7 @@ from rowlock.exceptions import InvalidInput
 from rowlock.protocol import delta_properties
 from rowlock.protocol.delta_properties import bytes_of, interval_ms
 
+T = TypeVar("T")
 OnConflict = Literal["repair", "rerun", "fail", "lockless"]
 Isolation = Literal["serializable", "write_serializable", "snapshot"]
 Granularity = Literal["row", "file"]
@@ -33,7 +34,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
 GROUP_COMMIT, CHECKSUMS = "rowlock.groupCommit", "rowlock.checksums"
 LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
 _LOG_RETENTION, _FILE_RETENTION = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
-_LOCK_SETTINGS = (LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY)
+_PROTECTION, _APPLICATIONS = "delta.requireCheckpointProtectionBeforeVersion", "delta.setTransactionRetentionDuration"
 _PROVIDER = re.compile(r"object|postgresql|dynamodb:[A-Za-z0-9_.\-]{3,255}")
 
 DELTA_LEVELS: dict[Isolation, str] = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
@@ -102,32 +103,37 @@ def _problem(name: str, value: str) -> str | None:
     """Why a property cannot have this value, as a phrase for the error; None if it can."""
     lowered = name.lower()
     if lowered.startswith("rowlock."):
-        if name in _LOCK_SETTINGS:
-            return _lock_problem(name, value)
-        if name in (GROUP_COMMIT, CHECKSUMS):
-            return None if value in ("true", "false") else "allowed are true, false"
-        if name not in KNOBS:
-            return f"there is no such property{did_you_mean(name, KNOBS)}; known are {', '.join((*KNOBS, GROUP_COMMIT, CHECKSUMS, *_LOCK_SETTINGS))}"
-        if value not in KNOBS[name]:
-            return f"allowed are {', '.join(KNOBS[name])}"
-        return None
+        if (problem := OWN.get(name)) is None:
+            return f"there is no such property{did_you_mean(name, OWN)}; known are {', '.join(OWN)}"
+        return problem(value)
     if not lowered.startswith("delta.") or lowered.startswith(_FREE_PREFIXES):
         return None
     return _delta_problem(name, value)
 
 
-def _lock_problem(name: str, value: str) -> str | None:
-    if name == LOCK_PROVIDER and not _PROVIDER.fullmatch(value):
-        return "allowed are object, dynamodb:TABLE, postgresql; the connection string for PostgreSQL is taken from the environment (ROWLOCK_LOCK_DSN) and never written into a table"
-    if name == LOCK_KEY and not value.strip():
-        return "the name of a column is needed"
-    if name in (LOCK_TIMEOUT, LOCK_TERM):
-        try:
-            if interval_ms(value) <= 0:
-                raise ValueError
-        except ValueError:
-            return "an interval such as 'interval 30 seconds' is needed"
-    return None
+def _no_interval(value: str) -> str | None:
+    try:
+        return None if interval_ms(value) > 0 else _INTERVAL
+    except ValueError:
+        return _INTERVAL
+
+
+def _none_of(allowed: Sequence[str]) -> Callable[[str], str | None]:
+    return lambda value: None if value in allowed else f"allowed are {', '.join(allowed)}"
+
+
+_INTERVAL = "an interval such as 'interval 30 seconds' is needed"
+_PROVIDERS = "allowed are object, dynamodb:TABLE, postgresql; the connection string for PostgreSQL is taken from the environment (ROWLOCK_LOCK_DSN) and never written into a table"
+OWN: dict[str, Callable[[str], str | None]] = {
+    **{name: _none_of(values) for name, values in KNOBS.items()},
+    GROUP_COMMIT: _none_of(("true", "false")),
+    CHECKSUMS: _none_of(("true", "false")),
+    LOCK_PROVIDER: lambda value: None if _PROVIDER.fullmatch(value) else _PROVIDERS,
+    LOCK_TIMEOUT: _no_interval,
+    LOCK_TERM: _no_interval,
+    LOCK_KEY: lambda value: None if value.strip() else "the name of a column is needed",
+}
+"""Rowlock's properties, each with why it cannot have a value, as a phrase for the error; None if it can."""
 
 
 def _delta_problem(name: str, value: str) -> str | None:
@@ -135,6 +141,53 @@ def _delta_problem(name: str, value: str) -> str | None:
     if known is None:
         return f"Delta knows no property of this name{did_you_mean(name, delta_properties.DELTA_PROPERTIES)}"
     return known.problem(value) if name == known.name or known.name == delta_properties.UNIFORM else f"it is spelled {known.name}"
+
+
+def _readable(name: str, text: str | None, default: str) -> str:
+    """The text of a property, or its default.  Raises InvalidInput for a value that cannot be read."""
+    value = default if text is None else text
+    if allowed := _delta_problem(name, value):
+        raise InvalidInput(f"the table's property {name} = {value!r} cannot be read: {allowed}. Set it again, or unset it for the default, {default!r}")
+    return value
+
+
+class _Property(Generic[T]):
+    """A property of a table by its name, as a value: what `read` makes of its text, or of None where it is not set."""
+
+    def __init__(self, name: str, read: Callable[[str | None], T]) -> None:
+        self._name, self._read = name, read
+
+    def __get__(self, properties: TableProperties, owner: type) -> T:
+        return self._read(properties.configuration.get(self._name))
+
+
+def _boolean(name: str, default: bool = False) -> _Property[bool]:
+    return _Property(name, lambda text: {"true": True, "false": False}.get((text or "").strip().lower(), default))
+
+
+def _integer(name: str, default: int) -> _Property[int]:
+    return _Property(name, lambda text: int(text) if text and text.strip() and _delta_problem(name, text.strip()) is None else default)
+
+
+def _seconds(name: str, default: str) -> _Property[float]:
+    return _Property(name, lambda text: interval_ms(default if text is None or _no_interval(text) else text) / 1000)
+
+
+def _retention(name: str, default: str) -> _Property[int]:
+    """In milliseconds.  Raises InvalidInput for a value that cannot be read: a wrong default would delete files for good."""
+    return _Property(name, lambda text: interval_ms(_readable(name, text, default)))
+
+
+def _knob(name: str) -> Any:
+    """One of the values of KNOBS.  Raises InvalidInput for another."""
+
+    def read(text: str | None) -> str:
+        value = KNOBS[name][0] if text is None else text
+        if value not in KNOBS[name]:
+            raise InvalidInput(f"the table's property {name} = {value!r} is not supported: allowed are {', '.join(KNOBS[name])}")
+        return value
+
+    return _Property(name, read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,156 +200,74 @@ class TableProperties:
 
     configuration: Mapping[str, str] = field(default_factory=dict, hash=False)
 
-    def _boolean(self, name: str, default: bool) -> bool:
-        return {"true": True, "false": False}.get(self.configuration.get(name, "").strip().lower(), default)
-
-    def _integer(self, name: str, default: int) -> int:
-        value = self.configuration.get(name, "").strip()
-        return int(value) if value and _delta_problem(name, value) is None else default
-
-    def _interval(self, name: str, default: str) -> int:
-        try:
-            return interval_ms(self.configuration.get(name, default))
-        except ValueError:
-            return interval_ms(default)
-
-    def _retention(self, name: str, default: str) -> int:
-        """A retention in milliseconds.  Raises InvalidInput for a value that cannot be parsed: a wrong default would delete files for good."""
-        return interval_ms(self._checked(name, default))
-
-    def _checked(self, name: str, default: str) -> str:
-        value = self.configuration.get(name, default)
-        if allowed := _delta_problem(name, value):
-            raise InvalidInput(f"the table's property {name} = {value!r} cannot be read: {allowed}. Set it again, or unset it for the default, {default!r}")
-        return value
-
-    @property
-    def deletion_vectors(self) -> bool:
-        """`delta.enableDeletionVectors`."""
-        return self._boolean("delta.enableDeletionVectors", False)
-
-    @property
-    def group_commit(self) -> bool:
-        """`rowlock.groupCommit`: whether appends that queue are committed as one version."""
-        return self._boolean(GROUP_COMMIT, True)
-
-    @property
-    def writes_checksums(self) -> bool:
-        """`rowlock.checksums`: whether a version checksum is written after each commit."""
-        return self._boolean(CHECKSUMS, False)
-
-    @property
-    def row_tracking(self) -> bool:
-        """`delta.enableRowTracking`."""
-        return self._boolean("delta.enableRowTracking", False)
-
-    @property
-    def shreds_variants(self) -> bool:
-        """`delta.enableVariantShredding`."""
-        return self._boolean("delta.enableVariantShredding", False)
-
-    @property
-    def type_widening(self) -> bool:
-        """`delta.enableTypeWidening`."""
-        return self._boolean("delta.enableTypeWidening", False)
-
-    @property
-    def append_only(self) -> bool:
-        """`delta.appendOnly`: whether rows must not be changed or deleted."""
-        return self._boolean("delta.appendOnly", False)
-
-    @property
-    def checkpoint_policy(self) -> str:
-        """`delta.checkpointPolicy`: `v2`, or `classic`, which any other value means."""
-        return "v2" if self.configuration.get("delta.checkpointPolicy", "").strip() == "v2" else "classic"
-
-    @property
-    def checkpoint_interval(self) -> int:
-        """Commits between two checkpoints."""
-        return self._integer("delta.checkpointInterval", 10)
-
-    @property
-    def in_commit_timestamps(self) -> bool:
-        """`delta.enableInCommitTimestamps`."""
-        return self._boolean("delta.enableInCommitTimestamps", False)
-
-    @property
-    def num_indexed_columns(self) -> int:
-        """How many leaf columns, from the first, have statistics; -1 means all."""
-        return self._integer("delta.dataSkippingNumIndexedCols", 32)
-
-    @property
-    def stats_text_characters(self) -> int:
-        """`delta.dataSkippingStringPrefixLength`: how many characters of a text's bounds statistics hold."""
-        return self._integer("delta.dataSkippingStringPrefixLength", 32)
+    deletion_vectors = _boolean("delta.enableDeletionVectors")
+    row_tracking = _boolean("delta.enableRowTracking")
+    shreds_variants = _boolean("delta.enableVariantShredding")
+    type_widening = _boolean("delta.enableTypeWidening")
+    in_commit_timestamps = _boolean("delta.enableInCommitTimestamps")
+    append_only = _boolean("delta.appendOnly")
+    """Whether rows must not be changed or deleted."""
+    group_commit = _boolean(GROUP_COMMIT, True)
+    """Whether appends that queue are committed as one version."""
+    writes_checksums = _boolean(CHECKSUMS)
+    """Whether a version checksum is written after each commit."""
+    optimizes_writes = _boolean("delta.autoOptimize.optimizeWrite")
+    """Whether rows are shuffled before they are written."""
+    _auto_optimizes = _boolean("delta.autoOptimize")
+    _auto_compacts = _boolean("delta.autoOptimize.autoCompact")
+    checkpoint_policy = _Property("delta.checkpointPolicy", lambda text: "v2" if (text or "").strip() == "v2" else "classic")
+    """`v2`, or `classic`, which any other value means."""
+    checkpoint_interval = _integer("delta.checkpointInterval", 10)
+    """Commits between two checkpoints."""
+    num_indexed_columns = _integer("delta.dataSkippingNumIndexedCols", 32)
+    """How many leaf columns, from the first, have statistics; -1 means all."""
+    stats_text_characters = _integer("delta.dataSkippingStringPrefixLength", 32)
+    """How many characters of a text's bounds statistics hold."""
+    target_file_bytes = _Property("delta.targetFileSize", lambda text: bytes_of(text or ""))
+    """In bytes (given as a number, or like `128mb`); None if the table does not set it."""
+    _prefix_length = _integer("delta.randomPrefixLength", 2)
+    _random_prefixes = _boolean("delta.randomizeFilePrefixes")
+    log_retention_ms = _retention(_LOG_RETENTION, "interval 30 days")
+    """How long old commits are kept, in milliseconds."""
+    deleted_file_retention_ms = _retention(_FILE_RETENTION, "interval 1 week")
+    """How long removed data files are kept for vacuum, in milliseconds."""
+    cleans_log = _Property("delta.enableExpiredLogCleanup", lambda text: (text or "true").strip().lower() == "true")
+    """Whether commits and checkpoints older than the log retention are deleted; a value that is neither true nor false says no."""
+    protected_before = _Property(_PROTECTION, lambda text: int(_readable(_PROTECTION, text, "0")))
+    """The log before this version is cleaned up in one go or not at all; 0 if nothing is protected.  Raises InvalidInput for a value that is no whole number."""
+    application_retention_ms = _Property(_APPLICATIONS, lambda text: None if text is None or _delta_problem(_APPLICATIONS, text) else interval_ms(text))
+    """How long versions of applications are kept in checkpoints, in milliseconds; None: for ever, also for a value that cannot be read."""
+    on_conflict: ClassVar[_Property[OnConflict]] = _knob("rowlock.onConflict")
+    """What happens to a transaction that conflicts with winners."""
+    _isolation: ClassVar[_Property[Isolation]] = _knob("rowlock.isolation")
+    granularity: ClassVar[_Property[Granularity]] = _knob("rowlock.granularity")
+    """Whether rows or files conflict."""
+    lock: ClassVar[_Property[Lock]] = _knob("rowlock.lock")
+    """What a writer takes a lease on."""
+    lock_provider = _Property(LOCK_PROVIDER, lambda text: text if text is not None and _PROVIDER.fullmatch(text) else "object")
+    """`object`, `dynamodb:TABLE` or `postgresql`; never a connection string, even if someone wrote one into the table."""
+    lock_timeout_s = _seconds(LOCK_TIMEOUT, "interval 2 minutes")
+    """Seconds that a writer waits for a lease before it goes on without one."""
+    lock_term_s = _seconds(LOCK_TERM, "interval 10 seconds")
+    """Seconds without a renewal after which a lease may be taken over."""
+    lock_key = _Property(LOCK_KEY, lambda text: text)
+    """The column whose values `rowlock.lock = partition` divides into buckets, besides the partition columns."""
 
     @property
     def stats_columns(self) -> tuple[str, ...] | None:
         """The columns that have statistics if the table lists them by name (as spelled there, see `column_path`); they override `num_indexed_columns`."""
         value = self.configuration.get("delta.dataSkippingStatsColumns")
-        if value is None:
-            return None
-        return tuple(part.strip() for part in _COLUMNS.findall(value) if part.strip())
-
-    @property
-    def target_file_bytes(self) -> int | None:
-        """`delta.targetFileSize` in bytes (given as a number, or like `128mb`); None if the table does not set it."""
-        return bytes_of(self.configuration.get("delta.targetFileSize", ""))
+        return None if value is None else tuple(part.strip() for part in _COLUMNS.findall(value) if part.strip())
 
     @property
     def auto_compacts(self) -> bool:
         """`delta.autoOptimize.autoCompact`, or its former name: whether small files are compacted after a commit of rows."""
-        return self._boolean("delta.autoOptimize", False) or self._boolean("delta.autoOptimize.autoCompact", False)
-
-    @property
-    def optimizes_writes(self) -> bool:
-        """`delta.autoOptimize.optimizeWrite`: whether rows are shuffled before they are written."""
-        return self._boolean("delta.autoOptimize.optimizeWrite", False)
+        return self._auto_optimizes or self._auto_compacts
 
     @property
     def random_prefix_length(self) -> int | None:
         """How many characters the random folders of new data files have; None where they lie in those of their partitions."""
-        return self._integer("delta.randomPrefixLength", 2) if self._boolean("delta.randomizeFilePrefixes", False) else None
-
-    @property
-    def log_retention_ms(self) -> int:
-        """How long old commits are kept, in milliseconds."""
-        return self._retention(_LOG_RETENTION, "interval 30 days")
-
-    @property
-    def cleans_log(self) -> bool:
-        """`delta.enableExpiredLogCleanup`: whether commits and checkpoints older than the log retention are deleted; a value that is neither true nor false says no."""
-        return self.configuration.get("delta.enableExpiredLogCleanup", "true").strip().lower() == "true"
-
-    @property
-    def protected_before(self) -> int:
-        """`delta.requireCheckpointProtectionBeforeVersion`: the log before this version is cleaned up in one go or not at all; 0 if nothing is protected.
-
-        Raises InvalidInput for a value that is no whole number.
-        """
-        return int(self._checked("delta.requireCheckpointProtectionBeforeVersion", "0"))
-
-    @property
-    def application_retention_ms(self) -> int | None:
-        """`delta.setTransactionRetentionDuration`: how long versions of applications are kept in checkpoints, in milliseconds; None: for ever, also for a value that cannot be read."""
-        value = self.configuration.get("delta.setTransactionRetentionDuration")
-        return None if value is None or _delta_problem("delta.setTransactionRetentionDuration", value) else interval_ms(value)
-
-    @property
-    def deleted_file_retention_ms(self) -> int:
-        """How long removed data files are kept for vacuum, in milliseconds."""
-        return self._retention(_FILE_RETENTION, "interval 1 week")
-
-    def _knob(self, name: str) -> str:
-        value = self.configuration.get(name, KNOBS[name][0])
-        if value not in KNOBS[name]:
-            raise InvalidInput(f"the table's property {name} = {value!r} is not supported: allowed are {', '.join(KNOBS[name])}")
-        return value
-
-    @property
-    def on_conflict(self) -> OnConflict:
-        """`rowlock.onConflict`: what happens to a transaction that conflicts with winners."""
-        return cast(OnConflict, self._knob("rowlock.onConflict"))
+        return self._prefix_length if self._random_prefixes else None
 
     @property
     def isolation(self) -> Isolation:
@@ -304,35 +275,4 @@ class TableProperties:
         if "rowlock.isolation" not in self.configuration:
             theirs = self.configuration.get("delta.isolationLevel", "").strip().lower()
             return next((level for level, name in DELTA_LEVELS.items() if name.lower() == theirs), "serializable")
-        return cast(Isolation, self._knob("rowlock.isolation"))
-
-    @property
-    def granularity(self) -> Granularity:
-        """`rowlock.granularity`: whether rows or files conflict."""
-        return cast(Granularity, self._knob("rowlock.granularity"))
-
-    @property
-    def lock(self) -> Lock:
-        """`rowlock.lock`: what a writer takes a lease on."""
-        return cast(Lock, self._knob("rowlock.lock"))
-
-    @property
-    def lock_provider(self) -> str:
-        """`object`, `dynamodb:TABLE` or `postgresql`; never a connection string, even if someone wrote one into the table."""
-        said = self.configuration.get(LOCK_PROVIDER, "")
-        return said if _PROVIDER.fullmatch(said) else "object"
-
-    @property
-    def lock_timeout_s(self) -> float:
-        """Seconds that a writer waits for a lease before it goes on without one."""
-        return self._interval(LOCK_TIMEOUT, "interval 2 minutes") / 1000
-
-    @property
-    def lock_term_s(self) -> float:
-        """Seconds without a renewal after which a lease may be taken over."""
-        return self._interval(LOCK_TERM, "interval 10 seconds") / 1000
-
-    @property
-    def lock_key(self) -> str | None:
-        """The column whose values `rowlock.lock = partition` divides into buckets, besides the partition columns."""
-        return self.configuration.get(LOCK_KEY)
+        return self._isolation

@@ -1,7 +1,7 @@
 """Defines the demo's load: the batches and deletes that its writers run, and that the replay repeats to check the result.
 
 A batch depends only on its stream's name and its number, so a log of (stream, number) is enough to repeat everything.
-`sales.py` or `source.py` puts a load into the work folder; each process opens it from there (see `stored.py`).
+`sales.py` or `source.py` puts a load into the work folder; each process opens it from there (`open_load` in `staged.py`).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from rowlock.cli.demo.load import INITIAL, Load
 from rowlock.cli.demo.next import what_next
 from rowlock.cli.demo.sales import Sales
 from rowlock.cli.demo.scoreboard import Score, Scoreboard
-from rowlock.cli.demo.stored import open_load
+from rowlock.cli.demo.staged import open_load
 from rowlock.exceptions import InvalidInput, RowlockError
 
 POLICIES: dict[str, dict[str, str]] = {"repair": {}, "fail": {"rowlock.onConflict": "fail", "rowlock.granularity": "file"}}

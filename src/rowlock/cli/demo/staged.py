@@ -6,6 +6,7 @@ remaining rows, and some that the table has already; a counter column has the nu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from math import gcd
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from rowlock.cli.demo.load import INITIAL, Erasure, save_spec
+from rowlock.cli.demo.load import INITIAL, SPEC, Erasure, Load, save_spec
+from rowlock.cli.demo.sales import Sales
 
 FIRST_PART = 0.6
 LARGEST_BATCH = 400
@@ -59,6 +61,12 @@ class Staged:
         count = len(self._erasures)
         step = next(s for s in range(max(1, int(count * 0.618)), count + 1) if gcd(s, count) == 1 or count == 1)
         return Erasure(tuple(self._erasures.row(number * step % count, named=True).items()))
+
+
+def open_load(work: Path) -> Load:
+    """The load that was prepared in a work folder; each process of the demo opens it."""
+    spec = json.loads((work / SPEC).read_text())
+    return Sales(rows=spec["rows"]) if spec["kind"] == "sales" else Staged.open(work, spec)
 
 
 def _first(rows: pl.DataFrame) -> int:

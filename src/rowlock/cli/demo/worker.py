@@ -22,7 +22,7 @@ import typer
 import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.cli.demo.load import Load, merge_condition, quoted
-from rowlock.cli.demo.stored import open_load
+from rowlock.cli.demo.staged import open_load
 from rowlock.exceptions import DeltaConcurrentModificationException
 
 OPTIMIZE_PAUSE_S = 2.0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from rowlock import display
 
 _STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
 _LEFT, _RIGHT = 0.5, 95.5
@@ -102,14 +103,8 @@ def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return out
 
 
-def moment(at_ms: float | None) -> str:
-    """A time as a full date in UTC, to the second."""
-    at = _utc(at_ms)
-    return "?" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
-
-
 def _clock(at_ms: float, step_s: float) -> str:
-    at = _utc(at_ms)
+    at = display.utc(at_ms)
     if at is None:
         return "?"
     if step_s >= 86_400:
@@ -118,17 +113,8 @@ def _clock(at_ms: float, step_s: float) -> str:
 
 
 def _day(at_ms: float) -> str:
-    at = _utc(at_ms)
+    at = display.utc(at_ms)
     return "" if at is None else f"{at:%m-%d}"
-
-
-def _utc(at_ms: float | None) -> dt.datetime | None:
-    if at_ms is None:
-        return None
-    try:
-        return dt.datetime.fromtimestamp(at_ms / 1000, tz=dt.UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 def _duration(seconds: float) -> str:

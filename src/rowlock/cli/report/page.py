@@ -6,7 +6,6 @@ shown as such.  What is listed is limited, and the page says what it leaves out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, partial
@@ -14,15 +13,14 @@ from functools import cache, partial
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from rowlock import display
-from rowlock.advice.advice import advise
-from rowlock.advice.costs import Hotspot, Pair, hot_columns, hot_files, hot_partitions, pairs
+from rowlock.advice.advice import advise, set_properties
+from rowlock.advice.costs import Hotspot, grid, hot_columns, hot_files, hot_partitions, pairs
 from rowlock.advice.history import History, MetWinner, Run
 from rowlock.advice.keys import hot_keys
 from rowlock.advice.timeline import Span, timeline
-from rowlock.cli.advise import set_properties
 from rowlock.cli.report import phases
-from rowlock.cli.report.axis import moment
 from rowlock.cli.report.lanes import drawing, label, lane_names
+from rowlock.display import moment
 from rowlock.version import VERSION
 
 MAX_COMMITS = 200
@@ -52,16 +50,6 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
-    """Who met whom: `cells[loser][winner]`, None where the two never ran at the same time."""
-
-    losers: list[str]
-    winners: list[str]
-    cells: list[list[Pair | None]]
-    left_out: int
-
-
-@dataclass(frozen=True, slots=True)
 class Meeting:
     """One run and one commit of others that mattered to it."""
 
@@ -87,7 +75,7 @@ def html(history: History, now_ms: int) -> str:
         by_writer=costs_by(history, by_writer),
         by_operation=by_operation,
         total=_total(by_operation),
-        grids=[g for g in (("writer", _grid(history, by_writer)), ("operation", _grid(history, lambda run: run.operation))) if g[1].cells],
+        grids=[(n, grid(found, MAX_NAMES)) for n, found in (("writer", pairs(history, by_writer)), ("operation", pairs(history))) if found],
         meetings=meetings[:MAX_MEETINGS],
         meetings_left=max(0, len(meetings) - MAX_MEETINGS),
         hot=_hot(history),
@@ -136,24 +124,6 @@ def _total(costs: Iterable[Cost]) -> Cost:
     names = [f.name for f in fields(Cost)][1:]
     listed = list(costs)
     return Cost("all", **{name: sum(getattr(c, name) for c in listed) for name in names})
-
-
-def _grid(history: History, name_of: Callable[[Run], str]) -> Grid:
-    """Who met whom, by name; the names that met most."""
-    found = pairs(history, name_of)
-    losers, winners = _most((p.loser, p) for p in found), _most((p.winner, p) for p in found)
-    cells = {(p.loser, p.winner): p for p in found}
-    left_out = len({p.loser for p in found} | {p.winner for p in found}) - len({*losers[:MAX_NAMES], *winners[:MAX_NAMES]})
-    losers, winners = losers[:MAX_NAMES], winners[:MAX_NAMES]
-    return Grid(losers, winners, [[cells.get((a, b)) for b in winners] for a in losers], max(0, left_out))
-
-
-def _most(named: Iterable[tuple[str, Pair]]) -> list[str]:
-    """The names, those whose pairs met most first."""
-    weight: Counter[str] = Counter()
-    for name, p in named:
-        weight[name] += 1000 * p.met + p.overlaps
-    return sorted(weight, key=lambda name: (-weight[name], name))
 
 
 def _hot(history: History) -> list[tuple[str, list[Hotspot], int]]:
@@ -221,7 +191,7 @@ def _template() -> Template:
         "pc": lambda number: f"{number:.2f}%",
         "rate": lambda rate: f"{100 * rate:.0f} %",
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
-        "file": partial(_middle, width=60),
+        "file": partial(display.shortened, width=60),
     }
     return made.get_template("page.html")
 
@@ -239,8 +209,3 @@ def seconds(value: float) -> str:
     if value < 0.1:
         return f"{1000 * value:.0f} ms"
     return f"{value:.2f} s" if value < 10 else f"{value:,.1f} s" if value < 1000 else f"{value / 60:,.0f} min"
-
-
-def _middle(text: str, width: int) -> str:
-    """The text without its middle where it is longer than `width`."""
-    return text if len(text) <= width else f"{text[: width // 2]}…{text[-(width // 2 - 1) :]}"
