@@ -12,22 +12,22 @@ from tools.structure import circles, circles_of_rooms, heights, main, modules, u
 SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 
 BUDGETS = {
-    "": 2000,
-    "advice": 1650,
-    "api": 8140,
+    "": 2020,
+    "advice": 1670,
+    "api": 8150,
     "boundary": 780,
-    "cli": 3370,
+    "cli": 3260,
     "conflict": 900,
     "engines/appends": 420,
     "engines/spark": 12090,
     "locks": 600,
-    "log": 2120,
-    "maintenance": 2380,
+    "log": 2050,
+    "maintenance": 2390,
     "parquet": 1580,
-    "protocol": 5540,
+    "protocol": 5490,
     "storage": 2910,
     "testing": 150,
-    "transaction": 6330,
+    "transaction": 6510,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 SLACK = 1.05
