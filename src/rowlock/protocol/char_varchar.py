@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol.generated import GENERATION_EXPRESSION
-from rowlock.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, type_name
+from rowlock.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, quote, type_name
 
 KEY = "__CHAR_VARCHAR_TYPE_STRING"
 FEATURE = "char and varchar columns"
@@ -123,7 +123,7 @@ def without_char_partitions(schema: StructType, partition_columns: Sequence[str]
 def conditions(schema: StructType) -> Iterator[tuple[str, str]]:
     """(name, SQL expression) of what each bound demands of a row."""
     for name, bound in bounds(schema).items():
-        quoted = "`" + name.replace("`", "``") + "`"
+        quoted = quote(name)
         yield f"{bound} of {name}", f"{quoted} IS NULL OR length({quoted}) <= {bound.length}"
 
 

@@ -179,7 +179,17 @@ def column_path(name: str) -> ColumnPath:
 
 def column_name(path: ColumnPath) -> str:
     """A column's SQL name, as delta-spark writes it, too: parts that are no plain identifiers in back quotes."""
-    return ".".join(p if _PLAIN.fullmatch(p) else "`" + p.replace("`", "``") + "`" for p in path)
+    return ".".join(p if _PLAIN.fullmatch(p) else quote(p) for p in path)
+
+
+def quote(name: str) -> str:
+    """A name of a column or a table in back quotes, for SQL and `F.col`."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def dotted(parts: Iterable[str]) -> str:
+    """The parts of a name as one text of SQL, each in back quotes."""
+    return ".".join(map(quote, parts))
 
 
 def nullable(schema: StructType) -> StructType:
@@ -347,7 +357,7 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
             raise SchemaMismatch(
                 f"partition column {name!r} is not in the schema",
                 table=table,
-                condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=f"`{name}`", schemaMap=", ".join(schema.names)),
+                condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=quote(name), schemaMap=", ".join(schema.names)),
             )
         if isinstance(found.type, (StructType, ArrayType, MapType)) or found.type.name in ("variant", VOID):
             raise SchemaMismatch(
@@ -397,7 +407,7 @@ def _check_duplicates(type_: DataType, where: str, table: str | None) -> None:
                 raise SchemaMismatch(
                     f"columns {where}{other} and {where}{f.name} have the same name",
                     table=table,
-                    condition=named("COLUMN_ALREADY_EXISTS", columnName=f"`{f.name}`"),
+                    condition=named("COLUMN_ALREADY_EXISTS", columnName=quote(f.name)),
                 )
             seen[f.name.lower()] = f.name
             _check_duplicates(f.type, f"{where}{f.name}.", table)
@@ -410,5 +420,4 @@ def _check_duplicates(type_: DataType, where: str, table: str | None) -> None:
 
 def unresolved_column(path: Sequence[str], names: Sequence[str]) -> Condition:
     """The condition for a column that is not among `names`."""
-    quoted = ".".join(f"`{part}`" for part in path)
-    return named("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=quoted, proposal=", ".join(f"`{n}`" for n in names))
+    return named("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=dotted(path), proposal=", ".join(map(quote, names)))

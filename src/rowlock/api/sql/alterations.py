@@ -11,12 +11,12 @@ from rowlock.api.sql.target import Target
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.sql.entries import relocate_entry, rename_entry
-from rowlock.engines.spark.sql.nodes import dotted, path_of
+from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema_edit
 from rowlock.protocol.char_varchar import KEY
-from rowlock.protocol.schema import StructType, nullable_type, unresolved_column
+from rowlock.protocol.schema import StructType, dotted, nullable_type, unresolved_column
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, clustering_change, column_edits, creation, fields
 from rowlock.transaction.definition.column_edits import ColumnEdit

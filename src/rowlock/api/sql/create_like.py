@@ -9,11 +9,11 @@ import orjson
 from rowlock.api.handle import Handle
 from rowlock.api.placement import place_of
 from rowlock.api.sql.target import Target
-from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
+from rowlock.engines.spark.sql.nodes import FORMATS, path_of
 from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.identity import HIGH_WATER_MARK
-from rowlock.protocol.schema import TYPE_CHANGES
+from rowlock.protocol.schema import TYPE_CHANGES, dotted
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clone import OF_ONE_TABLE
 

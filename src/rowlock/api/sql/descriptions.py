@@ -12,7 +12,7 @@ from rowlock.engines.spark.catalyst.char_varchar import type_text
 from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType
 from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types, rows_frame
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.sql.nodes import dotted, path_of
+from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.partitions import partition_literal
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
@@ -25,6 +25,7 @@ from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.generated import GENERATION_EXPRESSION
 from rowlock.protocol.identity import EXPLICIT, START, STEP
 from rowlock.protocol.properties import validate_properties
+from rowlock.protocol.schema import dotted
 
 
 def describe(target: Target, plan: Any) -> DataFrame:

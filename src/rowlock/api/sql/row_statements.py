@@ -20,11 +20,12 @@ from rowlock.engines.spark.catalyst.types import Column, DataFrame
 from rowlock.engines.spark.frames.counts import affected_frame
 from rowlock.engines.spark.sql.default_values import is_default, with_defaults
 from rowlock.engines.spark.sql.insert_into import refuse_options_of_client
-from rowlock.engines.spark.sql.nodes import dotted, has_method
+from rowlock.engines.spark.sql.nodes import has_method
 from rowlock.engines.spark.sql.partitions import partition_literal
 from rowlock.engines.spark.sql.scalar_subqueries import ScalarSubqueries
 from rowlock.engines.spark.statements.merge_plan import Clauses
 from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.protocol.schema import dotted, quote
 from rowlock.transaction.state.receipt import Receipt
 
 
@@ -99,7 +100,7 @@ def insert(target: Target, plan: Any) -> None:
         raise InvalidInput(
             f"PARTITION names {other[0]}, by which the table is not partitioned",
             table=target.path,
-            condition=named("NON_PARTITION_COLUMN", columnName=f"`{other[0]}`"),
+            condition=named("NON_PARTITION_COLUMN", columnName=quote(other[0])),
         )
     fixed = {name: value.get() for name, value in spec.items() if value.isDefined()}  # None for NULL; the others are columns of the query, in the table's order
     dynamic = bool(plan.overwrite()) and len(fixed) < len(partitions) and is_dynamic(target.spark)

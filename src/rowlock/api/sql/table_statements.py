@@ -20,10 +20,10 @@ from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.sql.entries import drop_entry
 from rowlock.engines.spark.sql.entries import drop_schema as drop_entries
 from rowlock.engines.spark.sql.guard import Guard
-from rowlock.engines.spark.sql.nodes import FORMATS, dotted, path_of
+from rowlock.engines.spark.sql.nodes import FORMATS, path_of
 from rowlock.engines.spark.sql.table_spec import Spec, spec_of
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists
-from rowlock.protocol.schema import column_name
+from rowlock.protocol.schema import column_name, dotted
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.options import application
 

@@ -17,10 +17,10 @@ from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.sql.guard import refuse
-from rowlock.engines.spark.sql.nodes import Nodes, dotted, path_of
+from rowlock.engines.spark.sql.nodes import Nodes, path_of
 from rowlock.engines.spark.sql.store_assignment import assigned
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
-from rowlock.protocol.schema import unresolved_column
+from rowlock.protocol.schema import dotted, quote, unresolved_column
 from rowlock.transaction.state.call import settings
 
 
@@ -100,7 +100,7 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bo
         )
     if len({n.lower() for n in names}) < len(names):
         raise SchemaMismatch(
-            f"A column is set twice: {', '.join(names)}", table=target.path, condition=named("COLUMN_ALREADY_EXISTS", columnName=f"`{names[-1]}`")
+            f"A column is set twice: {', '.join(names)}", table=target.path, condition=named("COLUMN_ALREADY_EXISTS", columnName=quote(names[-1]))
         )
     _, alias = target.nodes.without_alias(rows._jdf.queryExecution().analyzed())
     out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name)

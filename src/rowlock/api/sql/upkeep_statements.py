@@ -18,11 +18,12 @@ from rowlock.engines.spark.frames.inventory import files_of
 from rowlock.engines.spark.frames.optimize_metrics import ANSWER
 from rowlock.engines.spark.frames.paths import PATH, path_frame
 from rowlock.engines.spark.sql.hooks import is_enabled
-from rowlock.engines.spark.sql.nodes import dotted, path_of
+from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.parsing import parsed
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import join, location
+from rowlock.protocol.schema import dotted
 from rowlock.storage.store import ObjectMeta
 from rowlock.transaction.state.versions import snapshot_of
 

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from rowlock.protocol.schema import quote
+
 INITIAL = "initial.parquet"
 SPEC = "load.json"
 
@@ -28,7 +30,7 @@ class Erasure:
 
     @property
     def predicate(self) -> str:
-        return " AND ".join(f"{quoted(name)} = {literal(value)}" for name, value in self.values)
+        return " AND ".join(f"{quote(name)} = {literal(value)}" for name, value in self.values)
 
 
 class Load(Protocol):
@@ -57,12 +59,7 @@ def save_spec(work: Path, spec: Mapping[str, Any]) -> None:
 
 def merge_condition(load: Load) -> str:
     """The ON condition of a merge of source s into target t."""
-    return " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in load.key)
-
-
-def quoted(name: str) -> str:
-    """A column's name quoted for Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"
+    return " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in load.key)
 
 
 def literal(value: Any) -> str:

@@ -21,9 +21,10 @@ import typer
 
 import rowlock
 from rowlock import DeltaTable, clock
-from rowlock.cli.demo.load import Load, merge_condition, quoted
+from rowlock.cli.demo.load import Load, merge_condition
 from rowlock.cli.demo.staged import open_load
 from rowlock.exceptions import DeltaConcurrentModificationException
+from rowlock.protocol.schema import quote
 
 OPTIMIZE_PAUSE_S = 2.0
 ERASE_PAUSE_S = 1.0
@@ -90,7 +91,7 @@ def _merge(spark: Any, t: DeltaTable, load: Load, stream: str, number: int) -> C
     source = spark.createDataFrame(batch.to_arrow()).alias("s")
     merge = t.alias("t").merge(source, merge_condition(load))
     if load.sums:
-        values = {quoted(c): f"t.{quoted(c)} + s.{quoted(c)}" if c in load.sums else f"s.{quoted(c)}" for c in batch.columns}
+        values = {quote(c): f"t.{quote(c)} + s.{quote(c)}" if c in load.sums else f"s.{quote(c)}" for c in batch.columns}
         return merge.whenMatchedUpdate(set=values).whenNotMatchedInsertAll().execute
     return merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute
 

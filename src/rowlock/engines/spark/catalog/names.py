@@ -21,6 +21,7 @@ from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken
 from rowlock.protocol.paths import decode
+from rowlock.protocol.schema import dotted
 
 SESSION_CATALOG = "spark_catalog"
 _PATH_NAME = re.compile(r"\s*delta\s*\.\s*`([^`]+)`\s*\Z", re.IGNORECASE)
@@ -85,7 +86,7 @@ class Name:
         self._said = text
         self.table = parts[-1]
         self.database = self._catalog.getCurrentDatabase() if self.alone else parts[0]
-        self._identifier = parser.parseTableIdentifier(f"{_quoted(self.database)}.{_quoted(self.table)}")
+        self._identifier = parser.parseTableIdentifier(dotted((self.database, self.table)))
 
     def __str__(self) -> str:
         return f"{SESSION_CATALOG}.{self.database}.{self.table}"
@@ -93,7 +94,7 @@ class Name:
     @property
     def quoted(self) -> str:
         """The name with its schema, each in backquotes."""
-        return f"{_quoted(self.database)}.{_quoted(self.table)}"
+        return dotted((self.database, self.table))
 
     def entry(self) -> Entry | None:
         """The catalog's entry of the name at this moment; None where it has none."""
@@ -196,21 +197,17 @@ class Name:
 
 
 def _missing(name: str) -> Condition:
-    return named("DELTA_MISSING_DELTA_TABLE", tableName=".".join(f"`{part.strip('`')}`" for part in name.split(".")))
+    return named("DELTA_MISSING_DELTA_TABLE", tableName=dotted(part.strip("`") for part in name.split(".")))
 
 
 def not_found(quoted: str, database: str) -> Condition:
     """The condition of a name that the catalog does not hold, where Spark itself looks for it."""
-    return named("TABLE_OR_VIEW_NOT_FOUND", relationName=quoted, searchPath=f"[`{SESSION_CATALOG}`.`{database}`]")
+    return named("TABLE_OR_VIEW_NOT_FOUND", relationName=quoted, searchPath=f"[{dotted((SESSION_CATALOG, database))}]")
 
 
 def _arity(instance: Any, method: str) -> int:
     """The largest number of arguments that a JVM object's method takes."""
     return max(int(m.getParameterCount()) for m in instance.getClass().getMethods() if m.getName() == method)
-
-
-def _quoted(part: str) -> str:
-    return "`" + part.replace("`", "``") + "`"
 
 
 def _path_of_uri(uri: str) -> str:

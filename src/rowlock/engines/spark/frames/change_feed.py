@@ -19,13 +19,14 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from rowlock.conflict.delta import Slice, VectorOf, delta_of, live_slice
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import PATH, empty_frame, local_frame, quote, table_schema
+from rowlock.engines.spark.read.scan import PATH, empty_frame, local_frame, table_schema
 from rowlock.exceptions import CorruptLog, InvalidInput
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import paths
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, RemoveFile
 from rowlock.protocol.change_feed import CHANGE_TYPE
+from rowlock.protocol.schema import quote
 
 COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
 COLUMNS = (StructField(CHANGE_TYPE, StringType()), StructField(COMMIT_VERSION, LongType()), StructField(COMMIT_TIMESTAMP, TimestampType()))

@@ -13,12 +13,13 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import bare
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import tracked_frame
-from rowlock.engines.spark.read.scan import local_frame, quote, table_schema
+from rowlock.engines.spark.read.scan import local_frame, table_schema
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, logical
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
+from rowlock.protocol.schema import quote
 from rowlock.protocol.schema_fit import MERGE_SCHEMA
 
 ROW_ID, ROW_COMMIT_VERSION = "_row_id", "_row_commit_version"

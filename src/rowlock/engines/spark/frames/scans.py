@@ -10,8 +10,9 @@ from rowlock.boundary.row_identity import columns_of
 from rowlock.engines.spark.catalyst.bridge import JavaObject, bare
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame, read_tracked
-from rowlock.engines.spark.read.scan import check_names, quote, table_schema
+from rowlock.engines.spark.read.scan import check_names, table_schema
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.schema import quote
 
 _METADATA = "_metadata"
 _OF_FILES = (

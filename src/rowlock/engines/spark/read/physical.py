@@ -8,8 +8,9 @@ from pyspark.sql.types import StructField
 from pyspark.sql.types import StructType as SparkStruct
 
 from rowlock.engines.spark.catalyst.bridge import nullable
-from rowlock.engines.spark.read.scan import physical_schema, quote, table_schema
+from rowlock.engines.spark.read.scan import physical_schema, table_schema
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.schema import quote
 
 
 def file_column(snapshot: Snapshot, name: str) -> Column:

@@ -21,11 +21,12 @@ from rowlock.boundary.provenance import Provenance
 from rowlock.boundary.row_identity import NONE, Identities, Numbers, columns_of, identities
 from rowlock.caches import ROW_IDS, Cache
 from rowlock.conflict.delta import Slice
-from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, VectorOf, local_frame, quote
+from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, VectorOf, local_frame
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.row_tracking import MaterializedColumns
+from rowlock.protocol.schema import quote
 from rowlock.storage.store import ObjectStore
 
 _FILE, _BASE, _VERSION = "__rowlock_file", "__rowlock_base_row_id", "__rowlock_commit_version"

@@ -36,7 +36,7 @@ from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.deletion_vector import bitmap_to_numpy
 from rowlock.protocol.parquet_columns import has_ambiguous_names
 from rowlock.protocol.properties import column_mapping_mode
-from rowlock.protocol.schema import reserved_names
+from rowlock.protocol.schema import quote, reserved_names
 from rowlock.storage.open import missing_file
 
 PATH, POSITION = "__rowlock_path", "__rowlock_pos"
@@ -370,11 +370,6 @@ def _partition_key(snapshot: Snapshot, name: str) -> str:
     """The key of a partition column in the partitionValues of the log: its physical name under column mapping."""
     field = snapshot.schema.find(name)
     return field.physical_name if field is not None and column_mapping_mode(snapshot.metadata.configuration) != "none" else name
-
-
-def quote(name: str) -> str:
-    """A column name in backquotes, for SQL and `F.col`."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def check_names(snapshot: Snapshot) -> None:

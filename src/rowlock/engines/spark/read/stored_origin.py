@@ -18,11 +18,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rowlock.boundary.provenance import Numbers, Provenance, StoredNumbers, StoredOrigin
-from rowlock.engines.spark.read.scan import PATH, POSITION, hash_of_uri, quote
+from rowlock.engines.spark.read.scan import PATH, POSITION, hash_of_uri
 from rowlock.exceptions import UnsupportedFeature
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.deletion_vector import bitmap_of
+from rowlock.protocol.schema import quote
 from rowlock.storage.store import ObjectStore
 
 SOURCE_ROW = "__rowlock_source"

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from rowlock import exceptions
 from rowlock.exceptions import InvalidInput, RowlockError, UnsupportedFeature, WrongType
-from rowlock.protocol.schema import column_path
+from rowlock.protocol.schema import column_path, quote
 
 _OPERATORS = {
     **{name: name for name in ("<", "<=", ">", ">=", "<=>", "+", "-", "*", "/", "%", "&", "|", "^", "and", "or", "like", "rlike", "ilike")},
@@ -175,8 +175,8 @@ def _braced(text: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name in back quotes."""
-    return _braced("`" + name.replace("`", "``") + "`")
+    """A name in back quotes, as PySpark's formatter of statements gives it back."""
+    return _braced(quote(name))
 
 
 def _dotted(name: str) -> str:

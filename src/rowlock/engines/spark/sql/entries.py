@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog.names import Entry, Name
-from rowlock.engines.spark.sql.nodes import Nodes, dotted
+from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.exceptions import NameTaken
+from rowlock.protocol.schema import dotted
 
 
 def drop_entry(nodes: Nodes, parts: Sequence[str], *, purge: bool) -> None:

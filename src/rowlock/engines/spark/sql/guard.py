@@ -20,6 +20,7 @@ from rowlock.engines.spark.sql.entries import delta_tables
 from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
 from rowlock.engines.spark.sql.overlap import SINK_LOG, delete_empty, table_at
 from rowlock.exceptions import UnsupportedFeature
+from rowlock.protocol.schema import dotted
 
 _OURS = ("rowlock.DefaultSource", "rowlock.Delta", "rowlock.Relation")
 _OF_DELTA_SPARK = ("org.apache.spark.sql.delta.", "io.delta.")
@@ -208,11 +209,7 @@ class Guard:
 
     def _by_name(self, table: str, database: str | None) -> Iterator[Found]:
         try:
-            identifier = (
-                self.spark._jsparkSession.sessionState()
-                .sqlParser()
-                .parseTableIdentifier(".".join("`" + p.replace("`", "``") + "`" for p in (*([database] if database else []), table)))
-            )
+            identifier = self.spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(dotted((*([database] if database else []), table)))
             if self._catalog.tableExists(identifier):
                 yield from self._entry(self._catalog.getTableMetadata(identifier))
         except PySparkException:  # an unknown schema: Spark says so itself

@@ -13,6 +13,7 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalog.names import SESSION_CATALOG, Name, not_found
 from rowlock.engines.spark.catalyst.bridge import JavaObject, catalyst, class_name
 from rowlock.exceptions import InvalidInput, NameNotFound, TableNotFound
+from rowlock.protocol.schema import dotted
 
 FORMATS = ("delta", "rowlock")
 """Format names, and the first parts of names such as delta.`/path`, that stand for a Delta table."""
@@ -134,8 +135,3 @@ def has_method(node: JavaObject, method: str) -> bool:
 def path_of(parts: Sequence[str]) -> str | None:
     """The path in a name such as delta.`/path`."""
     return parts[1] if len(parts) == 2 and parts[0].lower() in FORMATS else None
-
-
-def dotted(parts: Sequence[str]) -> str:
-    """Name parts as one text of SQL."""
-    return ".".join("`" + p.replace("`", "``") + "`" for p in parts)

@@ -14,6 +14,7 @@ from itertools import pairwise
 from rowlock.conditions import named
 from rowlock.display import did_you_mean
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
+from rowlock.protocol.schema import dotted
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/)
@@ -253,7 +254,7 @@ def _optimize(reader: _Reader) -> OwnStatement:
             columns.append(reader.name())
         if inside:
             reader.need(")")
-        values["z_order"] = [".".join("`" + p.replace("`", "``") + "`" for p in c) for c in columns]
+        values["z_order"] = [dotted(c) for c in columns]
     return _finished(reader, OwnStatement("OPTIMIZE", table, values))
 
 

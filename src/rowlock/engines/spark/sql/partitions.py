@@ -8,8 +8,8 @@ from pyspark.sql.types import BinaryType, StringType
 
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst
-from rowlock.engines.spark.read.scan import quote
 from rowlock.exceptions import ConstraintViolated, SchemaMismatch
+from rowlock.protocol.schema import quote
 
 
 def partition_literal(table: DataFrame, name: str, value: str | None, path: str, *, replaces: bool = False) -> tuple[Column, Column]:

@@ -18,7 +18,7 @@ from rowlock.engines.spark.catalyst.default_rules import default_value
 from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.catalyst.typing import delta_schema, delta_type
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import quote, table_schema
+from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements import row_statements
 from rowlock.engines.spark.statements.constraint_checks import check_table, check_written
 from rowlock.engines.spark.statements.generated_columns import with_generated_values
@@ -36,6 +36,7 @@ from rowlock.protocol import schema_fit
 from rowlock.protocol.defaults import column_defaults
 from rowlock.protocol.generated import Generated, generated_columns
 from rowlock.protocol.identity import is_identity
+from rowlock.protocol.schema import quote
 from rowlock.protocol.widening import same_shape
 from rowlock.storage.store import discard
 from rowlock.transaction.state.call import settings

@@ -26,7 +26,7 @@ from rowlock.conflict.delta import Slice
 from rowlock.engines.spark.catalyst.bridge import bare, nullable
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.row_ids import moving_frame
-from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, empty_frame, local_frame, quote, table_schema, wrap_session
+from rowlock.engines.spark.read.scan import PATH, POSITION, Scanner, empty_frame, local_frame, table_schema, wrap_session
 from rowlock.engines.spark.read.stored_origin import stored_origin, with_hashed_path
 from rowlock.engines.spark.statements.row_order import Order, local_order, ordered_frame
 from rowlock.engines.spark.write.writer import write_native
@@ -38,6 +38,7 @@ from rowlock.parquet.physical import names_in_files
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import with_clustering
 from rowlock.protocol.deletion_vector import bitmap_to_numpy, positions_except
+from rowlock.protocol.schema import quote
 from rowlock.threads import side_by_side
 
 _INPUT_NUMBER = "__rowlock_n"

@@ -18,10 +18,10 @@ from rowlock.engines.spark.catalyst.analysis import Relation, Resolver, Target, 
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import quote
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import logical
 from rowlock.protocol.generated import Generated, generated_columns
+from rowlock.protocol.schema import quote
 
 
 def generated_values(target: Target, given: Collection[str]) -> dict[str, Column]:

@@ -19,12 +19,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 from rowlock.engines.spark.catalyst.analysis import Resolved, Target, analyzed
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.reading import read_frame
-from rowlock.engines.spark.read.scan import quote
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements.merge_source import Source, pin
 from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.identity import Identity, identity_columns, refuse_explicit, refuse_update
+from rowlock.protocol.schema import quote
 
 
 class Inserting(Protocol):

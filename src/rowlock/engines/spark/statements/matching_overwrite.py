@@ -11,7 +11,6 @@ from rowlock.boundary.statements import Statement
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import Expression
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import quote
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements.append import append_statement
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
@@ -19,6 +18,7 @@ from rowlock.engines.spark.statements.merge_source import Source
 from rowlock.engines.spark.statements.row_statements import refuse_on_append_only
 from rowlock.exceptions import SchemaMismatch
 from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.schema import quote
 
 _TABLE, _ROWS = "__rowlock_table", "__rowlock_rows"
 _DELETED = Clauses(matched=(Clause("delete", None),))

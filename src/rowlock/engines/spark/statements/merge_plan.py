@@ -41,7 +41,6 @@ from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.catalyst.predicates import folded, key_columns, skipping_predicate
 from rowlock.engines.spark.evaluator import Evaluator
-from rowlock.engines.spark.read.scan import quote
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
 from rowlock.engines.spark.statements.identity_values import numbered_by, numbered_inserts
 from rowlock.engines.spark.statements.merge_source import Source, pin
@@ -49,7 +48,7 @@ from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import skipping as ir
-from rowlock.protocol.schema import RESERVED_PREFIX, reserved_names
+from rowlock.protocol.schema import RESERVED_PREFIX, quote, reserved_names
 
 ACTION = "__rowlock_action"
 

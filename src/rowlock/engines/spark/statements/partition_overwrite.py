@@ -8,11 +8,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from rowlock.boundary.effects import RowBlock
-from rowlock.engines.spark.read.scan import quote, table_schema
+from rowlock.engines.spark.read.scan import table_schema
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import DriverRows, FileRows, logical
 from rowlock.parquet.physical import names_in_files
 from rowlock.parquet.writing import split_by_partition
+from rowlock.protocol.schema import quote
 
 Partition = tuple[str | None, ...]
 """The values of a partition's columns, as the log spells them."""

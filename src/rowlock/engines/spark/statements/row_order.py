@@ -20,11 +20,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, TimestampType
 
-from rowlock.engines.spark.read.scan import quote
 from rowlock.engines.spark.statements.curves import cuts, hilbert_index, hilbert_table, z_index
 from rowlock.limits import limits
 from rowlock.protocol.clustering import Clustering
-from rowlock.protocol.schema import ColumnPath
+from rowlock.protocol.schema import ColumnPath, quote
 
 _BITS = 10
 """At most so many bits of a column's rank: 1,024 places are more than the files of a bin."""

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from rowlock import clock
 from rowlock.engines.spark.read.physical import file_column
-from rowlock.engines.spark.read.scan import PATH, POSITION, quote
+from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.read.stored_origin import from_file, stored_position
 from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.log.snapshot import Snapshot
@@ -29,7 +29,7 @@ from rowlock.protocol import partition_values, paths, statistics
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.column_mapping import is_mapped
 from rowlock.protocol.parquet_columns import has_ambiguous_names
-from rowlock.protocol.schema import VOID, DataType, PrimitiveType
+from rowlock.protocol.schema import VOID, DataType, PrimitiveType, quote
 from rowlock.storage.store import ObjectStore
 
 _LIKE_NULL = f"(?:{paths.NULL_DIRECTORY})+"
