@@ -13,7 +13,7 @@ import random
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -105,19 +105,32 @@ def jittered_s(seconds: float) -> float:
     return seconds * (0.5 + jitter())
 
 
-def backoff_s(tries: int, first_s: float, *, factor: float = 2.0, most_s: float = math.inf, from_zero: bool = False) -> float:
-    """Seconds to wait before the next try, after `tries` failed ones (0 for the first wait).
+class Pauses(NamedTuple):
+    """How long is waited before each next try: `first_s`, twice as long after each failed one, at most `most_s`.
 
-    `first_s` times `factor` for each failed try, at most `most_s`; this times a random factor from 0.5 to 1.5, or from 0 to 1 with
-    `from_zero`, which spreads writers that lost the same race further apart.
+    This times a random factor from 0.5 to 1.5, or from 0 to 1 with `from_zero`, which spreads writers that lost the same race further apart.
     """
-    wait_s = min(most_s, first_s * factor ** min(tries, _MOST_DOUBLINGS))
-    return wait_s * jitter() if from_zero else jittered_s(wait_s)
+
+    first_s: float
+    most_s: float = math.inf
+    from_zero: bool = False
+
+    def after(self, tries: int) -> float:
+        """Seconds to wait after `tries` failed tries, 0 for the first wait."""
+        wait_s = min(self.most_s, self.first_s * 2.0 ** min(tries, _MOST_DOUBLINGS))
+        return wait_s * jitter() if self.from_zero else jittered_s(wait_s)
 
 
-def back_off(tries: int, first_s: float, *, factor: float = 2.0, most_s: float = math.inf, from_zero: bool = False) -> None:
-    """Sleeps for `backoff_s`."""
-    sleep(backoff_s(tries, first_s, factor=factor, most_s=most_s, from_zero=from_zero))
+CONFLICT = Pauses(0.01, 0.64, from_zero=True)  # a statement that met a conflict
+LEASE = Pauses(0.01, 0.25, from_zero=True)  # a change of the leases that another writer was faster to make
+STORE = Pauses(0.05, 2.0)  # a request to a store that failed
+READ_BACK = Pauses(0.02, 4.0)  # a look into the log for what became of a put
+ARBITER = Pauses(0.02)  # a call to DynamoDB that failed or lost
+
+
+def back_off(tries: int, pauses: Pauses) -> None:
+    """Sleeps before the next try, after `tries` failed ones."""
+    sleep(pauses.after(tries))
 
 
 def new_id() -> str:

@@ -100,6 +100,10 @@ class Limits:
     commit, since delta-spark's VACUUM fails on tables with a vector in the log.  All readers accept up to 65,535 characters."""
     open_tables: int = 64
     """Tables that `rowlock.append` and `rowlock.to_arrow` keep open in this process."""
+    request_threads: int = 16
+    """Requests for small objects that one call has under way: a store answers many in the time of one."""
+    file_threads: int = 8
+    """Data files that one call reads or writes on the driver at a time; of each some rows or columns are held in memory."""
 
     # ---- the log ----
     changed_files: int = 2_048
@@ -149,8 +153,8 @@ def _in_units(name: str, value: int) -> str:
 
 
 NAMES = tuple(f.name for f in fields(Limits))
-_PORTIONS = ("sampled_rows", "snapshot_chunk_files", "backfill_files", "group_files", "copied_piece_bytes")
-"""Limits on work that is done in portions; a portion has at least one item."""
+_PORTIONS = ("sampled_rows", "snapshot_chunk_files", "backfill_files", "group_files", "copied_piece_bytes", "request_threads", "file_threads")
+"""Limits on work that is done in portions, or side by side: at least one item at a time."""
 _lock = threads.module_lock()
 _current: Limits | None = None
 

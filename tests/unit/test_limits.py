@@ -15,7 +15,7 @@ from rowlock.caches import Budget, Cache
 from rowlock.exceptions import InvalidInput
 from rowlock.limits import Limits, from_environment, limited, limits, set_limits
 
-UNITS = ("rows", "bytes", "files", "ratio", "entries", "pairs", "groups", "tables")
+UNITS = ("rows", "bytes", "files", "ratio", "entries", "pairs", "groups", "tables", "threads")
 
 
 def test_set_limits_gives_what_was_and_takes_it_back() -> None:

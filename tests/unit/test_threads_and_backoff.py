@@ -30,14 +30,14 @@ def test_a_wait_grows_up_to_its_most(number: float, factors: tuple[float, float]
     world = Fixed(number)
     with clock.use(world):
         for tries in range(5):
-            clock.back_off(tries, 0.5, most_s=4.0)
-            clock.back_off(tries, 0.5, most_s=4.0, from_zero=True)
+            clock.back_off(tries, clock.Pauses(0.5, 4.0))
+            clock.back_off(tries, clock.Pauses(0.5, 4.0, from_zero=True))
     assert world.slept == [base * factor for base in (0.5, 1.0, 2.0, 4.0, 4.0) for factor in factors]
 
 
 def test_a_wait_after_very_many_tries_is_a_number() -> None:
-    assert clock.backoff_s(1_000_000, 0.01, most_s=2.0) <= 3.0
-    assert clock.backoff_s(1_000_000, 0.01) > 0
+    assert clock.Pauses(0.01, 2.0).after(1_000_000) <= 3.0
+    assert clock.Pauses(0.01).after(1_000_000) > 0
 
 
 def test_answers_are_in_the_order_of_the_items() -> None:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from rowlock import clock, threads
+from rowlock.limits import limits
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.threads import side_by_side
 
@@ -29,7 +30,6 @@ MAX_PENDING = 64
 AT_EXIT_S = 5.0
 """The most seconds that a process waits at exit for records to be written, so that a store that hangs cannot block it."""
 _TIDY_EVERY = 100
-_READERS = 16
 
 logger = logging.getLogger("rowlock")
 _Account: TypeAlias = tuple[ObjectStore, int, Mapping[str, Any]]
@@ -116,7 +116,7 @@ def read(store: ObjectStore, limit: int = KEPT, *, after: str = "") -> tuple[lis
     keys = [meta.key for meta in store.list(FOLDER, start_after=after or None) if meta.key.endswith(".json")][-limit:] if limit > 0 else []
     if not keys:
         return [], after
-    return [found for found in side_by_side(lambda key: _read(store, key), keys, _READERS) if found is not None], keys[-1]
+    return [found for found in side_by_side(lambda key: _read(store, key), keys, limits().request_threads) if found is not None], keys[-1]
 
 
 def _read(store: ObjectStore, key: str) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ import orjson
 from rowlock.advice import attempts
 from rowlock.advice.history import FILE_BYTES, FileChanges, History, Layout, Run, in_order, run_of_attempt, run_of_commit
 from rowlock.exceptions import TableNotFound
+from rowlock.limits import limits
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -27,7 +28,6 @@ MAX_ACTIONS = 200
 """The most file actions of each kind that are parsed per commit; further ones are only counted."""
 MAX_BYTES = 8 << 20
 """The most bytes that are read of a commit file; commitInfo is its first line."""
-_READERS = 16
 
 
 def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History | None = None, snapshot: Snapshot | None = None) -> History:
@@ -43,7 +43,7 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
     before = previous if previous is not None and previous.table == store.root else History(store.root)
     known, partition_of = dict(before.by_version), dict(before.partition_of)
     missing = [f for f in wanted if f.version not in known]
-    for run, more in side_by_side(lambda f: _commit(store, f.version, f.key, f.size_bytes, f.modified_ms), missing, _READERS):
+    for run, more in side_by_side(lambda f: _commit(store, f.version, f.key, f.size_bytes, f.modified_ms), missing, limits().request_threads):
         if run is not None and run.version is not None:
             known[run.version] = run
             partition_of |= more

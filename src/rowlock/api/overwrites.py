@@ -170,5 +170,5 @@ def overwrite_schema(
             if receipt.already_committed:
                 discard(handle.state.store, (a.path for a in adds))
             return receipt
-        clock.back_off(attempt, 0.01, most_s=0.64, from_zero=True)
+        clock.back_off(attempt, clock.CONFLICT)
     raise AssertionError("unreachable")

@@ -15,6 +15,7 @@ from rowlock import arguments
 from rowlock.api.append import opened
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.physical import Doubtful, nullable_schema
 from rowlock.parquet.reading import read_file
@@ -25,8 +26,6 @@ from rowlock.protocol.schema import StructField
 from rowlock.threads import side_by_side
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.state.versions import local_milliseconds, snapshot_of
-
-_READERS = 8
 
 
 def to_arrow(
@@ -71,7 +70,7 @@ def to_arrow(
     chosen = _chosen(snapshot, columns)
     files = list(snapshot.files.adds())
     wanted = _wanted(snapshot, chosen)
-    tables = side_by_side(lambda f: _living(state, f, snapshot, wanted, zone), files, _READERS)
+    tables = side_by_side(lambda f: _living(state, f, snapshot, wanted, zone), files, limits().file_threads)
     return _joined(tables, snapshot, chosen)
 
 

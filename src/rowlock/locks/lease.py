@@ -167,7 +167,7 @@ class Leases:
                 logger.debug("a call for the lease of epoch %d failed: %s: %s", lease.epoch, type(e).__name__, e)
                 if (failures := failures + 1) >= _FAILURES:
                     return False
-            clock.back_off(n, 0.01, most_s=_FIRST_WAIT_S, from_zero=True)
+            clock.back_off(n, clock.LEASE)
         return False
 
 

@@ -45,7 +45,6 @@ _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000
 _PAGE = 1000
 """Files of the log that are looked at first: what one request for a listing tells of."""
-_DELETERS = 16
 _MOST_SECONDS = 5.0
 _SECONDS_PER_COMMIT = 0.05
 """How long one run deletes, in all or for each commit between two checkpoints: the commit that it follows waits for it."""
@@ -165,7 +164,7 @@ def _bounded(commits: Sequence[int], possible: Sequence[int], most: float) -> tu
 def _check_whole(store: ObjectStore, checkpoint: Sequence[LogFile]) -> None:
     """Raises CorruptLog unless the checkpoint that is to become the oldest can be read; of a large one the footers are, and that its sidecars exist."""
     sidecars = sorted(sidecars_of(store, checkpoint))
-    sizes = side_by_side(store.head, sidecars, _DELETERS)
+    sizes = side_by_side(store.head, sidecars, limits().request_threads)
     missing = [key for key, size in zip(sidecars, sizes, strict=True) if size is None]
     if missing:
         raise CorruptLog("a sidecar of a checkpoint is missing from the log", table=store.root, file=missing[0])
@@ -182,7 +181,7 @@ def _delete_files(store: ObjectStore, expired: Expired, most_seconds: float) -> 
     chain = sorted((f for f in expired.files if f.kind not in ("checksum", "compacted")), key=_place)
     stays = names.commit_key(expired.boundary[0].version)
     tag, began, looked = store.tag(stays), clock.monotonic_s(), clock.monotonic_s()
-    side_by_side(lambda f: store.delete(f.key), aside, _DELETERS)
+    side_by_side(lambda f: store.delete(f.key), aside, limits().request_threads)
     deleted = len(aside)
     for _, same in groupby(chain, key=_place):
         now = clock.monotonic_s()
@@ -193,7 +192,7 @@ def _delete_files(store: ObjectStore, expired: Expired, most_seconds: float) -> 
                 break
             looked = clock.monotonic_s()
         gone = list(same)
-        side_by_side(lambda f: store.delete(f.key), gone, _DELETERS)
+        side_by_side(lambda f: store.delete(f.key), gone, limits().request_threads)
         deleted += len(gone)
     return deleted
 
@@ -208,7 +207,7 @@ def _delete_sidecars(store: ObjectStore, before_ms: int) -> int:
     if not old or any(".checkpoint." in m.key and names.parse(m.key) is None for m in store.list(names.LOG_DIRECTORY)):
         return 0  # a checkpoint of another writer, under a name that is not known here, may name any of them
     checkpoints = [f for f in list_log(store) if f.kind in ("checkpoint", "v2_checkpoint") and f.size_bytes > 0]
-    named = set().union(*side_by_side(lambda f: sidecars_of(store, [f]), checkpoints, _DELETERS))
+    named = set().union(*side_by_side(lambda f: sidecars_of(store, [f]), checkpoints, limits().request_threads))
     orphans = [key for key in old if key not in named]
-    side_by_side(store.delete, orphans, _DELETERS)
+    side_by_side(store.delete, orphans, limits().request_threads)
     return len(orphans)

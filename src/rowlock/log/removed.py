@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from rowlock.limits import limits
 from rowlock.log.replay import read_commit
 from rowlock.log.segment import list_log
 from rowlock.log.snapshot import Snapshot
@@ -19,7 +20,6 @@ from rowlock.threads import side_by_side
 
 SKEW_MS = 3_600_000
 """How far the clock of the writer that removed a file may differ from the store's clock."""
-_READERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,9 @@ def removed_since(log: TableLog, snapshot: Snapshot, horizon_ms: int) -> Removed
             break
         before.append(file)
         version -= 1
-    found = side_by_side(lambda f: read_commit(log.store, f.version, lambda line: b'"remove"' in line or b'"metaData"' in line), before, _READERS)
+    found = side_by_side(
+        lambda f: read_commit(log.store, f.version, lambda line: b'"remove"' in line or b'"metaData"' in line), before, limits().request_threads
+    )
     entries += [r for one in found if one is not None for r in _with_timestamps(((one.version, r) for r in one.removes), files, one.version)]
     redefined = any(c.metadata is not None for c in (*log.commits(base, snapshot.version), *found) if c is not None)
     return Removed(tuple(entries), (version < 0 or file is not None) and None not in found, redefined)

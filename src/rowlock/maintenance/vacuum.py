@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from rowlock import clock, progress
 from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput
+from rowlock.limits import limits
 from rowlock.log.removed import removed_since
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
@@ -40,7 +41,6 @@ logger = logging.getLogger("rowlock")
 _HOUR_MS = 3_600_000
 _SKEW_MS = 60_000
 """How far the clocks of this machine and of the store may differ without a word; some stores cut their times to seconds."""
-_THREADS = 8
 _NESTED_LOG = "/_delta_log/"
 """Occurs in the keys of another table's log, if that table's folder is inside this one's."""
 
@@ -111,9 +111,9 @@ def _looked_up(store: ObjectStore, chosen: Sequence[ObjectMeta]) -> list[ObjectM
     sizes = {m.key: m.size_bytes for m in chosen if _is_plain(m.key)}
     inside = {folder for folder in {posixpath.dirname(key) for key in sizes} if _is_inside(store.root, folder)}
     keys = sorted(key for key in sizes if posixpath.dirname(key) in inside)
-    times = side_by_side(store.modified_ms, keys, _THREADS)
+    times = side_by_side(store.modified_ms, keys, limits().request_threads)
     above = sorted({folder[:n] for folder in inside for n in (*(n for n, c in enumerate(folder) if c == "/"), len(folder)) if folder})
-    logs = side_by_side(lambda folder: next(iter(store.list(folder + _NESTED_LOG[:-1], limit=1)), None), above, _THREADS)
+    logs = side_by_side(lambda folder: next(iter(store.list(folder + _NESTED_LOG[:-1], limit=1)), None), above, limits().request_threads)
     there = (ObjectMeta(key, sizes[key], time) for key, time in zip(keys, times, strict=True) if time is not None)
     return [*there, *(found for found in logs if found is not None)]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol.actions import AddFile
@@ -16,7 +17,6 @@ from rowlock.storage.store import ObjectStore
 from rowlock.threads import side_by_side
 
 _OWN = "__rowlock"
-_READERS = 8
 
 
 def files_with_dropped_columns(store: ObjectStore, files: Iterable[AddFile], snapshot: Snapshot) -> list[AddFile]:
@@ -32,7 +32,7 @@ def files_with_dropped_columns(store: ObjectStore, files: Iterable[AddFile], sna
         return _holds_others(kept, snapshot.schema)
 
     held = list(files)
-    return [f for f, found in zip(held, side_by_side(holds, held, _READERS), strict=True) if found]
+    return [f for f, found in zip(held, side_by_side(holds, held, limits().file_threads), strict=True) if found]
 
 
 def _holds_others(fields: Sequence[pa.Field], known: StructType) -> bool:

@@ -204,7 +204,7 @@ class RemoteStore:
                 raise NotFound(key, self.root)
             if _is_refusal(failure, status) or n == _TRIES - 1:
                 break
-            clock.back_off(n, 0.05, most_s=2.0)
+            clock.back_off(n, clock.STORE)
         raise StorageError(f"could not {what} {key or 'the folder'}: {self._describe(failure)}", table=self.root, file=key or None)
 
     def _describe(self, failure: BaseException) -> str:

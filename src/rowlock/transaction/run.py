@@ -127,7 +127,7 @@ def run_again(
             if attempt == most or isinstance(conflict, ConcurrentTransactionException) or not again(txn.options, conflict):
                 raise
             reruns = reruns.after(txn.txn_id, work_of(txn))
-        clock.back_off(attempt, 0.01, most_s=0.64, from_zero=True)
+        clock.back_off(attempt, clock.CONFLICT)
     raise AssertionError("unreachable")
 
 

@@ -20,8 +20,6 @@ from rowlock.protocol.actions import AddFile
 from rowlock.storage.store import ObjectStore, discard
 from rowlock.threads import side_by_side
 
-_WRITERS = 8
-
 
 @dataclass(slots=True)
 class _Heap:
@@ -85,7 +83,7 @@ class _Writer:
 
     def finish(self) -> None:
         """Writes the rows that are left; several files at the same time."""
-        side_by_side(self._write, [h for h in self._heaps.values() if h.parts], _WRITERS)
+        side_by_side(self._write, [h for h in self._heaps.values() if h.parts], limits().file_threads)
 
     def _write(self, heap: _Heap) -> None:
         self._held -= heap.size_bytes

@@ -16,6 +16,7 @@ from pyroaring import BitMap64
 
 from rowlock import progress
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, UnsupportedFeature
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.check.finding import Finding, finding, of_files
 from rowlock.parquet.files import open_parquet
@@ -32,7 +33,6 @@ from rowlock.transaction.state.vectors import Vectors
 
 UNREADABLE = (pa.ArrowException, OSError, CorruptLog, InvalidInput, StorageError, ValueError)
 """What a file that is damaged, gone or closed raises."""
-_THREADS = 4
 _PORTION = 64
 
 
@@ -59,7 +59,7 @@ def read_contents(store: ObjectStore, head: Snapshot) -> Iterator[Contents]:
     """What is in each live file, in the order of their paths."""
     adds = sorted(head.files.adds(), key=lambda a: a.path)
     for start in range(0, len(adds), _PORTION):
-        yield from side_by_side(lambda add: contents_of(store, head, add), adds[start : start + _PORTION], _THREADS)
+        yield from side_by_side(lambda add: contents_of(store, head, add), adds[start : start + _PORTION], limits().file_threads)
         progress.count(min(start + _PORTION, len(adds)), len(adds), "files")
 
 

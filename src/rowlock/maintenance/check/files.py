@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.check.finding import Finding, finding, of_files
 from rowlock.maintenance.check.log import Step
@@ -27,7 +28,6 @@ from rowlock.threads import side_by_side
 from rowlock.transaction.state.vectors import Vectors
 
 _TAIL_BYTES = 64 << 10
-_THREADS = 16
 _Problem = tuple[str, str]
 """A file, and what is wrong with it."""
 T = TypeVar("T")
@@ -38,15 +38,15 @@ def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footer
     places = Places(store)
     adds = sorted(head.files.adds(), key=lambda a: a.path)
     sizes = _spread(adds, files)
-    found = side_by_side(lambda a: places.size(a.path), sizes, _THREADS)
+    found = side_by_side(lambda a: places.size(a.path), sizes, limits().request_threads)
     there = [a for a, size in zip(sizes, found, strict=True) if size == a.size_bytes]
     vectors = sorted({v for a in sizes if (v := _vector_of(head, a)) is not None})
-    missing_vectors = [v for v, size in zip(vectors, side_by_side(places.size, vectors, _THREADS), strict=True) if size is None]
+    missing_vectors = [v for v, size in zip(vectors, side_by_side(places.size, vectors, limits().request_threads), strict=True) if size is None]
     sampled = _spread(there, footers)
-    contradicting = [problem for problem in side_by_side(lambda a: _footer_problem(places, a), sampled, _THREADS) if problem]
+    contradicting = [problem for problem in side_by_side(lambda a: _footer_problem(places, a), sampled, limits().request_threads) if problem]
     unread = {*missing_vectors, *places.closed}
     with_vector = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in unread]
-    damaged = [problem for problem in side_by_side(lambda a: _vector_problem(store, a), with_vector, _THREADS) if problem]
+    damaged = [problem for problem in side_by_side(lambda a: _vector_problem(store, a), with_vector, limits().request_threads) if problem]
     seen = sum(size != -1 for size in found)
     counts = {"live files": len(adds), "files": seen, "vector files": len(vectors), "vectors": len(with_vector), "footers": len(sampled)}
     missing = [a.path for a, size in zip(sizes, found, strict=True) if size is None]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from rowlock import progress
 from rowlock.exceptions import CorruptLog, UnsupportedFeature
+from rowlock.limits import limits
 from rowlock.log import checksums, replay
 from rowlock.log.checkpoint_reader import sidecars_of
 from rowlock.log.segment import Segment, complete_checkpoints
@@ -24,7 +25,6 @@ from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.threads import side_by_side
 
 _NAMED = 3
-_THREADS = 16
 
 
 def log_file_findings(files: Sequence[LogFile], hint: int | None) -> list[Finding]:
@@ -62,9 +62,9 @@ def _checkpoints(files: Sequence[LogFile], hint: int | None) -> Iterable[Finding
 def checkpoint_findings(store: ObjectStore, files: Sequence[LogFile], most: int) -> tuple[list[Finding], int]:
     """Findings about the newest `most` complete checkpoints among the log's files, and how many were opened.  Raises StorageError."""
     opened = complete_checkpoints(files)[-most:] if most else []
-    named = side_by_side(lambda c: _sidecars(store, c), opened, _THREADS)
+    named = side_by_side(lambda c: _sidecars(store, c), opened, limits().request_threads)
     wanted = sorted({key for sidecars in named if isinstance(sidecars, set) for key in sidecars})
-    gone = {key for key, size in zip(wanted, side_by_side(store.head, wanted, _THREADS), strict=True) if size is None}
+    gone = {key for key, size in zip(wanted, side_by_side(store.head, wanted, limits().request_threads), strict=True) if size is None}
     findings = list[Finding]()
     if broken := [(c, said) for c, said in zip(opened, named, strict=True) if isinstance(said, CorruptLog)]:
         what, files_ = "checkpoints cannot be read, and so the versions from each to the next cannot", [said.file or c[0].key for c, said in broken]

@@ -162,7 +162,7 @@ class ArbitratedStore:
             try:
                 return self.inner.get_tagged(key)
             except NotFound:
-                clock.back_off(n, 0.02)
+                clock.back_off(n, clock.ARBITER)
         raise StorageError(reason)
 
     def _complete(self, entry: Entry) -> None:

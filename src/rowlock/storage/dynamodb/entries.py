@@ -156,7 +156,7 @@ class EntryTable:
                 if unclear is None:
                     raise
                 unclear = ArbiterUnreachable(f"{unclear}; then {e}")  # an earlier request may have been carried out
-            clock.back_off(n, 0.02)
+            clock.back_off(n, clock.ARBITER)
         raise unclear or ArbiterUnreachable(f"the entry of {entry.file_name} appears and disappears in the DynamoDB table {self.name}")
 
     def complete(self, entry: Entry, ttl_s: int) -> None:

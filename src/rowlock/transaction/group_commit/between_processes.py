@@ -139,7 +139,7 @@ class Board:
             return {}
         missing = [m.key for m in others if m.key not in self._read]
         asked: list[Callable[[], Any]] = [partial(self._store.modified_ms, names.commit_key(head.version)), *(partial(self._load, key) for key in missing)]
-        committed_ms, *found = side_by_side(lambda ask: ask(), asked, 16)
+        committed_ms, *found = side_by_side(lambda ask: ask(), asked, limits().request_threads)
         self._read.update(zip(missing, found, strict=True))
         now_ms = max(line.now_ms, committed_ms or 0)
         return {m.key: self._read[m.key] for m in others if now_ms - m.modified_ms <= LIVE_MS}
@@ -176,7 +176,7 @@ class Exchange:
         if fresh := [m for m in members if m.post is None]:
             Post(state.store, fresh, head)
         own = list(dict.fromkeys(m.post for m in members if m.post is not None))
-        side_by_side(lambda post: post.renew(), own, 16)
+        side_by_side(lambda post: post.renew(), own, limits().request_threads)
         line = self._board.line(own)
         if line.live and line.live[0].key != self._front:  # the head moves by others' commits too, and a post that nobody takes along stays before mine
             self._moved_s, self._front = clock.monotonic_s(), line.live[0].key

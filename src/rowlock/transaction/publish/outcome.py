@@ -98,7 +98,7 @@ def _is_own_commit(log: TableLog, version: int, make: Callable[[], bytes], txn_i
                 return True
         except StorageError as e:  # an earlier put may still land, so this is no failure yet
             last = e
-        clock.back_off(n, 0.02, most_s=4.0)
+        clock.back_off(n, clock.READ_BACK)
     raise unknown(txn_id, log.table, version, last)
 
 

@@ -44,10 +44,10 @@ from rowlock.threads import side_by_side
 _INPUT_NUMBER = "__rowlock_n"
 _SCANS = 4
 """Scans that the inputs of one output are read by, one after the other; each takes Spark some time to compile."""
-_THREADS = 15
-"""Bins that are written at the same time, at most; each has a thread of the driver."""
 Living = Mapping[str, BitMap64]
 """By path, the positions of the live rows of the files that are rewritten."""
+_MOST_BINS = 15
+"""Bins that are written at the same time, at most; each has a thread of the driver."""
 
 
 def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None) -> list[AddFile]:
@@ -106,7 +106,7 @@ def run(
 
     # each bin in a copy of its own of the caller's job group, tags and scheduler pool: a thread changes what it is given
     bins = [inheritable_thread_target(evaluator.spark)(functools.partial(rewritten, n)) for n in range(len(groups))]
-    workers = max(1, min(evaluator.spark.sparkContext.defaultParallelism, _THREADS))  # a bin is written by one task or few
+    workers = max(1, min(evaluator.spark.sparkContext.defaultParallelism, _MOST_BINS))  # a bin is written by one task or few
     return {p: rows for p, rows in living.items() if rows}, side_by_side(lambda rewrite: rewrite(), bins, workers)
 
 

@@ -23,6 +23,7 @@ from rowlock.engines.spark.catalog.names import ParquetTable
 from rowlock.engines.spark.catalyst.bridge import bare, catalyst, nullable_type
 from rowlock.engines.spark.read.scan import local_frame, read_parquet
 from rowlock.exceptions import CorruptLog, InvalidInput, SchemaMismatch, WrongType
+from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.files import open_parquet
 from rowlock.parquet.writing import stats_leaves
@@ -35,7 +36,6 @@ from rowlock.storage.store import ObjectMeta, ObjectStore
 from rowlock.threads import side_by_side
 
 _KEPT = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
-_THREADS = 8
 
 
 def folder_in(spark: SparkSession, identifier: str) -> str | None:
@@ -173,7 +173,7 @@ def footers_of(store: ObjectStore, files: Sequence[AddFile]) -> list[pq.FileMeta
         except (pa.ArrowException, OSError) as e:
             raise InvalidInput(f"{file.path} is not a Parquet file: move it away, or give it a name that begins with '_'", table=store.root) from e
 
-    return side_by_side(read, files, _THREADS)
+    return side_by_side(read, files, limits().file_threads)
 
 
 def with_statistics(files: Sequence[AddFile], footers: Sequence[pq.FileMetaData], snapshot: Snapshot) -> list[AddFile]:
