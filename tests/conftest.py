@@ -1,7 +1,7 @@
 """What tests share: one Spark session for the process, a place for a table, and the peers that read every table a test leaves.
 
-I5, I9 and I10 are kept here for the whole suite: a table that a Spark test wrote through Rowlock is read,
-after the test, by Rowlock, deltalake, DuckDB and (one in twelve) delta-spark, and all must find the same rows.
+I5, I9 and I10 are kept here for the whole suite: the tables that one Spark test in four wrote through Rowlock, and each long form, are read,
+after the test, by Rowlock, deltalake, DuckDB and (one test in twelve) delta-spark, and all must find the same rows.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import pytest
 from hypothesis import settings
 
 from servers.fixtures import azurite, chromium, dynamodb, gcs, minio, postgres
-from support.peers import delta_spark_reads
+from support import budgets
+from support.peers import one_test_in
 from support.sessions import delta_session
-from support.soak import mark_long_forms
+from support.soak import mark_long_forms, runs_before_a_change_is_taken
 
 __all__ = ["azurite", "chromium", "dynamodb", "gcs", "minio", "postgres"]
 
@@ -34,10 +35,18 @@ if os.environ.get("CI"):
 _PASSED = pytest.StashKey[bool]()
 _READ_BY_ALL: list[str] = []
 _READ_BY_WORKERS: list[int] = []
+_SPENT = budgets.Spent()
+_SPENT_BY_WORKERS: dict[str, float] = {}
 _SPARK_TESTS = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-budgets", action="store_true", help="tests/budgets.toml anew, from what each file takes in this run")
+    parser.addoption("--soak-one-in", type=int, default=1, help="of the long forms (`-m soak`) run one in so many, always the same ones")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_SPENT)
     config.addinivalue_line("markers", "failing_checkpoints: the test makes checkpoints fail")
     config.addinivalue_line("markers", "usual_limits(reason): the test looks at which way is taken, so limits from the environment are set aside for it")
     config.addinivalue_line("markers", "no_peers(reason): the tables that this test leaves are not read by the other engines, and why")
@@ -50,6 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
     mark_long_forms(items, all_of_a_file=not config.getoption("lf", False) and not any("::" in a for a in config.args))
+    if (one_in := config.getoption("soak_one_in")) > 1:
+        left_out = [item for item in items if item.get_closest_marker("soak") and not runs_before_a_change_is_taken(item, one_in)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+    budgets.longest_first(items)
 
 
 @pytest.fixture(scope="session")
@@ -81,8 +95,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(autouse=True)
 def peers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After a Spark test that passed: every table below its tmp_path that Rowlock wrote to is read by all readers, which must agree."""
+    """After one Spark test in four, and each long form, that passed: every table below its tmp_path that Rowlock wrote to is read by all readers."""
     if not {"spark", "table_path"} & set(request.fixturenames) or "tmp_path" not in request.fixturenames or request.node.get_closest_marker("no_peers"):
+        yield
+        return
+    if not request.node.get_closest_marker("soak") and not one_test_in(4, request.node.nodeid):
         yield
         return
     session, folder = request.getfixturevalue("spark"), request.getfixturevalue("tmp_path")
@@ -91,7 +108,7 @@ def peers(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     from interop.readers import rows_by_all, tables_of_rowlock
 
-    without = () if delta_spark_reads(request.node.nodeid, 12) else ("delta-spark",)
+    without = () if one_test_in(12, request.node.nodeid) else ("delta-spark",)
     for table in tables_of_rowlock(folder):
         rows_by_all(session, table, without=without)
         _READ_BY_ALL.append(table)
@@ -130,15 +147,23 @@ def checkpoints(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):  # one of several processes (pytest-xdist)
-        session.config.workeroutput["read_by_all"] = len(_READ_BY_ALL)
+        session.config.workeroutput |= {"read_by_all": len(_READ_BY_ALL), "spent": _SPENT.of_file}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    _READ_BY_WORKERS.append(getattr(node, "workeroutput", {}).get("read_by_all", 0))
+    output = getattr(node, "workeroutput", {})
+    _READ_BY_WORKERS.append(output.get("read_by_all", 0))
+    for file, seconds in output.get("spent", {}).items():
+        _SPENT_BY_WORKERS[file] = _SPENT_BY_WORKERS.get(file, 0) + seconds
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    spent = _SPENT_BY_WORKERS or _SPENT.of_file
+    if config.getoption("write_budgets"):
+        budgets.write(spent)
+    for line in budgets.beyond(spent):
+        terminalreporter.write_line(line)
     if tables := len(_READ_BY_ALL) + sum(_READ_BY_WORKERS):
         terminalreporter.write_line(
             f"{tables} tables that tests left were read by Rowlock, deltalake, DuckDB and, one in twelve, delta-spark, with the same rows."

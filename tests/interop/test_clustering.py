@@ -25,7 +25,7 @@ def cubes(path: str) -> set[str]:
 
 
 @pytest.mark.parametrize("keys", ["`a.b`, s.`1x`, s.`é`", "id"], ids=["odd", "one"])
-@pytest.mark.short("odd", why="12 s of turns with delta-spark; one key is the easier case")
+@pytest.mark.short(ci=("odd",), why="12 s of turns with delta-spark; which files are sorted again is asked in tests/spark/test_clustering.py")
 def test_neither_sorts_the_others_files_again(spark: SparkSession, table_path: str, keys: str) -> None:
     """Runs that Rowlock adds later join the cube, so that delta-spark finds one cube and nothing to do; its cubes are runs for Rowlock."""
     name = f"delta.`{table_path}`"

@@ -191,6 +191,7 @@ def test_deltalake_goes_on(spark: SparkSession, table_path: str) -> None:
     table.check("the last delete")
 
 
+@pytest.mark.soak("7 s of turns with delta-spark, which soak-ci takes; spellings of paths are asked in tests/spark/test_spelling_of_paths.py", ci=True)
 def test_another_writers_spelling(spark: SparkSession, table_path: str) -> None:
     """A file leaves the table only by the spelling that it came in with: delta-spark compares the log's own paths, and doubles the row else."""
     by_delta_spark(partition_by="grp", checkpointInterval=3)(spark, table_path)
@@ -208,7 +209,7 @@ def test_another_writers_spelling(spark: SparkSession, table_path: str) -> None:
 
 # not "100%25" (deltalake decodes it) and not "é日" (DuckDB does not find its files): peers' own limits
 @pytest.mark.parametrize("folder", ["a b", "[x]{y}*?"])
-@pytest.mark.short("[x]{y}*?", why="the stranger one of the two")
+@pytest.mark.short(ci=("[x]{y}*?",), why="turns with delta-spark; folders of any name are asked in tests/spark/test_semantics.py")
 def test_any_folder(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     """The table's own folder may be called anything; the files are those that the log names, each of them once."""
     table = Turns(spark, str(tmp_path / folder), {})

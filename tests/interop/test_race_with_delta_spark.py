@@ -38,7 +38,13 @@ OURS, THEIRS = 1, 2
 """The row that each writer counts on; both lie in one file."""
 
 
-@pytest.mark.parametrize("commits", [6, pytest.param(20, marks=pytest.mark.soak("more of the same"))])
+@pytest.mark.parametrize(
+    "commits",
+    [
+        pytest.param(6, marks=pytest.mark.soak("11 s; one process of each engine races in test_appends", ci=True)),
+        pytest.param(20, marks=pytest.mark.soak("more of the same")),
+    ],
+)
 def test_race(spark: SparkSession, table_path: str, commits: int) -> None:
     rowlock.write(spark.range(10).selectExpr("id", "0L as n").coalesce(1), table_path)
     ours = OurWriter(spark, table_path, commits)

@@ -36,6 +36,7 @@ def without_commits(path: str, before: int) -> None:
         crc.unlink()
 
 
+@pytest.mark.soak("9 s of turns with delta-spark, which soak-ci takes; V2 checkpoints are written in tests/unit/log and read in test_golden", ci=True)
 def test_written_by_rowlock_and_further_by_delta_spark(spark: SparkSession, table_path: str) -> None:
     """Several sidecars, removes and vectors in them; each engine reads the other's and makes its own."""
     with limited(snapshot_chunk_files=2):
@@ -67,6 +68,7 @@ def test_written_by_rowlock_and_further_by_delta_spark(spark: SparkSession, tabl
 
 
 @pytest.mark.parametrize("policy", ["v2", "classic"])
+@pytest.mark.short("classic", ci=("v2",), why="turns with delta-spark; the classic ones stay")
 def test_written_by_delta_spark_and_further_by_rowlock(spark: SparkSession, table_path: str, policy: str) -> None:
     """A table that lists the feature gets V2 checkpoints where its policy says so, and else classic ones."""
     make(spark, table_path, "select id from range(0, 4, 1, 2)", checkpointPolicy="v2", checkpointInterval=2, enableDeletionVectors=True)

@@ -46,7 +46,7 @@ def test_kill_9_of_a_lease_holder(tmp_path: Path) -> None:
     assert values(world) == {1: 3, 2: 0}
 
 
-@pytest.mark.soak("11 s; a killed lease holder stays")
+@pytest.mark.soak("11 s; a killed lease holder stays", ci=True)
 def test_kill_9_of_a_turn_holder(tmp_path: Path) -> None:
     """A process honours the dead one's turn once, for its term; then it goes on, and the table holds what was committed."""
     world = make(tmp_path / "table")

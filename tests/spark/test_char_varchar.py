@@ -44,7 +44,7 @@ def metadata(path: str, spark: SparkSession) -> dict[str, str | None]:
 
 @WAYS
 @pytest.mark.parametrize("layout", ["", "PARTITIONED BY (v) "])
-@pytest.mark.short("-driver", why="12 to 40 s each; the ways themselves are compared in test_routes")
+@pytest.mark.short(ci=("-driver",), why="12 to 40 s of turns with delta-spark; bounds are asked in the tests below")
 def test_each_engine_reads_and_writes_what_the_other_made(spark: SparkSession, table_path: str, way: str, layout: str) -> None:
     with by(way):
         t = made(spark, table_path, layout)
@@ -91,6 +91,7 @@ def test_each_engine_reads_and_writes_what_the_other_made(spark: SparkSession, t
 
 
 @WAYS
+@pytest.mark.short("driver", ci=("jobs",), why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_what_is_too_long_is_refused_as_delta_spark_does(spark: SparkSession, table_path: str, way: str) -> None:
     with by(way):
         t = made(spark, table_path)

@@ -120,8 +120,11 @@ KEYS = "id int, s string, d date, m decimal(20, 3), t timestamp, n struct<`in.ne
 
 
 @pytest.mark.parametrize("route", ["driver", "large"])
-@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
-def test_keys_of_every_kind(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str) -> None:
+@pytest.mark.parametrize("keys", ["n.`in.ner`", "t, `a b`", "s, d, m", "n.f, one, void, id", "one"])
+@pytest.mark.short(
+    "s, d, m-large", ci=("t, `a b`-large",), why="13 s each; the ways themselves are compared in test_routes, types of keys in tests/spark/test_zorder.py"
+)
+def test_keys_of_every_kind(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, keys: str) -> None:
     """Nulls, fields of structs, odd names under column mapping, a key with one value, one that is all null; times in a zone with gaps."""
     take_route(monkeypatch, route)
     spark.conf.set("spark.sql.session.timeZone", "Australia/Lord_Howe")
@@ -140,15 +143,14 @@ def test_keys_of_every_kind(spark: SparkSession, table_path: str, monkeypatch: p
         assert logical_columns(snapshot(table_path).domains, snapshot(table_path).schema) == (("n", "in.ner"),)
         rowlock.write(frame, table_path)
         before = read(spark, table_path)
-        for keys in ("n.`in.ner`", "t, `a b`", "s, d, m", "n.f, one, void, id", "one"):
-            rowlock.sql(spark, f"alter table {name} cluster by ({keys})")
-            rowlock.sql(spark, f"optimize {name} full")
-            assert read(spark, table_path) == delta_rows(spark, table_path) == before
-            assert len(snapshot(table_path).files) > 3 and {f.clustering_provider for f in snapshot(table_path).files.adds()} == {"liquid"}
-            if keys == "s, d, m":
-                assert kept(table_path, Compare("<", ("s",), "s15")) < 1 > kept(table_path, Compare("<", ("m",), -10))
-            with unchanged(table_path):
-                DeltaTable.forPath(spark, table_path).optimize().executeCompaction()
+        rowlock.sql(spark, f"alter table {name} cluster by ({keys})")
+        rowlock.sql(spark, f"optimize {name} full")
+        assert read(spark, table_path) == delta_rows(spark, table_path) == before
+        assert len(snapshot(table_path).files) > 3 and {f.clustering_provider for f in snapshot(table_path).files.adds()} == {"liquid"}
+        if keys == "s, d, m":
+            assert kept(table_path, Compare("<", ("s",), "s15")) < 1 > kept(table_path, Compare("<", ("m",), -10))
+        with unchanged(table_path):
+            DeltaTable.forPath(spark, table_path).optimize().executeCompaction()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 

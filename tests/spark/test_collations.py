@@ -50,7 +50,7 @@ def collated(spark: Any, path: Path, *, partitioned: bool) -> DeltaTable:
 
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("route", ["driver", "large"])
-@pytest.mark.short("driver-False", "large-True", why="each way and each layout once")
+@pytest.mark.short("driver-False", ci=("large-True",), why="3 to 6 s each: the others in soak-ci")
 def test_conditions(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitioned: bool, route: str) -> None:
     take_route(monkeypatch, route)
     t = collated(spark, tmp_path / "t", partitioned=partitioned)

@@ -122,6 +122,7 @@ def _children(process: int) -> list[int]:
     return found[1:]
 
 
+@pytest.mark.soak("a server of its own for half a minute", ci=True)
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
 def test_secrets_of_a_server_are_shown_nowhere(served: Served, tmp_path: Path) -> None:
     """Neither the token nor a store's key is on a command line, in the JVM's environment (but for what it is started with), the log, the event log, a plan or SET."""

@@ -62,6 +62,13 @@ class Staged(Interloper):
 @pytest.mark.parametrize(
     ("route", "properties"), [*((route, FEED) for route in ROUTES), ("large", COPIES), ("driver", BY_CELL), ("mixed", {"rowlock.onConflict": "rerun"})]
 )
+@pytest.mark.short(
+    "driver-properties0",
+    "large-properties2",
+    "driver-properties4",
+    ci=("mixed-properties5",),
+    why="7 to 12 s each; each way and each property is in one that stays",
+)
 def test_every_row_has_a_key_of_its_own_after_a_rebase(spark, tmp_path, monkeypatch, route, properties) -> None:
     """Beside the MERGE others take rows that it matched, so that their source rows insert, change some, and add some that it matches then."""
     path = str(tmp_path / "t")

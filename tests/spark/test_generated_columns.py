@@ -171,6 +171,7 @@ def test_rows_get_what_they_lack_and_are_asked_for_what_they_give(spark: SparkSe
 
 
 @pytest.mark.parametrize(("given", "scans"), [("id int, v int", 0), ("id int, v int, g int", 1)])
+@pytest.mark.short("id int, v int, g int-1", why="the easier case: nothing was given")
 def test_what_was_just_computed_is_not_read_again(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, given: str, scans: int) -> None:
     """A large append that leaves the column out costs no look at the files that it wrote."""
     take_route(monkeypatch, "large")
@@ -308,7 +309,7 @@ def test_expressions_read_structs_partitions_and_time(spark: SparkSession, table
 
 
 @pytest.mark.parametrize("made_by", ["rowlock", "delta-spark"])
-@pytest.mark.short("delta-spark", why="a table made by the other engine holds all that one of ours holds")
+@pytest.mark.short(ci=("delta-spark",), why="8 s of turns with delta-spark; what is enforced is asked in the tests above")
 def test_both_engines_write_and_both_enforce(spark: SparkSession, table_path: str, made_by: str) -> None:
     name = f"delta.`{table_path}`"
     if made_by == "rowlock":

@@ -49,6 +49,7 @@ def ints(*values: int) -> str:
     return "VALUES " + ", ".join(f"({v})" for v in values)
 
 
+@pytest.mark.soak("4 s of turns with delta-spark, which soak-ci takes; a race with it stays", ci=True)
 def test_both_engines_number_the_rows_of_one_table(spark: SparkSession, table_path: str) -> None:
     """Every kind of insert by Rowlock, with delta-spark's between; no number twice, and later commits have later numbers."""
     t = f"delta.`{table_path}`"

@@ -70,7 +70,7 @@ ON = {
 }  # fmt: skip
 
 
-@pytest.mark.short("t.v <=> s.v-True", "t.d = s.v-True", "t.id = 7-False", why="more of the same; which way is taken is Spark's rule")
+@pytest.mark.short("t.v <=> s.v-True", "t.id = 7-False", why="more of the same; which way is taken is Spark's rule")
 @pytest.mark.parametrize(("on", "by_keys"), ON.items())
 def test_whatever_equality_there_is_is_joined_at_once(spark, tmp_path, monkeypatch, on, by_keys):
     """Which MERGE is one outer join is Spark's own rule for joins by keys; the driver, or two joins, leave the same."""

@@ -29,7 +29,7 @@ def source(spark):
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.short("all", why="each form is asked of delta-spark too; what columns are added is also tested without it")
+@pytest.mark.short(ci=("all",), why="each form is asked of delta-spark too; what columns are added is also tested without it")
 def test_as_delta_spark_does_it(spark, table_path, tmp_path, name):
     twin = str(tmp_path / "twin")
     for path in (table_path, twin):

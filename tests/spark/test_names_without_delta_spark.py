@@ -41,7 +41,7 @@ print(json.dumps({
 """
 
 
-@pytest.mark.soak("a JVM of its own for a minute; names are resolved in test_catalog_names, too")
+@pytest.mark.soak("a JVM of its own for a minute; names are resolved in test_catalog_names, too", ci=True)
 def test_names_on_a_plain_session(tmp_path):
     environment = os.environ | {"PYTHONPATH": SRC, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)

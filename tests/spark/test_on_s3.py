@@ -30,7 +30,7 @@ def on_s3(minio: Minio, *options: str) -> tuple[dict[str, object], str]:
     return json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
 
 
-@pytest.mark.soak("25 s, of which most is a session with the connector; local stores and S3's contract are asked elsewhere")
+@pytest.mark.soak("25 s, of which most is a session with the connector; local stores and S3's contract are asked elsewhere", ci=True)
 def test_the_first_statements_on_s3(minio: Minio) -> None:
     """A table is made, written and merged into; the folder's name has a space."""
     found, said = on_s3(minio, "--short")

@@ -60,7 +60,7 @@ def logged(spark: SparkSession, path: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("condition", [None, "p != 'a'"])
 @pytest.mark.parametrize("zorder", [True, False])
-@pytest.mark.short("True-p != 'a'", why="the answer of one call, with an order and a condition; each is asked of delta-spark too (13 s)")
+@pytest.mark.short(ci=("True-p != 'a'",), why="7 to 13 s each beside delta-spark; the figures are asked in the tests below")
 def test_the_answer_is_that_of_delta_spark(spark: SparkSession, table_path: str, tmp_path: Path, zorder: bool, condition: str | None) -> None:
     table, theirs = shared(spark, table_path, str(tmp_path / "twin"), **{"delta.dataSkippingNumIndexedCols": "2"})
     before = sizes(table_path)

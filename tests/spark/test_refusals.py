@@ -118,6 +118,7 @@ def test_a_second_match_raises_whatever_the_conditions_say(spark, fixed_path, do
 
 
 @pytest.mark.parametrize("name", PASSES)
+@pytest.mark.short("an unconditional delete and inserts", "by source only", why="the other two are parts of the first")
 def test_a_second_match_passes_where_it_changes_nothing(spark, table_path, doubled, name):
     table = make(spark, table_path, ROWS, "id int, v int, s string")
     build, expected = PASSES[name]

@@ -67,6 +67,9 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.short(
+    "other case and order", "a null without a type", "absent nullable columns", why="3 s each; the pairs of types are asked in tests/unit/engines/appends"
+)
 def test_rows_that_fit_are_made_to_fit(spark, table, table_path, name):
     select, expected = ACCEPTED[name]
     rowlock.write(frame(spark, select), table_path)

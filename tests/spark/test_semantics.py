@@ -108,10 +108,11 @@ def test_a_condition_of_a_reader_is_not_computed_on_dead_rows(spark, table_path,
     table.delete("v = 0")
     rowlock.write(frame.where("id between 1 and 4").withColumn("id", F.col("id") + 100), table_path)
     other = spark.createDataFrame([(10,), (5,)], "q int")
+    living = spark.createDataFrame(read(spark, table_path), "id int, v int, p int")
     for name, build in CONDITIONS.items():
         found = rows(build(rowlock.read(spark, table_path), other))
         assert found, name
-        assert found == rows(build(spark.read.format("delta").load(table_path), other)), name
+        assert found == rows(build(living, other)), name
     with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
         rowlock.read(spark, table_path).where("10 div (v - 1) > 3").collect()
 
@@ -134,7 +135,7 @@ def test_conditions_of_a_reader_still_choose_files_and_row_groups(spark, table_p
 
 
 @BOTH
-@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
+@pytest.mark.short(ci=("large",), why="twins of a table, one changed by delta-spark; recorded statements are asked with ANSI off, too")
 def test_ansi_off_is_the_users_choice(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     with setting(spark, "spark.sql.ansi.enabled", "false"):
@@ -192,7 +193,7 @@ def test_the_time_is_the_same_in_every_clause_of_a_merge(spark, table_path, monk
 
 
 @BOTH
-@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
+@pytest.mark.short(ci=("driver",), why="twins of a table, one changed by delta-spark; zones are asked in test_row_masks and test_times_without_a_zone")
 def test_the_sessions_time_zone_counts(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     frame = spark.sql("select cast(id as int) id, timestamp_seconds(1700000000 + id * 3600) at, cast(null as date) day, cast(null as string) s from range(12)")
@@ -207,6 +208,7 @@ def test_the_sessions_time_zone_counts(spark, table_path, monkeypatch, route):
         assert read(spark, table_path) == delta_rows(spark, table_path + "_twin") == delta_rows(spark, table_path)
 
 
+@pytest.mark.soak("twins of a table, one changed by delta-spark; such times are asked in test_row_masks", ci=True)
 def test_times_before_the_calendar_changed(spark, table_path):
     frame = spark.sql(
         "select cast(id as int) id, date_add(date'1582-10-03', cast(id as int)) day, timestamp'1582-10-03 12:00:00' + make_dt_interval(cast(id as int)) at, date'0001-01-01' old from range(15)"
@@ -337,7 +339,7 @@ def test_quotes_in_strings(spark, table_path):
 
 
 @BOTH
-@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
+@pytest.mark.short(ci=("driver",), why="twins of a table, one changed by delta-spark; such values are asked in test_row_masks and test_routes")
 def test_nan_and_negative_zero(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     values = [float("nan"), 0.0, -0.0, 1.5, math.inf, -math.inf, None, 7.0]

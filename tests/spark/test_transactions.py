@@ -189,6 +189,7 @@ def test_large_results_pass_through_later_statements(spark: SparkSession, table_
     assert tuple(found) == (589_000, 17_450_000 - 1000 - 5000 + 499 + (200_000 - 1000) + 2 * (100_000 - 500), 503)
 
 
+@pytest.mark.soak("9 s for a source at the limit; limits turned down are asked in test_routes", ci=True)
 def test_a_source_as_large_as_it_may_be_meets_staged_rows(spark: SparkSession, table: DeltaTable) -> None:
     with table.transaction() as txn:
         txn.update("k = 1", {"v": "v + 1"})
@@ -263,6 +264,7 @@ def test_a_source_that_reads_the_target_is_validated(spark: SparkSession, table:
 
 
 @pytest.mark.parametrize("reader", ["rowlock", "delta"])
+@pytest.mark.short("rowlock", ci=("delta",), why="the other reader sees the same version")
 def test_a_source_that_reads_the_target_meets_a_winner(spark: SparkSession, table: DeltaTable, table_path: str, reader: str) -> None:
     with pytest.raises(DeltaConcurrentModificationException, match="concurrent commit changed what it read"), table.transaction() as txn:
         source = spark.read.format("delta").load(table_path) if reader == "delta" else table.toDF()

@@ -53,6 +53,7 @@ def rows_of_files(path: str) -> list[int]:
 # ---- dynamic partition overwrite -----------------------------------------------------------------
 
 
+@pytest.mark.soak("8 s beside delta-spark; what is replaced is asked in the tests below", ci=True)
 def test_dynamic_overwrite_replaces_the_partitions_of_its_rows_as_delta_spark_does(spark: SparkSession, table_path: str) -> None:
     """Values that are easily mistaken for others: null, the empty text, a quote, a negative number, a time."""
     query = (
@@ -105,7 +106,7 @@ def test_rows_that_others_add_to_the_partitions_meanwhile_are_replaced_and_other
 
 
 @pytest.mark.parametrize("cdf", ["false", "true"])
-@pytest.mark.short("false", why="23 s each, beside delta-spark")
+@pytest.mark.short(ci=("false",), why="9 s each beside delta-spark; what is replaced is asked in the tests below")
 def test_rows_that_a_new_row_matches_are_replaced_as_delta_spark_does(spark: SparkSession, table_path: str, cdf: str) -> None:
     """Nulls match nothing, several new rows take one old one, and a row of another key stays."""
     theirs, plain = table_path + "-theirs", [(1, "a", "old"), (1, "b", "old"), (None, "a", "old"), (4, None, "old"), (5, "e", "old")]
@@ -127,6 +128,7 @@ def test_rows_that_a_new_row_matches_are_replaced_as_delta_spark_does(spark: Spa
 
 
 @pytest.mark.parametrize("way", ["driver", "spark"])
+@pytest.mark.short("driver", why="the same statement the other way; the ways themselves are compared in test_routes")
 def test_rows_that_others_add_and_a_new_row_matches_are_replaced_too(spark: SparkSession, table_path: str, way: str) -> None:
     """I3: as if it had run after the winner; the new rows are read once, although two statements need them."""
     make(spark, table_path, [(1, "a"), (2, "b")], "id int, p string")

@@ -1,7 +1,11 @@
-"""What `make test` leaves to `make soak`: tests marked `soak`, and of a test marked `short` all parameters but those that it names."""
+"""What `make test` leaves to `make soak`: tests marked `soak`, and of a test marked `short` all parameters but those that it names.
+
+With `ci=True` on `soak`, and for the parameters that `ci` of `short` names, `make soak-ci` runs them too.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 
 import pytest
@@ -18,8 +22,14 @@ def mark_long_forms(items: Sequence[pytest.Item], *, all_of_a_file: bool) -> Non
         if short is None:
             continue
         parameters = item.callspec.id  # type: ignore[attr-defined]
-        unused.setdefault(item.nodeid.partition("[")[0], set(short.args)).discard(parameters)
+        before_a_change = short.kwargs.get("ci", ())
+        unused.setdefault(item.nodeid.partition("[")[0], {*short.args, *before_a_change}).discard(parameters)
         if parameters not in short.args:
-            item.add_marker(pytest.mark.soak(short.kwargs["why"]))
+            item.add_marker(pytest.mark.soak(short.kwargs["why"], ci=parameters in before_a_change))
     if all_of_a_file and (wrong := {test: sorted(names) for test, names in unused.items() if names}):
         raise pytest.UsageError(f"@pytest.mark.short names parameters that do not exist: {wrong}")
+
+
+def runs_before_a_change_is_taken(item: pytest.Item, one_in: int) -> bool:
+    """Whether `make soak-ci` runs a long form: one in so many of them by a checksum of its node id, always the same ones, and each whose mark says `ci=True`."""
+    return any(mark.kwargs.get("ci") for mark in item.iter_markers("soak")) or zlib.crc32(item.nodeid.encode()) % one_in == 0

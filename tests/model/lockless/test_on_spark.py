@@ -34,7 +34,7 @@ def test_conformance(spark: SparkSession, table_path: str, case: Callable[..., N
 
 
 @pytest.mark.parametrize("compacting", [False, True])
-@pytest.mark.short("True", why="with compactions, which is the harder one")
+@pytest.mark.short(ci=("True",), why="6 s; random commits run in memory, and the cases of C1 to C11 here")
 def test_c12_random_commits_on_threads(spark: SparkSession, table_path: str, compacting: bool) -> None:
     host = SparkHost(spark, Path(table_path))
     start(host)

@@ -55,7 +55,7 @@ def counts(output: str, writer: str) -> list[int]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.soak("a minute of five JVMs; it runs before each change is taken")
+@pytest.mark.soak("a minute of five JVMs; it runs before each change is taken", ci=True)
 def test_every_writer_commits_and_the_table_is_exact(tmp_path: Path) -> None:
     done = rowlock("demo", "--seconds", 4, "--rows", 5_000, "--path", tmp_path / "sales")
     assert done.returncode == 0, done.stdout + done.stderr
