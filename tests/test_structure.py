@@ -19,7 +19,7 @@ BUDGETS = {
     "cli": 3260,
     "conflict": 900,
     "engines/appends": 420,
-    "engines/spark": 12090,
+    "engines/spark": 12100,  # STRICT for UPDATE and MERGE
     "locks": 600,
     "log": 2050,
     "maintenance": 2390,

@@ -231,7 +231,7 @@ class _Write:
             return Receipt(version=None, read_version=snapshot.version, txn_id="", operation="WRITE")
         if self.what.schema:
             return overwrite_schema_of(self.handle, self.df, partition_by=self.partition_by, app=self.app, max_records=self.max_records)
-        creation.check_layout(snapshot, self.partition_by)
+        creation.check_layout(snapshot, self.partition_by, delta_schema(self.df.schema))
         if self.what.same:
             assert not isinstance(self.what.where, Column)
             return rearrange(self.handle, self.df, self.what.where)

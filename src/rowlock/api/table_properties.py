@@ -82,6 +82,7 @@ def _unmapped(head: Snapshot, properties: Mapping[str, str], unset: Collection[s
     if row_tracking.asks_for_tracking(configuration):
         text = "Column mapping cannot be turned off while rows keep their ids, which files that are written again would lose: set delta.enableRowTracking=false first"
         raise StatementRefused(text, what="turning off column mapping", table=head.table)
+    schemas.check_characters(head.schema, head.table, schemas.REMOVING_MAPPING)
     metadata = column_mapping.without_mapping(replace(head.metadata, configuration=configuration))
     schemas.validate_new_schema(schemas.parse_schema(metadata.schema_string), metadata.partition_columns, table=head.table)
     return metadata

@@ -26,7 +26,7 @@ from rowlock.protocol.identity import is_identity
 from rowlock.protocol.identity import problem_of as identity_problem_of
 from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
-from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names, void_within
+from rowlock.protocol.schema import REMOVING_MAPPING, VOID, StructType, check_characters, parse_schema, type_names, void_within
 from rowlock.version import VERSION
 
 V2_CHECKPOINTS = "v2Checkpoint"
@@ -337,6 +337,8 @@ def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[
             table=table,
             condition=named("DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT", feature=name),
         )
+    if name == "columnMapping":
+        check_characters(parse_schema(metadata.schema_string, table or ""), table, REMOVING_MAPPING)
     trace = _BY_NAME[name].trace if name in _BY_NAME else None
     if trace is None:
         text = "others may still need it to read older versions, or it is part of what the table is; delta-spark's ALTER TABLE ... DROP FEATURE drops some of those"

@@ -16,7 +16,7 @@ from rowlock.engines.spark.sql.relations import local_path
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema_edit
 from rowlock.protocol.char_varchar import KEY
-from rowlock.protocol.schema import StructType, dotted, nullable_type, unresolved_column
+from rowlock.protocol.schema import StructField, StructType, dotted, nullable, nullable_type, schema_json, type_name, unresolved_column
 from rowlock.protocol.schema_edit import Position
 from rowlock.transaction.definition import alteration, clustering_change, column_edits, creation, fields
 from rowlock.transaction.definition.column_edits import ColumnEdit
@@ -118,6 +118,8 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
         target.refuse(f"TYPE of {dotted(path)}", "The bound of a char or varchar within a struct cannot be altered")
     if said is not None and (said.type, said.metadata.get(KEY)) == (known.type, known.metadata.get(KEY)):
         said = None  # as CHANGE COLUMN says it again
+    if said is not None:
+        _check_type(target, (*path, *place), known, said)
     default = nodes.option(spec.newDefaultExpression())
     return ColumnEdit(
         path,
@@ -127,6 +129,20 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
         default=None if default is None else str(default.originalSQL()),
         drops_default=bool(spec.dropDefault()),
         position=_position(target, spec.newPosition()),
+    )
+
+
+def _check_type(target: Target, path: tuple[str, ...], known: StructField, wanted: StructField) -> None:
+    """Raises SchemaMismatch for a type that Spark alters no column to, whatever the table is."""
+    before, after = (schema_json(nullable(StructType((f,)))) for f in (known, wanted))
+    if KEY in known.metadata or KEY in wanted.metadata or target.nodes.bridge.can_up_cast(before, after):
+        return
+    old, new = type_name(known.type, sql=True), type_name(wanted.type, sql=True)
+    name, parameters = dotted(path), {"originType": f'"{old.upper()}"', "newType": f'"{new.upper()}"', "table": ".".join(target.parts)}
+    raise SchemaMismatch(
+        f"Column {name} is {old} and cannot become {new}: no cast keeps every value",
+        table=target.path,
+        condition=named("NOT_SUPPORTED_CHANGE_COLUMN", originName=name, newName=name, **parameters),
     )
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from rowlock import clock
 from rowlock.boundary import row_identity
+from rowlock.conditions import named
 from rowlock.conflict.value import conflict_with
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import clustering, column_mapping, row_tracking
+from rowlock.protocol import clustering, column_mapping, row_tracking, schema_fit
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.constraints import has_constraints
@@ -148,11 +149,17 @@ def draft_snapshot(metadata: Metadata, table: str) -> Snapshot:
     )
 
 
-def check_layout(snapshot: Snapshot, partition_by: Sequence[str]) -> None:
-    """Raises InvalidInput where a caller asks for other partition columns than the table has; asking for none is allowed."""
+def check_layout(snapshot: Snapshot, partition_by: Sequence[str], rows: schemas.StructType | None = None) -> None:
+    """Raises InvalidInput where a caller asks for other partition columns than the table has; asking for none is allowed.
+
+    Where also the columns of the `rows` do not fit it raises that SchemaMismatch, as delta-spark does.
+    """
     if partition_by and [c.lower() for c in partition_by] != [c.lower() for c in snapshot.partition_columns]:
+        if rows is not None:
+            schema_fit.fit(rows, snapshot.schema, snapshot.table)
         have = ", ".join(snapshot.partition_columns) or "nothing"
-        raise InvalidInput(f"The table is partitioned by {have}, not by {', '.join(partition_by)}; leave partition_by out", table=snapshot.table)
+        text = f"The table is partitioned by {have}, not by {', '.join(partition_by)}; leave partition_by out"
+        raise InvalidInput(text, table=snapshot.table, condition=named("DELTA_METADATA_MISMATCH"))
 
 
 def create_from(

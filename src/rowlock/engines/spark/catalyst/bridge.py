@@ -149,6 +149,10 @@ class Catalyst:
         value, type_ = self.column_of.expression(column._jc), self.data_type.fromJson(wanted.json())
         return ClassicColumn(self.column_of.column(self.cast_to.apply(value, type_, self.none, True)))
 
+    def can_up_cast(self, actual: str, wanted: str) -> bool:
+        """Whether Spark casts every value of a type to the other without loss; both as JSON."""
+        return bool(self.cast.canUpCast(self.data_type.fromJson(actual), self.data_type.fromJson(wanted)))
+
     def known_not_null(self, column: Column) -> Column:
         """A column whose values the caller knows not to be null."""
         return ClassicColumn(self.column_of.column(self.not_null(self.column_of.expression(column._jc))))

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType, VariantType
 
 from rowlock.engines.spark.catalyst.bridge import Catalyst, bare, catalyst, nullable
+from rowlock.engines.spark.catalyst.store_policy import store_policy
 from rowlock.engines.spark.read.scan import empty_frame
+
+_NESTED = (StructType, ArrayType, MapType)
 
 
 def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_name: bool = False) -> DataFrame:
@@ -26,8 +29,7 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     schema = nullable(StructType([StructField(f.name, bare(f.dataType), True) for f in columns]))
     wanted = empty_frame(spark, schema)._jdf.queryExecution().analyzed().output()
     conf = spark._jsparkSession.sessionState().conf()
-    ansi = str(spark.conf.get("spark.sql.storeAssignmentPolicy", "ANSI")).upper() == "ANSI"
-    rows = _castable(rows, schema, by_name, ansi=ansi)
+    rows = _castable(rows, schema, by_name, ansi=store_policy(spark) == "ANSI")
     resolver: Any = bridge.jvm.org.apache.spark.sql.catalyst.analysis.TableOutputResolver
     default = getattr(resolver, "resolveOutputColumns$default$6")()
     plan = resolver.resolveOutputColumns(table, wanted, rows._jdf.queryExecution().analyzed(), by_name, conf, default)
@@ -63,7 +65,9 @@ def _stored_type(bridge: Catalyst, actual: DataType, wanted: DataType, by_name: 
     if isinstance(actual, MapType) and isinstance(wanted, MapType):
         key, value = (_stored_type(bridge, *kinds, by_name, ansi) for kinds in ((actual.keyType, wanted.keyType), (actual.valueType, wanted.valueType)))
         return MapType(key, value, actual.valueContainsNull)
-    if not ansi or isinstance(wanted, (StructType, ArrayType, MapType)) or actual == wanted:
+    if not ansi or actual == wanted or (isinstance(wanted, _NESTED) and (type(actual) is type(wanted) or isinstance(actual, VariantType))):
         return actual
+    if isinstance(wanted, _NESTED):
+        return wanted  # which no cast makes: Spark says so, as delta-spark has it
     types = bridge.data_type
     return actual if bridge.cast.canANSIStoreAssign(types.fromJson(actual.json()), types.fromJson(wanted.json())) else wanted
