@@ -121,9 +121,7 @@ KEYS = "id int, s string, d date, m decimal(20, 3), t timestamp, n struct<`in.ne
 
 @pytest.mark.parametrize("route", ["driver", "large"])
 @pytest.mark.parametrize("keys", ["n.`in.ner`", "t, `a b`", "s, d, m", "n.f, one, void, id", "one"])
-@pytest.mark.short(
-    "s, d, m-large", ci=("t, `a b`-large",), why="13 s each; the ways themselves are compared in test_routes, types of keys in tests/spark/test_zorder.py"
-)
+@pytest.mark.short(ci=("s, d, m-large",), why="20 s each; keys of every type are asked in tests/spark/test_zorder.py, two keys in the test above")
 def test_keys_of_every_kind(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, route: str, keys: str) -> None:
     """Nulls, fields of structs, odd names under column mapping, a key with one value, one that is all null; times in a zone with gaps."""
     take_route(monkeypatch, route)
