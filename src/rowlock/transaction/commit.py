@@ -16,7 +16,7 @@ from rowlock.log.cleanup import clean_up
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.call import landed
-from rowlock.transaction.state.proposal import Proposal
+from rowlock.transaction.state.proposal import Over, Proposal
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import logger
 from rowlock.transaction.waiting.turns import turn_of
@@ -35,53 +35,52 @@ def commit(what: Proposal) -> Receipt:
 def _committed(what: Proposal) -> Receipt:
     try:
         with turn_of(what) as turn:
-            version = _rounds(what, turn)
+            over = _rounds(what, turn)
     except RowlockError as error:
         what.failed(error)
         raise
-    receipt = what.receipt(version)
-    if version is not None and not what.is_carried:
+    receipt = what.receipt(over.version)
+    if over.version is not None and not over.by_another:
         _after_commit(what)
     return receipt
 
 
-def _rounds(what: Proposal, turn: TurnRequest | None) -> int | None:
-    """Tries until the proposal is committed.  Returns its version, or None where nothing was left to commit."""
+def _rounds(what: Proposal, turn: TurnRequest | None) -> Over:
+    """Tries until the proposal is committed, or nothing is left to commit."""
     while True:
-        version = _moved(what, what.look())
-        if version is None and not what.is_void:
+        over = _moved(what, in_lane=False)
+        if over is None:
             start = clock.monotonic_s()
             if turn is not None:
-                turn.before_put(what.lost_puts)
+                turn.before_put(what.attempts)
             with what.lane:  # nothing between: an interrupt there would keep the lane for good
                 what.watch.add("wait", clock.monotonic_s() - start)
-                version = _moved(what, what.look_again())
-                if version is None and not what.is_void:
-                    version = _put(what)
-        if version is not None or what.is_void:
-            return version
+                over = _moved(what, in_lane=True) or _put(what)
+        if over is not None:
+            return over
 
 
-def _moved(what: Proposal, head: Snapshot | None) -> int | None:
+def _moved(what: Proposal, *, in_lane: bool) -> Over | None:
+    """Moves the proposal to the head that it has to be moved to, if there is one."""
+    head = what.look(in_lane=in_lane)
     return None if head is None else what.move_to(head)
 
 
-def _put(what: Proposal) -> int | None:
-    """Writes the files and tries one put.  The version, or None where another writer took it."""
+def _put(what: Proposal) -> Over | None:
+    """Writes the files and tries one put; None where another writer took the version."""
     with what.watch.time("write"):
         what.write()
     what.phase("written")
     head = what.head
-    what.count_put()
+    version = 0 if head is None else head.version + 1
     what.phase("before_put")
     try:
         with what.watch.time("put"):
             won = outcome.put(what.state, head, what.commit_file, what.txn_id)
     except CommitUnknown as error:
-        what.put_unknown(error)
-        return None
+        return what.put_ended(version, error)
     what.phase("after_put")
-    return what.put_ended(0 if head is None else head.version + 1, won=won)
+    return what.put_ended(version, won)
 
 
 def _after_commit(what: Proposal) -> None:

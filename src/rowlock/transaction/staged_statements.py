@@ -15,11 +15,9 @@ from rowlock.transaction.publish.file_actions import FileActions, append_actions
 from rowlock.transaction.publish.metrics import operation_metrics, rewritten_by
 from rowlock.transaction.rebase.onto_head import rebase_onto_head, refuse_removal
 from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
-from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Pending
-from rowlock.transaction.state.proposal import Single
-from rowlock.transaction.state.receipt import Receipt, Stopwatch
-from rowlock.transaction.state.shared import SharedState
+from rowlock.transaction.state.proposal import Over, Single
+from rowlock.transaction.state.receipt import Receipt
 
 _NOTHING = FileActions((), ())
 
@@ -31,7 +29,7 @@ def commit(txn: Pending, operation: str, parameters: Mapping[str, Any]) -> Recei
     DeltaConcurrentModificationException by policy, CommitUnknown where the log cannot be read back.
     """
     what = StagedStatements(txn, Attempt(txn, operation), parameters)
-    if what.is_void:
+    if what.has_nothing:
         return what.receipt(None)
     refuse_removal(txn, txn.base)
     return commit_append(txn, operation, parameters) if may_join(txn) else loop.commit(what)
@@ -42,62 +40,39 @@ class StagedStatements(Single):
 
     def __init__(self, txn: Pending, attempt: Attempt, parameters: Mapping[str, Any]) -> None:
         self.txn, self.attempt, self.parameters = txn, attempt, parameters
+        self.state, self.txn_id, self.options, self.read_version, self.watch = txn.state, txn.txn_id, txn.options, txn.read_version, txn.watch
         self._files = _NOTHING
-
-    @property
-    def state(self) -> SharedState:
-        return self.txn.state
-
-    @property
-    def txn_id(self) -> str:
-        return self.txn.txn_id
-
-    @property
-    def options(self) -> Options:
-        return self.txn.options
-
-    @property
-    def read_version(self) -> int:
-        return self.txn.read_version
 
     @property
     def read(self) -> Snapshot:
         return self.txn.read
 
     @property
-    def watch(self) -> Stopwatch:
-        return self.txn.watch
-
-    @property
     def head(self) -> Snapshot:
         return self.txn.base
 
     @property
-    def attempts(self) -> int:
+    def attempts(self) -> int:  # type: ignore[override]
         return self.attempt.attempts
 
-    @attempts.setter
-    def attempts(self, number: int) -> None:
-        self.attempt.attempts = number
-
-    def look(self) -> Snapshot:
+    def look(self, *, in_lane: bool) -> Snapshot:
         """The newest snapshot.  For an append that has lost to nobody yet a stale one costs one lost put, the same as a refresh: the refresh is skipped."""
-        return self.state.newest() if self.attempts == 0 and not self.txn.touches else self.state.refresh()
+        return self.state.newest() if in_lane or (self.attempts == 0 and not self.txn.touches) else self.state.refresh()
 
-    def move_to(self, head: Snapshot) -> int | None:
+    def move_to(self, head: Snapshot) -> Over | None:
         """Rebases the staged effects over the commits since their base.  Raises as `rebase_onto_head` does."""
         try:
             done = rebase_onto_head(self.txn, self.attempt, head)
         except AlreadyCommitted:
             self.attempt.already_committed = True
-            return None
+            return Over(None)
         if isinstance(done, int):
-            return done
+            return Over(done)
         self.txn.rebased(done)
-        return None
+        return Over(None) if self.has_nothing else None
 
     @property
-    def is_void(self) -> bool:
+    def has_nothing(self) -> bool:
         """Whether there is nothing to commit.  As in Delta, an append or overwrite without rows and the step of an application are commits."""
         txn = self.txn
         always = any(s.kind == "append" for s in txn.program) or txn.metadata is not None or txn.app is not None
@@ -107,9 +82,10 @@ class StagedStatements(Single):
         txn, head = self.txn, self.txn.base
         if txn.is_blind:
             self._files = append_actions(staged_adds(txn.effects, head, engine=txn.table.engine, staging=txn.staging), head, txn.table.engine)
-            return
-        engine, vectors = txn.table.statement_engine, self.state.vectors
-        self._files = file_actions(txn.effects, head, engine=engine, vectors=vectors, staging=txn.staging, data_change=txn.data_change)
+        else:
+            engine, vectors = txn.table.statement_engine, self.state.vectors
+            self._files = file_actions(txn.effects, head, engine=engine, vectors=vectors, staging=txn.staging, data_change=txn.data_change)
+        self.attempt.attempts += 1
 
     def commit_file(self) -> bytes:
         return commit_bytes(self.txn, self.attempt, self._files, self.parameters)

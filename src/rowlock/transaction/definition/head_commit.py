@@ -23,7 +23,7 @@ from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.rebase import fail_policy, log_chain
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, current_observer, reached
-from rowlock.transaction.state.proposal import Single
+from rowlock.transaction.state.proposal import Over, Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
 from rowlock.transaction.waiting.lease_line import LeaseLine
@@ -145,14 +145,14 @@ class HeadCommit(Single):
         if not self._replaces:
             check_writable(head.protocol, head.metadata, self.state.store.root)
 
-    def look(self) -> Snapshot:
-        return self.state.refresh()
-
-    def move_to(self, head: Snapshot) -> None:
+    def move_to(self, head: Snapshot) -> Over | None:
         """Computes the actions again where others have committed."""
         rewritten = head.chain != self.head.chain
-        if head.version == self.head.version and not rewritten:
-            return
+        if head.version != self.head.version or rewritten:
+            self._made_anew(head, rewritten)
+        return Over(None) if self.actions is None else None
+
+    def _made_anew(self, head: Snapshot, rewritten: bool) -> None:
         log_chain.check_same(self.head, head)
         self.phase("before_rebase")
         with self.watch.time("rebase"):
@@ -179,10 +179,6 @@ class HeadCommit(Single):
         asked = _BY_ROW if self.options.granularity == "row" else rules.RULES
         if found := rules.first_conflict(asked, reads, winners, fail_policy.table_state(self.head)):
             raise found.exception(self.state.store.root)
-
-    @property
-    def is_void(self) -> bool:
-        return self.actions is None
 
     def commit_file(self) -> bytes:
         head, actions = self.head, self.actions

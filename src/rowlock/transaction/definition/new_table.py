@@ -19,14 +19,14 @@ class NewTable(Single):
     """Version 0 of a table; `actions` are those of `serialize_commit`, `info` is its commitInfo."""
 
     options = Options(lane=False)  # there is no table yet that others could wait for
-    read, head, read_version, is_void = None, None, -1, False
+    read, head, read_version = None, None, -1
 
     def __init__(self, state: SharedState, info: dict[str, Any], actions: dict[str, Any], metrics: dict[str, int]) -> None:
         self.state, self._info, self._actions, self._metrics = state, info, actions, metrics
         self.txn_id: str = info["txnId"]
         self.watch, self.attempts = Stopwatch(clock.monotonic_s), 0
 
-    def look(self) -> None:
+    def look(self, *, in_lane: bool) -> None:
         """Raises TableExists where another writer took version 0."""
         if self.attempts:
             raise TableExists("Another writer created the table first; open it with DeltaTable.forPath, or use createIfNotExists", table=self.state.store.root)

@@ -24,6 +24,7 @@ from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.call import user_metadata
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.proposal import Over
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
 
@@ -99,12 +100,10 @@ class LedAppends:
         self.state: SharedState = leader.txn.state
         self.options: Options = leader.txn.options
         self.watch: Stopwatch = leader.txn.watch
-        self.read_version, self.lost_puts = leader.txn.read_version, 0  # it honours the turns of others and takes none itself
+        self.read_version, self.attempts = leader.txn.read_version, 0  # it honours the turns of others and takes none itself
         self._lot: Lot | None = None
         self._exchange: Exchange | None = None
         self._put_began_s = 0.0
-        self.is_carried = True
-        """Whether another thread put the version that the leader is in: so until its own put has won."""
 
     @property
     def txn_id(self) -> str:
@@ -120,27 +119,24 @@ class LedAppends:
         return self._lot.head if self._lot is not None else self.leader.txn.base
 
     @property
-    def is_void(self) -> bool:
-        """Whether the leader's step of an application is in the log already."""
-        return self.leader.receipt is not None and self.leader.receipt.version is None
-
-    @property
     def lane(self) -> _QueuedLane:
         return _QueuedLane(self)
 
-    def look(self) -> None:
-        """Nothing is moved outside of the lane.  After a lost put the log is read again."""
+    def look(self, *, in_lane: bool) -> Snapshot | None:
+        """The newest snapshot, inside of the lane; outside of it nothing is moved, and after a lost put the log is read again.
+
+        Who is over needs no snapshot, and what reading it may raise would not be the member's.
+        """
+        if in_lane:
+            return self.head if self.leader.is_over else self.state.newest()
         if self.queue.lost_in_a_row and not self.leader.is_over:
             self.state.refresh()
+        return None
 
-    def look_again(self) -> Snapshot:
-        """The newest snapshot; who is over needs none, and what reading it may raise would not be the member's."""
-        return self.head if self.leader.is_over else self.state.newest()
-
-    def move_to(self, head: Snapshot) -> int | None:
+    def move_to(self, head: Snapshot) -> Over | None:
         """Moves all that wait to `head` and gathers those that one version takes in; waits for the posts of others where it has to.
 
-        The leader's version where another thread or process has committed it.  Raises the leader's error.
+        The end of the leader where another thread or process has committed it.  Raises the leader's error.
         """
         self._lot = None
         while not self.leader.is_over:
@@ -152,7 +148,7 @@ class LedAppends:
         if self.leader.error is not None:
             raise self.leader.error
         assert self.leader.receipt is not None
-        return self.leader.receipt.version
+        return Over(self.leader.receipt.version, by_another=True)
 
     def _gathered(self, head: Snapshot) -> Lot | None:
         """What is to be put on top of `head`; None where that is not known yet."""
@@ -177,20 +173,23 @@ class LedAppends:
         self._exchange = Exchange(self.state, self.queue)
 
     def write(self) -> None:
-        """Each member has written its files before it queued."""
-
-    def count_put(self) -> None:
-        """Notes when the put begins; members count their puts when a lot is made."""
+        """Notes when the put begins: each member has written its files before it queued, and counts its puts when a lot is made."""
         self._put_began_s = clock.monotonic_s()
 
     def commit_file(self) -> bytes:
         assert self._lot is not None
         return self._lot.bytes()
 
-    def put_ended(self, version: int, *, won: bool) -> int | None:
-        """Gives every member its receipt.  The version, where the leader is in it: those that came before may have filled it."""
+    def put_ended(self, version: int, won: bool | CommitUnknown) -> Over | None:
+        """Gives every member its receipt, or its error.  The version, where the leader is in it: those that came before may have filled it."""
         lot = self._lot
         assert lot is not None
+        if isinstance(won, CommitUnknown):
+            for member in lot.members:
+                member.error = outcome.unknown(member.txn.txn_id, self.state.store.root, version, won)
+            if self.leader in lot.members:
+                raise won
+            return None
         self.queue.seconds_a_put = clock.monotonic_s() - self._put_began_s
         self.queue.lost_in_a_row = 0 if won else self.queue.lost_in_a_row + 1
         if not won:
@@ -203,15 +202,7 @@ class LedAppends:
             self._exchange.landed(lot)
         elif self.state.store.is_remote and self.queue.is_to_look() and has_posts(self.state.store):
             self.queue.contended()  # who wins every put would never learn that others lose them
-        self.is_carried = self.leader not in lot.members
-        return None if self.is_carried else version
-
-    def put_unknown(self, error: CommitUnknown) -> None:
-        assert self._lot is not None
-        for member in self._lot.members:
-            member.error = outcome.unknown(member.txn.txn_id, self.state.store.root, self._lot.head.version + 1, error)
-        if self.leader in self._lot.members:
-            raise error
+        return Over(version) if self.leader in lot.members else None
 
     def receipt(self, version: int | None) -> Receipt:
         assert self.leader.receipt is not None

@@ -9,7 +9,7 @@ from rowlock.protocol.actions import Commit
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.state.options import Options
-from rowlock.transaction.state.proposal import Single
+from rowlock.transaction.state.proposal import Over, Single
 from rowlock.transaction.state.receipt import Receipt, Stopwatch
 from rowlock.transaction.state.shared import SharedState
 
@@ -30,24 +30,17 @@ class AbortMarker(Single):
         self.read_version = since.version
         self.txn_id, self.watch, self.attempts = clock.new_id(), Stopwatch(clock.monotonic_s), 0
         self.found: Commit | None = None
-        self.is_void = False
 
-    def look(self) -> Snapshot:
-        """The newest snapshot."""
-        return self.state.refresh()
-
-    def move_to(self, head: Snapshot) -> int | None:
-        """Returns the version in which another process committed the transaction, else None.  Sets `is_void` if none would commit it any more."""
+    def move_to(self, head: Snapshot) -> Over | None:
+        """Returns the version in which another process committed the transaction; none where no process would commit it any more."""
         self.head = self.read = head
         if head.metadata.id != self._since.metadata.id:
-            self.is_void = True  # another table was created at this path: nobody commits to it what was staged for the old one
-            return None
+            return Over(None)  # another table was created at this path: nobody commits to it what was staged for the old one
         between = self.state.log.commits(min(self._since.version, head.version), head.version)
         self.found = next((c for c in between if self._of in c.txn_ids), None)
         if self.found is not None:
-            return outcome.found(self.state.log, head, self.found.version, self._of)
-        self.is_void = any(c.metadata is not None or c.protocol is not None for c in between)  # nobody commits what was staged before such a change
-        return None
+            return Over(outcome.found(self.state.log, head, self.found.version, self._of))
+        return Over(None) if any(c.metadata is not None or c.protocol is not None for c in between) else None  # nobody commits what was staged before
 
     def commit_file(self) -> bytes:
         """The bytes of the version after the head: a commitInfo that names the aborted transaction."""

@@ -8,6 +8,7 @@ Each kind of commit is one class: the statements of a transaction (`staged_state
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rowlock.exceptions import CommitUnknown, RowlockError
@@ -36,6 +37,17 @@ class Committing(Protocol):
     def watch(self) -> Stopwatch: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The end of a proposal: the version that it became; None where nothing was left to commit.
+
+    by_another  whether another thread put the version, and does what follows a commit
+    """
+
+    version: int | None
+    by_another: bool = False
+
+
 class Proposal(Committing, Protocol):
     """A commit that wants to become the next version of a table."""
 
@@ -44,20 +56,30 @@ class Proposal(Committing, Protocol):
         """The snapshot that its commit follows, under the metadata that it brings; None for the first version of a table."""
 
     @property
-    def is_void(self) -> bool:
-        """Whether nothing is left to commit at the head that it was moved to."""
+    def attempts(self) -> int:
+        """Puts that were tried so far, as far as they count towards a turn."""
 
-    def look(self) -> Snapshot | None:
-        """The head of the log at the beginning of a round, to be moved to outside of the lane; None where nothing is moved there."""
+    @property
+    def lane(self) -> AbstractContextManager[Any]:
+        """What is held from the last move to the end of the put."""
 
-    def move_to(self, head: Snapshot) -> int | None:
-        """Moves the proposal to `head`: by a rebase, by its rules, or by making it anew.
+    def look(self, *, in_lane: bool) -> Snapshot | None:
+        """The head of the log to be moved to, at the beginning of a round and once more inside of the lane; None where nothing is to be moved there."""
 
-        Returns the version of a commit up to `head` that is its own already, else None.  Raises by policy.
+    def move_to(self, head: Snapshot) -> Over | None:
+        """Moves the proposal to `head`: by a rebase, by its rules, or by making it anew.  Raises by policy.
+
+        Returns Over where a commit up to `head` is its own already, and where nothing is left to commit.
         """
+
+    def write(self) -> None:
+        """Writes the data files that the commit will name, and counts the put that follows.  Called inside of the lane."""
 
     def commit_file(self) -> bytes:
         """The bytes of the version after its head, made anew for each put."""
+
+    def put_ended(self, version: int, outcome: bool | CommitUnknown) -> Over | None:
+        """Takes what became of the put of a version: won, lost, or an error where that is not known.  None: another round.  Called inside of the lane."""
 
     def receipt(self, version: int | None) -> Receipt:
         """The account for the user; `version` is None where nothing was committed."""
@@ -68,62 +90,24 @@ class Proposal(Committing, Protocol):
     def failed(self, error: RowlockError) -> None:
         """Keeps an account of the failure that is about to be raised; never raises."""
 
-    # What follows is the same for most kinds: see Single.
-
-    def look_again(self) -> Snapshot | None:
-        """The head of the log inside of the lane, to be moved to; None where there is no table yet."""
-
-    @property
-    def is_carried(self) -> bool:
-        """Whether the version was put by another thread, which did what follows a commit."""
-
-    @property
-    def lane(self) -> AbstractContextManager[Any]:
-        """What is held from the last move to the end of the put."""
-
-    @property
-    def lost_puts(self) -> int:
-        """Lost puts so far that count towards a turn."""
-
-    def write(self) -> None:
-        """Writes the data files that the commit will name."""
-
-    def count_put(self) -> None:
-        """Counts a put that is about to begin, inside of the lane."""
-
-    def put_ended(self, version: int, *, won: bool) -> int | None:
-        """The version if it is now its own; None for another round.  Called inside of the lane."""
-
-    def put_unknown(self, error: CommitUnknown) -> None:
-        """Raises `error`, the put of a version that may have landed or not; returns where the version was not its own.  Called inside of the lane."""
-
 
 class Single:
     """The usual steps of a proposal of one transaction that has nothing left to write."""
 
-    is_carried = False
     attempts: int
-    """Puts that were tried so far."""
 
-    def look_again(self: Proposal) -> Snapshot | None:
-        return self.state.newest() if self.head is not None else None
+    def look(self: Proposal, *, in_lane: bool) -> Snapshot | None:
+        return self.state.newest() if in_lane else self.state.refresh()
 
     @property
     def lane(self: Committing) -> AbstractContextManager[Any]:
         return self.state.lane if self.options.lane else nullcontext()
 
-    @property
-    def lost_puts(self) -> int:
-        return self.attempts
-
     def write(self) -> None:
         """Nothing is left to write."""
-
-    def count_put(self) -> None:
         self.attempts += 1
 
-    def put_ended(self, version: int, *, won: bool) -> int | None:
-        return version if won else None
-
-    def put_unknown(self, error: CommitUnknown) -> None:
-        raise error
+    def put_ended(self, version: int, outcome: bool | CommitUnknown) -> Over | None:
+        if isinstance(outcome, CommitUnknown):
+            raise outcome
+        return Over(version) if outcome else None
