@@ -17,11 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rowlock import clock, display
-from rowlock.advice.costs import Hotspot, Pair, grid, hot_columns, hot_files, hot_partitions, pairs
+from rowlock.advice.costs import Hotspot, Overwriting, Pair, Span, grid, hot_columns, hot_files, hot_partitions, overwritings, pairs, timeline
 from rowlock.advice.history import History, Run
 from rowlock.advice.keys import Keys, hot_keys
 from rowlock.advice.read_history import read_history
-from rowlock.advice.timeline import Overwriting, Span, overwritings, timeline
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.open import open_store
 

@@ -16,9 +16,8 @@ from rowlock.advice import attempts
 from rowlock.conflict.value import Work
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError, StorageError
 from rowlock.transaction.publish.metrics import operation_parameters
-from rowlock.transaction.state.attempt import Attempt
 from rowlock.transaction.state.call import user_metadata
-from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.pending import Attempt, Pending
 from rowlock.transaction.state.proposal import Committing
 from rowlock.transaction.state.writer import writer
 from rowlock.version import ENGINE_INFO

@@ -14,8 +14,7 @@ from rowlock.transaction.publish.commit_bytes import commit_bytes
 from rowlock.transaction.publish.file_actions import FileActions, append_actions, file_actions, staged_adds
 from rowlock.transaction.publish.metrics import operation_metrics, rewritten_by
 from rowlock.transaction.rebase.onto_head import rebase_onto_head, refuse_removal
-from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
-from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.pending import AlreadyCommitted, Attempt, Pending
 from rowlock.transaction.state.proposal import Over, Single
 from rowlock.transaction.state.receipt import Receipt
 

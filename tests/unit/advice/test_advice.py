@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowlock.advice.advice import ENOUGH, MARGIN, advise, lock_for
-from rowlock.advice.costs import Costs, costs, pairs
+from rowlock.advice.costs import Costs, costs, overwritings, pairs, timeline
 from rowlock.advice.history import FileChanges, History, Run, in_order, run_of_attempt, run_of_commit
 from rowlock.advice.keys import comparisons, hot_keys
-from rowlock.advice.timeline import overwritings, timeline
 from unit.advice import histories
 
 RANK = {"none": 0, "partition": 1, "writes": 2, "table": 3}

@@ -10,7 +10,7 @@ from rich.console import Console
 import rowlock
 from rowlock.advice.costs import conflicts_by_file
 from rowlock.advice.history import FileChanges, History, Run
-from rowlock.cli.demo.next import cost_by_file, what_next
+from rowlock.cli.demo.run import cost_by_file, what_next
 from unit.advice.histories import appends_only, disjoint_merges
 
 

@@ -17,7 +17,7 @@ from rowlock.parquet.blocks import driver_block
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import Clustering
 from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
-from rowlock.transaction.publish.placement_tags import placements
+from rowlock.transaction.publish.file_actions import placements
 
 X, XY = (("x",),), (("x",), ("y",))
 

@@ -14,10 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from rowlock import display
 from rowlock.advice.advice import advise, set_properties
-from rowlock.advice.costs import Hotspot, grid, hot_columns, hot_files, hot_partitions, pairs
+from rowlock.advice.costs import Hotspot, Span, grid, hot_columns, hot_files, hot_partitions, pairs, timeline
 from rowlock.advice.history import History, MetWinner, Run
 from rowlock.advice.keys import hot_keys
-from rowlock.advice.timeline import Span, timeline
 from rowlock.cli.report import phases
 from rowlock.cli.report.lanes import drawing, label, lane_names
 from rowlock.display import moment

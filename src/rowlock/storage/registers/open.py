@@ -15,8 +15,7 @@ from rowlock import arguments
 from rowlock.exceptions import InvalidInput
 from rowlock.storage.options import Settings
 from rowlock.storage.registers import dynamodb, postgresql
-from rowlock.storage.registers.objects import ObjectRegisters
-from rowlock.storage.registers.register import Registers
+from rowlock.storage.registers.register import ObjectRegisters, Registers
 from rowlock.storage.store import ObjectStore
 
 PROVIDER_VARIABLE, DSN_VARIABLE = "ROWLOCK_LOCK_PROVIDER", "ROWLOCK_LOCK_DSN"

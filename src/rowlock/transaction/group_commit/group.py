@@ -27,8 +27,7 @@ from rowlock.transaction.publish.commit_bytes import commit_of
 from rowlock.transaction.publish.file_actions import FileActions, append_actions, staged_adds
 from rowlock.transaction.publish.metrics import operation_metrics
 from rowlock.transaction.rebase.onto_head import rebase_onto_head
-from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
-from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.pending import AlreadyCommitted, Attempt, Pending
 from rowlock.transaction.state.receipt import Receipt
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import with_commit_timestamp, with_enablement
 from rowlock.transaction.publish.file_actions import FileActions
 from rowlock.transaction.publish.metrics import operation_metrics, operation_parameters, times
-from rowlock.transaction.state.attempt import Attempt
 from rowlock.transaction.state.call import settings, user_metadata
-from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.pending import Attempt, Pending
 from rowlock.transaction.state.writer import writer
 from rowlock.version import ENGINE_INFO
 

@@ -2,6 +2,7 @@
 
 A file's new deletion vector is the head's with the transaction's tombstones added, never one that was staged earlier.  Each
 path gets at most one remove, which names the (path, vector) that is live at the head, and at most one add.
+The removes of a compaction say where in the output the rows of each input are (placement tags).
 Where the table does not allow deletion vectors, the remaining rows of a touched file are copied into a new file instead.
 """
 
@@ -10,22 +11,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from pyroaring import BitMap64
 
 from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.boundary.effects import Effects, RowBlock, StagedFile
 from rowlock.boundary.engine import AppendEngine, Engine
+from rowlock.boundary.provenance import Origin, StoredOrigin
 from rowlock.boundary.row_changes import Loss, changes_of, needs_no_change_files
 from rowlock.conflict.delta import Slice
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import change_feed as feed
 from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, RemoveFile
-from rowlock.protocol.deletion_vector import DeletionVectorDescriptor
+from rowlock.protocol.deletion_vector import DeletionVectorDescriptor, bitmap_to_numpy
 from rowlock.protocol.features import vectors_allowed
+from rowlock.protocol.placement import Placement
 from rowlock.protocol.statistics import widened
-from rowlock.transaction.publish.placement_tags import placements
-from rowlock.transaction.state.staging import CopyKey, Staging
+from rowlock.transaction.state.pending import CopyKey, Staging
 from rowlock.transaction.state.vectors import Vectors
 
 
@@ -143,3 +146,28 @@ def _copies(touched: Sequence[_Touched], head: Snapshot, engine: Engine, staging
 
 def _with_vector(add: AddFile, vector: DeletionVectorDescriptor, num_rows: int | None, data_change: bool) -> AddFile:
     return replace(add, deletion_vector=vector, stats=widened(add.stats, num_rows), data_change=data_change)
+
+
+def placements(blocks: Sequence[RowBlock], staged: Sequence[StagedFile], taken: Mapping[str, BitMap64]) -> dict[str, Placement]:
+    """By input path, where its rows are in the output; only for inputs whose live rows (`taken`) lie in the output in one run, in order."""
+    out: dict[str, Placement] = {}
+    for block in blocks:
+        files = [s for s in staged if s.group == block.group]
+        same = [b for b in blocks if b.group == block.group]
+        if len(files) != 1 or len(same) != 1 or files[0].dead or files[0].add.num_records != block.num_rows or block.provenance is None:
+            continue
+        for path, (start, rows) in _runs(block.provenance, taken).items():
+            out[path] = Placement(files[0].add.path, start, rows)
+    return out
+
+
+def _runs(origin: Origin, taken: Mapping[str, BitMap64]) -> dict[str, tuple[int, int]]:
+    """By path, (number of the first row, rows) where the rows of a path are those of `taken`, in one run and in order."""
+    if isinstance(origin, StoredOrigin):
+        return {path: run for path, run in origin.runs.items() if path in taken and origin.positions[path] == taken[path]}
+    out = {}
+    for path, at in origin.by_path():
+        in_a_row = at[-1] - at[0] + 1 == len(at)
+        if in_a_row and path in taken and np.array_equal(origin.position[at], bitmap_to_numpy(taken[path])):
+            out[path] = (int(at[0]), len(at))
+    return out

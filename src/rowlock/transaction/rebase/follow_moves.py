@@ -3,12 +3,14 @@
 OPTIMIZE changes no row.  If the winner's remove actions say where each input's rows lie in the output (placement tags),
 the staged addresses are translated and no row is read.  What cannot be followed (another engine's compaction, counts that
 do not match) is left to the rebase, whose result is the same without this module.
+
+Of a compaction of our own those bins are dropped whose input files another writer compacted first.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +19,7 @@ from pyroaring import BitMap64
 
 from rowlock.boundary.effects import Effects, RowBlock
 from rowlock.boundary.provenance import Provenance
+from rowlock.boundary.statements import Program
 from rowlock.conflict.delta import Delta, Slice, VectorOf, delta_of, live_slice
 from rowlock.protocol.actions import AddFile, Commit, RemoveFile
 from rowlock.protocol.deletion_vector import bitmap_of, bitmap_to_numpy, positions_except
@@ -164,3 +167,19 @@ def _readdressed_block(block: RowBlock, moves: Mapping[str, _Move]) -> RowBlock:
             if index[move.into] == len(names):
                 names.append(move.into)
     return replace(block, provenance=Provenance(tuple(names), file, position))
+
+
+def drop_overlapping_bins(program: Program, effects: Effects, touched: Set[str], after: Mapping[str, AddFile]) -> Effects:
+    """The effects without bins that have an input file which is no longer live.
+
+    `touched` are the paths that winners added or removed, `after` the files among them that are live at the head.
+    """
+    move = next((s for s in program if s.kind == "move"), None)
+    if move is None:
+        return effects
+    groups = move.only
+    lost = {n for n, group in enumerate(groups) if any(p in touched and p not in after for p in group)}
+    if not lost:
+        return effects
+    paths = {p for n in lost for p in groups[n]}
+    return Effects({p: t for p, t in effects.tombstones.items() if p not in paths}, tuple(b for b in effects.blocks if b.group not in lost), effects.counts)

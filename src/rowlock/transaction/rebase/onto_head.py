@@ -20,13 +20,10 @@ from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.features import check_writable
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.rebase import cell_merge, fail_policy, log_chain, schema_change
-from rowlock.transaction.rebase.follow_moves import follow_moves
-from rowlock.transaction.rebase.lost_bins import drop_overlapping_bins
+from rowlock.transaction.rebase.follow_moves import drop_overlapping_bins, follow_moves
 from rowlock.transaction.rebase.propagate import rebase
-from rowlock.transaction.state.attempt import AlreadyCommitted, Attempt
-from rowlock.transaction.state.pending import Pending
+from rowlock.transaction.state.pending import AlreadyCommitted, Attempt, Pending, Staged
 from rowlock.transaction.state.receipt import Conflict
-from rowlock.transaction.state.staging import Staged
 
 _SAMPLES = 5
 

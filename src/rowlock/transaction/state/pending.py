@@ -5,11 +5,11 @@ Private until its commit.  Its verbs (execute, commit) are in `transaction`; wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rowlock import clock
-from rowlock.boundary.effects import Effects
+from rowlock.boundary.effects import Effects, RowBlock, StagedFile
 from rowlock.boundary.engine import AppendEngine, Engine
 from rowlock.boundary.statements import Statement
 from rowlock.conflict.delta import Slice, live_slice
@@ -17,14 +17,44 @@ from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.log.table_log import TableLog
 from rowlock.protocol import row_tracking
-from rowlock.protocol.actions import Metadata, SetTransaction
+from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, Metadata, SetTransaction
 from rowlock.protocol.features import check_writable, supporting
 from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, current_observer, reached
-from rowlock.transaction.state.receipt import Reruns, Stopwatch
+from rowlock.transaction.state.receipt import Conflict, Receipt, Reruns, Rewritten, Stopwatch, SupersededRow
 from rowlock.transaction.state.shared import SharedState, state_of
-from rowlock.transaction.state.staging import Staged, Staging
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a transaction has staged against one snapshot.  A rebase and a further statement each make another value.
+
+    read     the newest snapshot of the log that the transaction was brought to
+    base     the same under the metadata that the transaction itself brings: what the effects fit
+    unseen   files that winners changed and that the isolation level lets the transaction not see, as it knows them (None: not at all)
+    passed   the winners whose changes are still in `unseen`, with those of the last rebase
+    """
+
+    read: Snapshot
+    base: Snapshot
+    effects: Effects = field(default_factory=Effects)
+    unseen: Mapping[str, AddFile | None] = field(default_factory=dict)
+    passed: tuple[Commit, ...] = ()
+
+
+CopyKey = tuple[str, str | None, bytes]
+
+
+@dataclass(slots=True)
+class Staging:
+    """Files that were written for a transaction: after a lost put they serve again."""
+
+    copies: dict[CopyKey, Sequence[StagedFile]] = field(default_factory=dict)
+    blocks: tuple[RowBlock, ...] = ()
+    files: Sequence[StagedFile] = ()
+    bytes_written: int = 0
+    changes: tuple[Effects, Sequence[AddCdcFile]] | None = None
 
 
 class OpenTable:
@@ -167,3 +197,41 @@ class Pending:
         else:
             chosen = self.base.files.prune(statement.reads, self.base.schema, self.base.partition_columns)
         return [live_slice(f, self.table.state.vectors.of) for f in chosen]
+
+
+class AlreadyCommitted(Exception):
+    """Raised inside of a commit where another writer has committed this step of the application, or a later one."""
+
+
+class Attempt:
+    """Counts what one commit does: puts, rebases, rows rebased and dropped, conflicts."""
+
+    def __init__(self, txn: Pending, operation: str) -> None:
+        self.operation = operation
+        self.already_committed = txn.already_committed
+        self.attempts = self.rounds = self.rows_rebased = self.bytes_rebased = self.rows_dropped = self.rows_followed = 0
+        self.group_size = 1
+        self.conflicts: list[Conflict] = []
+        self.overwritten: list[SupersededRow] = []
+
+    def receipt(self, txn: Pending, version: int | None, metrics: Mapping[str, int], rewritten: Rewritten | None = None) -> Receipt:
+        return Receipt(
+            version=version,
+            read_version=txn.read_version,
+            txn_id=txn.txn_id,
+            operation=self.operation,
+            attempts=self.attempts,
+            rounds=self.rounds,
+            rows_rebased=self.rows_rebased,
+            bytes_rebased=self.bytes_rebased,
+            rows_dropped=self.rows_dropped,
+            rows_followed=self.rows_followed,
+            already_committed=self.already_committed,
+            group_size=self.group_size,
+            overwritten=tuple(self.overwritten),
+            conflicts=tuple(self.conflicts),
+            metrics=dict(metrics),
+            seconds=dict(txn.watch.seconds),
+            rewritten=rewritten,
+            ways=txn.ways,
+        )
