@@ -14,20 +14,20 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 BUDGETS = {
     "": 2040,
     "advice": 1670,
-    "api": 8170,
-    "boundary": 780,
+    "api": 8130,
+    "boundary": 785,
     "cli": 3250,
     "conflict": 900,
     "engines/appends": 420,
     "engines/spark": 12120,
     "locks": 600,
     "log": 2050,
-    "maintenance": 2390,
+    "maintenance": 2370,
     "parquet": 1580,
     "protocol": 5500,
     "storage": 2900,
     "testing": 150,
-    "transaction": 6410,
+    "transaction": 6435,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 SLACK = 1.05

@@ -12,27 +12,22 @@ from rowlock.api import expressions
 from rowlock.api.connect import check_classic
 from rowlock.api.handle import Handle
 from rowlock.api.matching_overwrite import overwrite_matching
-from rowlock.api.overwrites import Overwrite, PartitionOverwriteMode, matching_of, overwrite_of, overwrite_statements
+from rowlock.api.overwrites import Overwrite, PartitionOverwriteMode, matching_of, overwrite_of, overwrite_statements, stage_of, writer_of
 from rowlock.api.overwrites import overwrite_schema as overwrite_schema_of
 from rowlock.api.rearrangement import rearrange
-from rowlock.api.row_writes import Made, Stage, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
+from rowlock.api.row_writes import Made, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.transaction import append_statements
 from rowlock.conditions import named
-from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
 from rowlock.engines.spark.catalyst.typing import delta_schema
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.frames.instants import milliseconds, session_zone
 from rowlock.engines.spark.frames.reading import read_frame, read_with_row_ids
-from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.statements.append import append_blocks, conform
-from rowlock.engines.spark.statements.source_versions import versions_read
-from rowlock.exceptions import CommitUnknown, TableExists
+from rowlock.exceptions import TableExists
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import AddFile, Metadata, SetTransaction
+from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.schema_fit import check_names
-from rowlock.storage.store import discard
-from rowlock.transaction.definition import creation
+from rowlock.transaction.definition import creation, replacement
 from rowlock.transaction.run import Planned
 from rowlock.transaction.state import call
 from rowlock.transaction.state.options import WriteMode, application
@@ -214,7 +209,7 @@ class _Write:
     def create(self, properties: Mapping[str, str]) -> Receipt:
         """Version 0 with the rows in it."""
         said = "ErrorIfExists" if self.mode.startswith("error") else self.mode.capitalize()
-        stage = _stage(self.handle, self.df, self.max_records)
+        stage = stage_of(self.handle, self.df, self.max_records)
         return create_with_rows(
             self.handle.state, delta_schema(self.df.schema), stage, partition_by=self.partition_by, properties=properties, mode=said, app=self.app
         )
@@ -268,7 +263,7 @@ def create_with_rows_of(
         receipt = create_with_rows(
             handle.state,
             delta_schema(df.schema),
-            _stage(handle, df, max_records),
+            stage_of(handle, df, max_records),
             partition_by=partition_by,
             properties=properties,
             mode="ErrorIfExists",
@@ -295,36 +290,15 @@ def replace_with_rows(
     """
     check_names(df.columns, handle.path)
     with handle.commits("create", user_metadata, **options):
-        df = frame_of_now(df)
-        before = versions_read(handle.evaluator, df, handle.state.refresh().version)
         metadata = metadata_of_rows(
             delta_schema(df.schema), handle.path, partition_by=partition_by, properties=properties, description=made.description, cluster_by=made.cluster_by
         )
-        adds = _stage(handle, df, max_records)(creation.draft_snapshot(metadata, handle.path))
-        try:
-            after = versions_read(handle.evaluator, df, handle.state.refresh().version) if before else ()
-            return creation.replace_table(
-                handle.state,
-                metadata,
-                cluster_by=made.cluster_by,
-                operation=made.operation,
-                managed=made.managed,
-                adds=adds,
-                derived_from=(*before, *after),
-                properties=properties,
-            )
-        except CommitUnknown:
-            raise
-        except Exception:  # certainly not committed
-            discard(handle.state.store, (add.path for add in adds))
-            raise
-
-
-def _stage(handle: Handle, df: DataFrame, max_records: int | None = None) -> Stage:
-    """Writes the rows of a DataFrame into data files of a table that has its columns."""
-
-    def stage(draft: Snapshot) -> list[AddFile]:
-        blocks = append_blocks(handle.evaluator, draft, conform(frame_of_now(df), table_schema(draft), handle.path), max_records=max_records)
-        return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
-
-    return stage
+        return replacement.replace_table(
+            handle.state,
+            metadata,
+            cluster_by=made.cluster_by,
+            operation=made.operation,
+            managed=made.managed,
+            write=writer_of(handle, df, max_records),
+            properties=properties,
+        )

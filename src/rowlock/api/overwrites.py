@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rowlock import arguments, clock
+from rowlock import arguments
 from rowlock.api import expressions
 from rowlock.api.handle import Handle
+from rowlock.api.row_writes import Stage
+from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
 from rowlock.engines.spark.catalyst.types import Column, DataFrame, SparkSession
@@ -19,16 +21,15 @@ from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, append_statement, conform
 from rowlock.engines.spark.statements.compaction import check_partition_condition
 from rowlock.engines.spark.statements.partition_overwrite import condition_of, partitions_of
-from rowlock.engines.spark.statements.row_statements import delete_statement, refuse_on_append_only
+from rowlock.engines.spark.statements.row_statements import delete_statement
 from rowlock.engines.spark.statements.source_versions import versions_read
-from rowlock.exceptions import DeltaConcurrentModificationException, InvalidInput, MetadataChangedException
+from rowlock.exceptions import InvalidInput
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.actions import SetTransaction
+from rowlock.protocol.actions import AddFile, SetTransaction
 from rowlock.protocol.char_varchar import without_char_partitions
 from rowlock.protocol.schema import nullable
-from rowlock.storage.store import discard
-from rowlock.transaction.definition import creation, schema_overwrite
-from rowlock.transaction.run import RERUNS, Planned
+from rowlock.transaction.definition import replacement
+from rowlock.transaction.run import Planned
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt
 
@@ -144,31 +145,29 @@ def overwrite_statements(
 def overwrite_schema(
     handle: Handle, df: DataFrame, *, partition_by: Sequence[str], app: SetTransaction | None = None, max_records: int | None = None
 ) -> Receipt:
-    """Replaces rows, columns and partitioning of a table that is there by those of a DataFrame, in one commit.
+    """Replaces rows, columns and partitioning of a table that is there by those of a DataFrame, in one commit.  Raises as `replacement.overwrite_schema` does."""
+    schema = without_char_partitions(nullable(delta_schema(df.schema)), partition_by)
+    return replacement.overwrite_schema(handle.state, schema, partition_by, writer_of(handle, df, max_records), app=app)
 
-    Where others change the table's definition meanwhile the rows are written again.  Raises what `schema_overwrite` raises.
-    """
-    for attempt in range(RERUNS + 1):
-        head, rows = handle.state.refresh(), frame_of_now(df)
-        refuse_on_append_only(head)
+
+def writer_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> replacement.Write:
+    """What writes the rows of a DataFrame, as they are at that moment, into data files of a table that has its columns."""
+
+    def write(draft: Snapshot, head: Snapshot) -> tuple[Sequence[AddFile], Sequence[int]]:
+        rows = frame_of_now(df)
         read = versions_read(handle.evaluator, rows, head.version)
-        metadata = schema_overwrite.overwritten_metadata(head, without_char_partitions(nullable(delta_schema(df.schema)), partition_by), partition_by)
-        draft = creation.draft_snapshot(metadata, handle.path)
+        adds = stage_of(handle, rows, max_records)(draft)
+        return adds, (*read, *versions_read(handle.evaluator, rows, handle.state.refresh().version)) if read else ()
+
+    return write
+
+
+def stage_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> Stage:
+    """What writes the rows of a DataFrame into data files of a table that has its columns."""
+
+    def stage(draft: Snapshot) -> list[AddFile]:
         handle.table.engine.check_slices([], snapshot=draft)  # a constraint on a column that goes, before anything is written
-        blocks = append_blocks(handle.evaluator, draft, conform(rows, table_schema(draft), handle.path), max_records=max_records)
-        adds = [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
-        if read:
-            read = (*read, *versions_read(handle.evaluator, rows, handle.state.refresh().version))
-        parameters = {"mode": "Overwrite", "partitionBy": list(metadata.partition_columns), "canOverwriteSchema": True}
-        try:
-            receipt = schema_overwrite.overwrite(handle.state, head, metadata, adds, app=app, parameters=parameters, derived_from=read)
-        except DeltaConcurrentModificationException as conflict:  # certainly not committed
-            discard(handle.state.store, (a.path for a in adds))
-            if attempt == RERUNS or not isinstance(conflict, MetadataChangedException):
-                raise
-        else:
-            if receipt.already_committed:
-                discard(handle.state.store, (a.path for a in adds))
-            return receipt
-        clock.back_off(attempt, clock.CONFLICT)
-    raise AssertionError("unreachable")
+        blocks = append_blocks(handle.evaluator, draft, conform(frame_of_now(df), table_schema(draft), handle.path), max_records=max_records)
+        return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
+
+    return stage

@@ -18,6 +18,7 @@ from rowlock.storage.open import check_is_folder
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clustering_columns import checked_columns
+from rowlock.transaction.definition.head_commit import StagedFiles
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
@@ -83,12 +84,11 @@ def create_with_rows(
     metadata = metadata_of_rows(
         rows, table, partition_by=partition_by, properties=properties, description=made.description if made else None, cluster_by=cluster_by
     )
-    adds = stage(creation.draft_snapshot(metadata, table))
-    if made is not None:
-        said = creation.parameters_of(metadata, cluster_by, made.managed)
-        return creation.create_from(state, metadata, operation=made.operation, parameters=said, cluster_by=cluster_by, adds=adds, app=app)
-    parameters = {"mode": mode, "partitionBy": list(metadata.partition_columns)}
-    return creation.create_from(state, metadata, operation="WRITE", parameters=parameters, adds=adds, app=app)
+    parameters = {"mode": mode, "partitionBy": list(metadata.partition_columns)} if made is None else creation.parameters_of(metadata, cluster_by, made.managed)
+    operation = "WRITE" if made is None else made.operation
+    with StagedFiles(state.store) as files:
+        files.adds = stage(creation.draft_snapshot(metadata, table))
+        return creation.create_from(state, metadata, operation=operation, parameters=parameters, cluster_by=cluster_by, adds=files.adds, app=app)
 
 
 def metadata_of_rows(
@@ -103,12 +103,7 @@ def metadata_of_rows(
     """The metadata of a new table with the columns of `rows`, all nullable.  Raises SchemaMismatch, InvalidInput and UnsupportedFeature."""
     if not rows.fields:
         raise SchemaMismatch("The rows have no columns, so no table is made of them", table=table, condition=named("DELTA_EMPTY_DATA"))
-    if missing := [c for c in partition_by if rows.find(c) is None]:
-        raise SchemaMismatch(
-            f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(rows.names)}",
-            table=table,
-            condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=f"`{missing[0]}`", schemaMap=", ".join(rows.names)),
-        )
+    creation.check_partition_columns(rows, partition_by, table)
     metadata = creation.new_metadata(
         schema_json(without_char_partitions(nullable(rows), partition_by)), partition_by, properties, description=description, table=table
     )

@@ -28,6 +28,7 @@ from rowlock.protocol.schema import ColumnPath, check_enforceable, parse_schema
 from rowlock.protocol.widening import same_shape
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.clustering_columns import named_columns
+from rowlock.transaction.definition.replacement import replace_table
 
 
 @dataclass(frozen=True)
@@ -379,9 +380,7 @@ class DeltaTableBuilder:
         if there:
             metadata = creation.new_metadata(schema_string, self._partitions, self._properties, description=self._comment, table=handle.path)
             operation = "REPLACE TABLE" if self._mode == "replace" else "CREATE OR REPLACE TABLE"
-            creation.replace_table(
-                handle.state, metadata, cluster_by=self._columns(handle), operation=operation, managed=place.managed, properties=self._properties
-            )
+            replace_table(handle.state, metadata, cluster_by=self._columns(handle), operation=operation, managed=place.managed, properties=self._properties)
             return
         try:
             creation.create(

@@ -10,15 +10,14 @@ from rowlock.api.handle import Handle
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import append_blocks, conform
-from rowlock.exceptions import CommitUnknown, StatementRefused
+from rowlock.exceptions import StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, Metadata
 from rowlock.protocol.properties import validate_properties, validate_together
-from rowlock.storage.store import discard
 from rowlock.transaction.definition import backfill, creation
-from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.definition.head_commit import HeadActions, StagedFiles, commit_from_head
 from rowlock.transaction.state.receipt import Receipt
 
 _OPERATION = "REMOVE COLUMN MAPPING"
@@ -49,30 +48,22 @@ def _turn_off(handle: Handle, properties: Mapping[str, str], unset: Collection[s
     that keeps row ids, and what setting properties raises.
     """
     validate_properties(properties, handle.path)
-    staged: list[AddFile] = []
 
     def make(head: Snapshot) -> HeadActions:
-        discard(handle.state.store, (a.path for a in staged))
-        staged.clear()
-        metadata = _unmapped(head, properties, unset)
-        staged.extend(_rewritten(handle, head, metadata))
-        protocol, now = creation.upgraded(head.protocol, metadata.configuration), clock.now_ms()
+        files.discard()
+        metadata, now = _unmapped(head, properties, unset), clock.now_ms()
+        files.adds = _rewritten(handle, head, metadata)
         keys = clustering.logical_columns(head.domains, head.schema, head.table)
         return HeadActions(
-            adds=tuple(staged),
+            adds=tuple(files.adds),
             removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=False) for f in head.files.adds()),
-            protocol=protocol if protocol != head.protocol else None,
+            protocol=creation.upgraded(head.protocol, metadata.configuration),
             metadata=creation.stored(metadata),
             domains=(clustering.clustering_domain(keys),) if clustering.DOMAIN in head.domains else (),
         )
 
-    try:
+    with StagedFiles(handle.state.store) as files:
         return commit_from_head(handle.state, _OPERATION, {}, make, reads_rows=True)
-    except CommitUnknown:
-        raise
-    except BaseException:  # certainly not committed
-        discard(handle.state.store, (a.path for a in staged))
-        raise
 
 
 def _unmapped(head: Snapshot, properties: Mapping[str, str], unset: Collection[str]) -> Metadata:

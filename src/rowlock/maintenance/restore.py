@@ -13,21 +13,21 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import clock
-from rowlock.boundary import row_identity
+from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.boundary.row_changes import Change
-from rowlock.conditions import named
 from rowlock.conflict.delta import delta_between
 from rowlock.exceptions import CorruptLog, StatementRefused
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.restored_files import RestoredFiles
-from rowlock.protocol import change_feed, clustering, row_tracking
-from rowlock.protocol.actions import AddCdcFile, AddFile, DomainMetadata, Metadata, RemoveFile
+from rowlock.protocol import change_feed, clustering
+from rowlock.protocol.actions import AddCdcFile, AddFile, Metadata, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
 from rowlock.protocol.identity import with_marks_of
 from rowlock.storage.open import locate
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.transaction.definition.creation import widest
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.definition.replacement import clustering_from, with_row_ids
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Table
@@ -53,20 +53,12 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
         if not ignore_missing:
             _check_files(table.state.store, [a for a in found.adds if a.path not in seen], target)
             seen.update(a.path for a in found.adds)
-        adds, domains = row_identity.assign_row_ids_under(
-            found.protocol or head.protocol,
-            found.metadata or head.metadata,
-            found.adds,
-            mark=row_tracking.high_water_mark(head.domains, head.table),
-            version=head.version + 1,
-            count=table.engine.count,
-        )
-        found = replace(found, adds=adds, domains=(*found.domains, *domains))
+        found = with_row_ids(found, head, table.engine.count)
         key = (*(r.key for r in found.removes), None, *(a.key for a in found.adds))
         try:
             if key not in written:
                 written[key] = _change_files(table, target, head, found)
-            return replace(found, adds=adds if ignore_missing else files.safe(adds, head), cdc=written[key])
+            return replace(found, adds=found.adds if ignore_missing else files.safe(found.adds, head), cdc=written[key])
         except (NotFound, CorruptLog):
             _check_files(table.state.store, found.adds, target)  # a VACUUM may have deleted them since they were looked for
             raise
@@ -84,20 +76,14 @@ def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions | 
     before, now = {f.path: f for f in target.files.adds()}, {f.path: f for f in head.files.adds()}
     removes = tuple(f.removed(now_ms, data_change=True) for p, f in now.items() if p not in before or before[p].key != f.key)
     adds = tuple(_restored_file(f, now.get(p)) for p, f in before.items() if p not in now or now[p].key != f.key)
-    if removes and head.properties.append_only:
-        raise StatementRefused(
-            "The table is append-only (delta.appendOnly=true); unset the property to restore an older version",
-            what="RESTORE",
-            table=head.table,
-            condition=named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=head.table, config="delta.appendOnly"),
-        )
-    protocol, metadata = widest(head.protocol, target.protocol), _restored_metadata(target, head)
+    if removes:
+        refuse_on_append_only(head, "restore an older version", "RESTORE")
     return HeadActions(
         adds=adds,
         removes=removes,
-        protocol=protocol if protocol != head.protocol else None,
-        metadata=metadata if metadata != head.metadata else None,
-        domains=_restored_clustering(target, head),
+        protocol=widest(head.protocol, target.protocol),
+        metadata=_restored_metadata(target, head),
+        domains=clustering_from(head, target.domains.get(clustering.DOMAIN)),
         metrics=_metrics(target, adds, removes),
     )
 
@@ -115,14 +101,6 @@ def _restored_metadata(target: Snapshot, head: Snapshot) -> Metadata:
     if is_mapped(old) and MAX_ID in now:
         old = {**old, MAX_ID: str(max(int(old.get(MAX_ID, "0")), int(now[MAX_ID])))}
     return with_marks_of(replace(target.metadata, id=head.metadata.id, configuration=old), head.metadata)
-
-
-def _restored_clustering(target: Snapshot, head: Snapshot) -> tuple[DomainMetadata, ...]:
-    """The domain metadata that brings back the old clustering columns, or removes the present ones."""
-    old, now = target.domains.get(clustering.DOMAIN), head.domains.get(clustering.DOMAIN)
-    if old == now:
-        return ()
-    return (old,) if old is not None else (replace(now, removed=True),) if now is not None else ()
 
 
 def _metrics(target: Snapshot, adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> dict[str, int]:

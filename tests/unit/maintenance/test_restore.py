@@ -84,7 +84,8 @@ def test_files_that_did_not_change_are_left_alone() -> None:
     world.run(parse("APPEND (9, 90)"))
     log = TableLog(world.state.store)
     found = restoration(log.at(2), log.latest(), 0)
-    assert found is not None and len(found.removes) == 1 and not found.adds and found.metadata is None and found.protocol is None and not found.domains
+    assert found is not None and len(found.removes) == 1 and not found.adds and not found.domains
+    assert (found.metadata, found.protocol) == (log.latest().metadata, log.latest().protocol)
 
 
 def test_what_is_refused() -> None:

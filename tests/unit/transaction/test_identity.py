@@ -28,7 +28,7 @@ from rowlock.protocol.actions import SetTransaction
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore
-from rowlock.transaction.definition import alteration, creation
+from rowlock.transaction.definition import alteration, creation, replacement
 from rowlock.transaction.state import shared
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
@@ -181,7 +181,7 @@ def test_a_replacement_of_a_table_made_anew(store: ObjectStore) -> None:
     ours = world(store, "APPEND (1, 1)")
     meanwhile = Meanwhile(lambda: made_anew(store, "APPEND (7, 7)"))
     with use_observer(meanwhile), pytest.raises(MetadataChangedException, match="created again"):
-        creation.replace_table(ours.state, creation.new_metadata(schema_string(COLUMNS), (), {}), properties={})
+        replacement.replace_table(ours.state, creation.new_metadata(schema_string(COLUMNS), (), {}), properties={})
     assert values(ours) == [(7, 7)]
 
 

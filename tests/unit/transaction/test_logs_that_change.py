@@ -17,7 +17,7 @@ from rowlock.log.table_log import TableLog
 from rowlock.protocol import names
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import Committed, PutOutcome, StorageError
-from rowlock.transaction.definition import creation
+from rowlock.transaction.definition import creation, replacement
 from rowlock.transaction.group_commit.group import queue_of
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, use_observer
@@ -183,5 +183,5 @@ def test_a_replacement_over_a_rewritten_log_removes_what_lives_now(policy: str) 
                 store.put(names.commit_key(1), b"\n".join(map(orjson.dumps, ({"commitInfo": {"timestamp": 1, "operation": "WRITE", "txnId": "t"}}, theirs))))
 
     with use_observer(Rewrites()), pytest.raises(ConcurrentWriteException, match="rewritten") if policy == "fail" else nullcontext():
-        creation.replace_table(process.state, creation.new_metadata(SCHEMA, (), {}), properties={})
+        replacement.replace_table(process.state, creation.new_metadata(SCHEMA, (), {}), properties={})
     assert [f.path for f in TableLog(store).latest().files.adds()] == (["theirs"] if policy == "fail" else [])

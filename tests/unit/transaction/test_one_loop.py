@@ -27,7 +27,7 @@ from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.registers import ObjectRegisters
 from rowlock.storage.store import PutOutcome, StorageError, Unknown
-from rowlock.transaction.definition import alteration, backfill, creation, protocol
+from rowlock.transaction.definition import alteration, backfill, creation, protocol, replacement
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.publish import outcome
 from rowlock.transaction.state.options import Options
@@ -80,7 +80,7 @@ def track(made: InMemory) -> Receipt:
 
 
 def replace(made: InMemory) -> Receipt:
-    return creation.replace_table(made.state, creation.new_metadata(SCHEMA, (), {}), properties={})
+    return replacement.replace_table(made.state, creation.new_metadata(SCHEMA, (), {}), properties={})
 
 
 def bring_back(made: InMemory) -> Receipt:

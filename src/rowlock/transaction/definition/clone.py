@@ -16,7 +16,7 @@ from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, StatementRefused, TableExists
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, paths, row_tracking
-from rowlock.protocol.actions import AddFile, Metadata, Protocol
+from rowlock.protocol.actions import AddFile, Metadata
 from rowlock.protocol.constraints import is_constraint
 from rowlock.protocol.features import check_writable, supporting
 from rowlock.protocol.identity import with_marks_of
@@ -25,9 +25,10 @@ from rowlock.protocol.properties import column_mapping_mode, validate_together
 from rowlock.storage.open import is_table, real_place
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.commit import commit
-from rowlock.transaction.definition.creation import check_properties, stored, upgraded, widest
+from rowlock.transaction.definition.creation import check_properties, stored, upgraded
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.definition.new_table import NewTable
+from rowlock.transaction.definition.replacement import all_replaced, with_row_ids
 from rowlock.transaction.publish.commit_bytes import commit_info
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
@@ -51,12 +52,12 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
     adds = tuple(_from_elsewhere(f, source.table, target.store.root) for f in source.files.adds())
     parameters = {"source": name, "sourceVersion": source.version}
     metrics = _metrics(source)
-    clustered = [d for key, d in source.domains.items() if key == clustering.DOMAIN]
+    clustered = source.domains.get(clustering.DOMAIN)
     if not (replaces and target.log.exists()):
         born, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=count)
         info = commit_info("CLONE", parameters, clock.new_id(), read_version=None, blind=False, metrics=metrics)
         info = with_commit_timestamp(info, metadata.configuration, None)
-        actions = {"protocol": protocol, "metadata": metadata, "domains": [*clustered, *marks], "adds": born, "txns": ()}
+        actions = {"protocol": protocol, "metadata": metadata, "domains": marks if clustered is None else (clustered, *marks), "adds": born, "txns": ()}
         try:
             return commit(NewTable(target, info, actions, metrics))
         except TableExists:
@@ -69,11 +70,7 @@ def shallow_clone(source: Snapshot, target: SharedState, properties: Mapping[str
             raise StatementRefused(text, what="CLONE", table=head.table, condition=named("DELTA_UNSUPPORTED_NON_EMPTY_CLONE"))
         fresh = with_marks_of(replace(metadata, id=head.metadata.id, name=head.metadata.name, description=head.metadata.description), head.metadata)
         _check_mapping(head.metadata, fresh, head.table)
-        merged: Protocol = widest(head.protocol, protocol)
-        mark = row_tracking.high_water_mark(head.domains, head.table)
-        born, marks = row_identity.assign_row_ids_under(merged, fresh, adds, mark=mark, version=head.version + 1, count=count)
-        kept = clustered or [replace(d, removed=True) for key, d in head.domains.items() if key == clustering.DOMAIN]
-        return HeadActions(adds=born, protocol=merged if merged != head.protocol else None, metadata=fresh, domains=(*kept, *marks), metrics=metrics)
+        return with_row_ids(replace(all_replaced(head, fresh, protocol, adds, clustered), metrics=metrics), head, count)
 
     return commit_from_head(target, "CLONE", parameters, make, removes_rows=True, replaces=True)
 

@@ -33,7 +33,7 @@ def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
         if stored == clustering.stored_columns(head.domains, head.table):
             return None
         protocol = with_feature(head.protocol, "clustering")
-        return HeadActions(protocol=protocol if protocol != head.protocol else None, domains=(clustering.clustering_domain(stored),))
+        return HeadActions(protocol=protocol, domains=(clustering.clustering_domain(stored),))
 
     before = clustering.logical_columns((head := state.refresh()).domains, head.schema, head.table)
     said = {"oldClusteringColumns": _text(before), "newClusteringColumns": _text(columns)}

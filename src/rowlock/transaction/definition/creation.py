@@ -1,4 +1,4 @@
-"""Creates and replaces tables, and changes their properties and schema.
+"""Creates tables, and changes their properties.
 
 They stage no rows: what they do is made anew from each head that they meet (see `head_commit`).
 """
@@ -12,13 +12,12 @@ from typing import Any
 from rowlock import clock
 from rowlock.boundary import row_identity
 from rowlock.conditions import named
-from rowlock.conflict.value import conflict_with
-from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused
 from rowlock.log.live_files import LiveFiles
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol import clustering, column_mapping, row_tracking, schema_fit
 from rowlock.protocol import schema as schemas
-from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
+from rowlock.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.constraints import has_constraints
 from rowlock.protocol.delta_properties import MIN_READER_VERSION, MIN_WRITER_VERSION
 from rowlock.protocol.features import (
@@ -31,7 +30,6 @@ from rowlock.protocol.features import (
     without_protocol_properties,
     writer_features,
 )
-from rowlock.protocol.identity import with_marks_of
 from rowlock.protocol.in_commit import with_commit_timestamp
 from rowlock.protocol.properties import validate_properties, validate_together
 from rowlock.protocol.schema import ColumnPath
@@ -45,8 +43,6 @@ from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
 NEW_TABLE_DEFAULTS = {"delta.enableDeletionVectors": "true"}
-_OUTLIVING = ("delta.enableDeletionVectors", "delta.checkpointPolicy", row_tracking.ENABLED, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN)
-"""The properties that a replaced table keeps where neither the statement nor the session sets them."""
 
 
 def new_metadata(
@@ -88,9 +84,19 @@ def check_properties(properties: Mapping[str, str], table: str | None = None) ->
     validate_properties(properties, table, arbitrary=settings().flag("allowArbitraryProperties.enabled"))
 
 
-def _clustering(metadata: Metadata, columns: Sequence[ColumnPath], table: str) -> list[DomainMetadata]:
+def clustering_by(metadata: Metadata, columns: Sequence[ColumnPath], table: str) -> DomainMetadata | None:
     """The domain metadata that records clustering columns, if there are any.  Raises as `checked_columns`."""
-    return [clustering.clustering_domain(checked_columns(metadata, columns, table))] if columns else []
+    return clustering.clustering_domain(checked_columns(metadata, columns, table)) if columns else None
+
+
+def check_partition_columns(schema: schemas.StructType, partition_by: Sequence[str], table: str) -> None:
+    """Raises SchemaMismatch for the first of these that the rows do not have."""
+    if missing := [c for c in partition_by if schema.find(c) is None]:
+        raise SchemaMismatch(
+            f"There is no column {missing[0]!r} to partition by; the rows have {', '.join(schema.names)}",
+            table=table,
+            condition=named("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=schemas.quote(missing[0]), schemaMap=", ".join(schema.names)),
+        )
 
 
 def create(
@@ -174,62 +180,15 @@ def create_from(
 ) -> Receipt:
     """Creates a table from checked metadata and data files that are written already.  Raises TableExists."""
     protocol, metadata = protocol_for(metadata, clustered=bool(cluster_by)), stored(metadata)
-    domains = _clustering(metadata, cluster_by, state.store.root)
+    clustered = clustering_by(metadata, cluster_by, state.store.root)
     adds, marks = row_identity.assign_row_ids_under(protocol, metadata, adds, mark=row_tracking.NO_MARK, version=0, count=refuse_uncounted)
-    domains += marks
+    domains = marks if clustered is None else (clustered, *marks)
     txn_id = clock.new_id()
     info = with_commit_timestamp(
         commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=append_metrics(adds)), metadata.configuration, None
     )
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
     return commit(NewTable(state, info, actions, append_metrics(adds)))
-
-
-def replace_table(
-    state: SharedState,
-    metadata: Metadata,
-    *,
-    cluster_by: Sequence[ColumnPath] = (),
-    operation: str = "CREATE OR REPLACE TABLE",
-    managed: bool = False,
-    adds: Sequence[AddFile] = (),
-    derived_from: Sequence[int] = (),
-    properties: Mapping[str, str],
-) -> Receipt:
-    """Replaces the definition of a table and removes all its live files in one commit, computed again where others commit first.
-
-    `properties`: those that the statement sets; the table keeps what it has of _OUTLIVING beside them, as in delta-spark.
-    `adds`: the new rows, staged under the new definition.  `derived_from`: the versions of this very table that they were read from: the commit
-    replaces these and no other, else ConcurrentDeleteReadException is raised.
-
-    Raises UnsupportedFeature, TableNotFound, and under `fail` DeltaConcurrentModificationException where others committed since.
-    """
-
-    given = settings().table_defaults(properties)
-
-    def make(head: Snapshot) -> HeadActions:
-        if other := [v for v in derived_from if v != head.version]:
-            text = f"The new rows were read from version {other[0]} of this table, and version {head.version} would be replaced."
-            raise conflict_with(Commit(head.version), "rows read", what=text).exception(head.table)
-        kept = {k: v for k, v in head.metadata.configuration.items() if k in _OUTLIVING and k not in given}
-        configuration = row_tracking.with_column_names({**metadata.configuration, **kept}, clock.new_id)
-        fresh = with_marks_of(replace(metadata, id=head.metadata.id, configuration=configuration), head.metadata)
-        protocol, fresh = widest(head.protocol, protocol_for(fresh, clustered=bool(cluster_by))), stored(fresh)
-        clustered = _clustering(fresh, cluster_by, head.table) or [replace(d, removed=True) for name, d in head.domains.items() if name == clustering.DOMAIN]
-        born, marks = row_identity.assign_row_ids_under(
-            protocol, fresh, adds, mark=row_tracking.high_water_mark(head.domains, head.table), version=head.version + 1, count=refuse_uncounted
-        )
-        now = clock.now_ms()
-        return HeadActions(
-            adds=born,
-            metrics=append_metrics(adds),
-            removes=tuple(f.removed(deletion_timestamp_ms=now, data_change=True) for f in head.files.adds()),
-            protocol=protocol if protocol != head.protocol else None,
-            metadata=fresh,
-            domains=(*clustered, *marks),
-        )
-
-    return commit_from_head(state, operation, parameters_of(metadata, cluster_by, managed), make, removes_rows=True, replaces=True)
 
 
 def change_metadata(
@@ -242,7 +201,7 @@ def change_metadata(
         protocol, metadata = upgraded(head.protocol, wanted.configuration), stored(wanted)
         if wanted == head.metadata or (metadata == head.metadata and protocol == head.protocol):
             return None
-        return HeadActions(metadata=metadata, protocol=protocol if protocol != head.protocol else None)
+        return HeadActions(metadata=metadata, protocol=protocol)
 
     return commit_from_head(state, operation, parameters, make, reads_rows=reads_rows)
 

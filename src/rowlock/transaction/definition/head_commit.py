@@ -7,9 +7,10 @@ in the meantime is looked at.  RESTORE and replacement judge the winners by Delt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from rowlock import clock, progress
 from rowlock.conflict import rules
@@ -17,6 +18,7 @@ from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationExcepti
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.features import check_writable, supporting
+from rowlock.storage.store import ObjectStore, discard
 from rowlock.transaction import commit as loop
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
@@ -34,7 +36,7 @@ _BY_ROW = tuple(r for r in rules.RULES if r is not rules.removed_by_both)
 
 @dataclass(frozen=True, slots=True)
 class HeadActions:
-    """The actions of a commit on top of a head.  `protocol` and `metadata` are None where the head's stay; `metrics` and `tags` by Delta's names."""
+    """The actions of a commit on top of a head.  A `protocol` and `metadata` that are None or the head's stay; `metrics` and `tags` by Delta's names."""
 
     adds: tuple[AddFile, ...] = ()
     removes: tuple[RemoveFile, ...] = ()
@@ -49,6 +51,26 @@ class HeadActions:
 
 Make = Callable[[Snapshot], HeadActions | None]
 """The actions of a commit on top of a head; None where there is nothing to do."""
+
+
+class StagedFiles:
+    """The data files that a commit brings, written while its actions are computed.  A context manager: those of a commit that was certainly not made are deleted."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self.adds: Sequence[AddFile] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, Exception) and not isinstance(error, CommitUnknown):  # an interrupt may come after the put
+            self.discard()
+
+    def discard(self) -> None:
+        """Deletes the files; others may be written in their place."""
+        discard(self._store, (a.path for a in self.adds))
+        self.adds = ()
 
 
 def commit_from_head(
@@ -133,13 +155,14 @@ class HeadCommit(Single):
 
     def _set(self, head: Snapshot) -> None:
         self._check_writable(head)
-        self.actions = self._make(head)
-        if self.actions is not None:
-            protocol, metadata = self.actions.protocol or head.protocol, self.actions.metadata or head.metadata
-            if self.actions.metadata is not None and (wider := supporting(protocol, metadata)) != protocol:
-                protocol, self.actions = wider, replace(self.actions, protocol=wider)
+        actions = self._make(head)
+        if actions is not None:
+            protocol, metadata = actions.protocol or head.protocol, actions.metadata or head.metadata
+            if actions.metadata is not None:
+                protocol = supporting(protocol, metadata)
             check_writable(protocol, metadata, self.state.store.root)
-        self.head = head
+            actions = replace(actions, protocol=protocol if protocol != head.protocol else None, metadata=metadata if metadata != head.metadata else None)
+        self.actions, self.head = actions, head
 
     def _check_writable(self, head: Snapshot) -> None:
         if not self._replaces:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.boundary.effects import Effects
-from rowlock.conditions import named
 from rowlock.conflict import isolation, rules
 from rowlock.conflict.delta import Delta, delta_between
 from rowlock.conflict.value import conflict_with
-from rowlock.exceptions import StatementRefused, VersionNotFound
+from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
 from rowlock.protocol.features import check_writable
@@ -70,13 +70,8 @@ def rebase_onto_head(txn: Pending, attempt: Attempt, head: Snapshot, *, posted: 
 
 def refuse_removal(txn: Pending, head: Snapshot) -> None:
     """Raises StatementRefused where the table is append-only (delta.appendOnly) and the transaction deletes or replaces rows; moves are allowed."""
-    if txn.data_change and txn.effects.num_tombstones and head.properties.append_only:
-        raise StatementRefused(
-            "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows",
-            what="removing rows",
-            table=txn.table.path,
-            condition=named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=txn.table.path, config="delta.appendOnly"),
-        )
+    if txn.data_change and txn.effects.num_tombstones:
+        refuse_on_append_only(head)
 
 
 def _check_table(txn: Pending, winners: list[Commit], head: Snapshot) -> None:

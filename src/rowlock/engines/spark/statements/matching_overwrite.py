@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.boundary.statements import Statement
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import Expression
@@ -15,7 +16,6 @@ from rowlock.engines.spark.read.stored_origin import SOURCE_ROW
 from rowlock.engines.spark.statements.append import append_statement
 from rowlock.engines.spark.statements.merge_plan import Clause, Clauses, merge_statement
 from rowlock.engines.spark.statements.merge_source import Source
-from rowlock.engines.spark.statements.row_statements import refuse_on_append_only
 from rowlock.exceptions import SchemaMismatch
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.schema import quote

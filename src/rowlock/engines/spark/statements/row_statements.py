@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 
+from rowlock.boundary.append_only import refuse_on_append_only
 from rowlock.boundary.effects import RowBlock
 from rowlock.boundary.statements import Statement
-from rowlock.conditions import named
 from rowlock.conflict.delta import Slice
 from rowlock.engines.spark import driver_rows, scan_job
 from rowlock.engines.spark.addressed_rows import Addressed, Found
@@ -30,7 +30,6 @@ from rowlock.engines.spark.statements.generated_columns import generated_values,
 from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.engines.spark.statements.ways import Ways
 from rowlock.engines.spark.write.writer import write_native
-from rowlock.exceptions import StatementRefused
 from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
@@ -40,7 +39,7 @@ from rowlock.protocol.deletion_vector import bitmap_of, positions_except
 from rowlock.protocol.identity import refuse_update
 from rowlock.storage.store import discard
 
-__all__ = ["RowPlan", "delete_statement", "refuse_on_append_only", "run", "update_statement"]
+__all__ = ["RowPlan", "delete_statement", "run", "update_statement"]
 
 
 EVERY_ROW = ["true"]
@@ -113,17 +112,6 @@ def delete_statement(evaluator: Evaluator, snapshot: Snapshot, condition: Expres
     resolver = Resolver(evaluator.spark, evaluator.probe(target, alias, session), "DELETE", evaluator.store.root)
     resolved = resolver.fixed(resolver.selected([], condition), condition, target.address)
     return _statement("delete", evaluator, target, resolved, session)
-
-
-def refuse_on_append_only(snapshot: Snapshot) -> None:
-    """Raises StatementRefused on an append-only table, even if no row would change, as delta-spark does; a MERGE is judged by what it did, at its commit."""
-    if snapshot.properties.append_only:
-        raise StatementRefused(
-            "The table is append-only (delta.appendOnly=true); unset the property to change or delete rows",
-            what="removing rows",
-            table=snapshot.table,
-            condition=named("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table, config="delta.appendOnly"),
-        )
 
 
 def _statement(

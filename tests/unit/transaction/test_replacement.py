@@ -1,0 +1,143 @@
+"""overwriteSchema and REPLACE TABLE with rows: these are written after the wait for a lease, again only where the definition changed, and nothing of them is left without a commit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import rowlock
+from rowlock.engines.appends.staging import stage_rows
+from rowlock.exceptions import ConcurrentDeleteReadException, DeltaConcurrentModificationException
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol.actions import AddFile
+from rowlock.protocol.schema import PrimitiveType, StructField, StructType, schema_json
+from rowlock.storage import LocalStore
+from rowlock.transaction.definition import creation
+from rowlock.transaction.definition.replacement import overwrite_schema, replace_table
+from rowlock.transaction.state.phases import Observer, use_observer
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState, state_of
+
+
+class Rows:
+    """One column with one row, and how often it was written."""
+
+    def __init__(self, path: Path, column: str, read: Sequence[int] = ()) -> None:
+        self.path, self.column, self.read = path, column, read
+        self.schema = StructType((StructField(column, PrimitiveType("long")),))
+        self.written = 0
+        self.writing: Callable[[], object] = lambda: None
+
+    @property
+    def state(self) -> SharedState:
+        return state_of(LocalStore(self.path))
+
+    def write(self, draft: Snapshot, head: Snapshot) -> tuple[Sequence[AddFile], Sequence[int]]:
+        self.writing()
+        self.written += 1
+        rows = pa.table({self.column: [1]})
+        return stage_rows(self.state.store, draft, [rows], lambda t: t, None), self.read
+
+    def overwrite(self) -> Receipt:
+        return overwrite_schema(self.state, self.schema, (), self.write)
+
+    def replace(self) -> Receipt:
+        return replace_table(self.state, creation.new_metadata(schema_json(self.schema), (), {}), write=self.write, properties={})
+
+
+WAYS: list[Callable[[Rows], Receipt]] = [Rows.overwrite, Rows.replace]
+both = pytest.mark.parametrize("way", WAYS, ids=lambda w: w.__name__)
+
+
+class Once(Observer):
+    """Others' work, once, when the rows are staged."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self.work: list[Callable[[], object]] = [work]
+
+    def phase(self, name: str, txn: object) -> None:
+        if name == "staged" and self.work:
+            self.work.pop()()
+
+
+def table(path: Path, **properties: str) -> str:
+    rowlock.append(str(path), pa.table({"id": [1, 2]}), properties=properties)
+    return str(path)
+
+
+def unnamed(path: Path) -> set[str]:
+    """The data files in the table's folder that no version names."""
+    named = {f.path for v in range(rowlock_version(path) + 1) for f in state_of(LocalStore(path)).log.at(v).files.adds()}
+    return {str(p.relative_to(path)) for p in path.rglob("*.parquet") if "_delta_log" not in p.parts} - named
+
+
+def rowlock_version(path: Path) -> int:
+    return state_of(LocalStore(path)).refresh().version
+
+
+@both
+def test_rows_are_written_once_where_others_change_no_definition(tmp_path: Path, way: Callable[[Rows], Receipt]) -> None:
+    path, rows = table(tmp_path, **{"delta.columnMapping.mode": "name"}), Rows(tmp_path, "k")
+    with use_observer(Once(lambda: rowlock.append(path, pa.table({"id": [3]})))):
+        assert way(rows).rounds == 1
+    assert rows.written == 1 and rowlock.to_arrow(path).to_pydict() == {"k": [1]} and not unnamed(tmp_path)
+
+
+@pytest.mark.parametrize(("mode", "times"), [("none", 1), ("name", 2)])
+def test_rows_are_written_again_where_their_definition_became_another(tmp_path: Path, mode: str, times: int) -> None:
+    """Names of columns in files are the table's own only under column mapping; without it another's columns change nothing in ours."""
+    path, ours, theirs = table(tmp_path, **{"delta.columnMapping.mode": mode}), Rows(tmp_path, "k"), Rows(tmp_path, "other")
+    with use_observer(Once(theirs.overwrite)):
+        ours.overwrite()
+    assert (ours.written, theirs.written) == (times, 1)
+    assert rowlock.to_arrow(path).to_pydict() == {"k": [1]} and rowlock.to_arrow(path, version=1).to_pydict() == {"other": [1]}
+    assert not unnamed(tmp_path)
+
+
+@pytest.mark.parametrize("lock", ["table", "writes"])
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_two_writers_of_other_columns_wait_for_each_other_before_they_write(tmp_path: Path, mode: str, lock: str) -> None:
+    path = table(tmp_path, **{"delta.columnMapping.mode": mode, "rowlock.lock": lock})
+    writers, inside, most = [Rows(tmp_path, name) for name in ("a", "b")], 0, 0
+    started = threading.Barrier(2)
+
+    def writing() -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        threading.Event().wait(0.1)
+        inside -= 1
+
+    def work(rows: Rows) -> None:
+        rows.writing = writing
+        started.wait()
+        rows.overwrite()
+
+    threads = [threading.Thread(target=work, args=(w,)) for w in writers]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert most == 1 and [w.written for w in writers] == [1, 1]
+    assert {tuple(rowlock.to_arrow(path, version=v).column_names) for v in (1, 2)} == {("a",), ("b",)}
+    assert not unnamed(tmp_path)
+
+
+@both
+def test_rows_of_a_commit_that_is_not_made_are_deleted(tmp_path: Path, way: Callable[[Rows], Receipt]) -> None:
+    path, rows = table(tmp_path, **{"rowlock.onConflict": "fail"}), Rows(tmp_path, "k")
+    with use_observer(Once(lambda: rowlock.append(path, pa.table({"id": [3]})))), pytest.raises(DeltaConcurrentModificationException):
+        way(rows)
+    assert rows.written == 1 and not unnamed(tmp_path)
+
+
+@both
+def test_rows_that_were_read_from_a_version_that_is_not_replaced_are_deleted(tmp_path: Path, way: Callable[[Rows], Receipt]) -> None:
+    path, rows = table(tmp_path), Rows(tmp_path, "k", read=(0,))
+    with use_observer(Once(lambda: rowlock.append(path, pa.table({"id": [3]})))), pytest.raises(ConcurrentDeleteReadException, match="version 0"):
+        way(rows)
+    assert not unnamed(tmp_path) and rowlock.to_arrow(path).num_rows == 3
