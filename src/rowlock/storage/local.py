@@ -62,25 +62,18 @@ class LocalStore:
     """The store of one local folder, which need not exist yet.  Its methods are documented in `ObjectStore`."""
 
     def __init__(self, root: str | Path, system: SystemCalls = SYSTEM) -> None:
-        self._root, self.system = os.path.abspath(os.fspath(root)), system
-
-    @property
-    def root(self) -> str:
-        return self._root
-
-    @property
-    def identity(self) -> str:
-        return self._root
+        self.root, self.system = os.path.abspath(os.fspath(root)), system
+        self.identity = self.root
 
     @property
     def is_remote(self) -> bool:
         return False
 
     def __repr__(self) -> str:
-        return f"LocalStore({self._root!r})"
+        return f"LocalStore({self.root!r})"
 
     def _path(self, key: str) -> str:
-        return f"{self._root}/{check_key(key)}"
+        return f"{self.root}/{check_key(key)}"
 
     @_named("write")
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
@@ -111,7 +104,7 @@ class LocalStore:
                 return Committed()
             return Lost()
         except FileNotFoundError:
-            raise StorageError(f"{path} could not be created: {error}", table=self._root) from error
+            raise StorageError(f"{path} could not be created: {error}", table=self.root) from error
         except OSError as e:
             return Unknown(f"{error}; then {e}")
 
@@ -179,14 +172,14 @@ class LocalStore:
         try:
             return self.system.read(self._path(key))
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(key, self._root) from None
+            raise NotFound(key, self.root) from None
 
     @_named("read")
     def get_range(self, key: str, start: int, length: int) -> bytes:
         try:
             return self.system.read(self._path(key), start, length)
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(key, self._root) from None
+            raise NotFound(key, self.root) from None
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         data = self.get(key)
@@ -244,7 +237,7 @@ class LocalStore:
         return iter(found)
 
     def _walk(self, prefix: str, recursive: bool, start_after: str | None) -> Iterator[str]:
-        folder = self._path(prefix) if prefix else self._root
+        folder = self._path(prefix) if prefix else self.root
         try:
             entries = self.system.entries(folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -266,7 +259,7 @@ class LocalStore:
                 self.system.unlink(gone)
 
     def exists(self, key: str = "") -> bool:
-        return self.system.exists(self._path(key) if key else self._root)
+        return self.system.exists(self._path(key) if key else self.root)
 
 
 def _is_temporary_or_checksum(name: str) -> bool:

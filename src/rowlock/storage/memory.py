@@ -27,26 +27,18 @@ class MemoryStore:
     """A store in memory that exists as long as this object.  Its methods are documented in `ObjectStore`."""
 
     def __init__(self, root: str = "memory://table", *, faults: Fault | None = None) -> None:
-        self._root = root
+        self.root = self.identity = root
         self._lock = threading.RLock()
         self._objects: dict[str, tuple[bytes, int]] = {}
         self._keys: list[str] = []
         self.faults = faults
 
     @property
-    def root(self) -> str:
-        return self._root
-
-    @property
-    def identity(self) -> str:
-        return self._root
-
-    @property
     def is_remote(self) -> bool:
         return False
 
     def __repr__(self) -> str:
-        return f"MemoryStore({self._root!r}, {len(self._objects)} objects)"
+        return f"MemoryStore({self.root!r}, {len(self._objects)} objects)"
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         check_key(key)
@@ -77,7 +69,7 @@ class MemoryStore:
         try:
             return self._objects[check_key(key)][0]
         except KeyError:
-            raise NotFound(key, self._root) from None
+            raise NotFound(key, self.root) from None
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self.get(key)[start : start + length]

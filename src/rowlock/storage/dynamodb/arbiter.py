@@ -51,18 +51,11 @@ class ArbitratedStore:
         if ttl_s < 0:
             raise InvalidInput(f"entries cannot be kept for {ttl_s} seconds; give 0 or more", table=inner.root)
         self.inner, self.entries = inner, entries
+        self.root, self.identity = inner.root, f"{inner.identity} {entries.name}"
         self._candidates = spellings(inner.root, scheme)
         self._ttl_s, self._conditional_copy = ttl_s, conditional_copy
         self._lock = threads.lock()
         self._table_path: str | None = self._candidates[0] if len(self._candidates) == 1 else None
-
-    @property
-    def root(self) -> str:
-        return self.inner.root
-
-    @property
-    def identity(self) -> str:
-        return f"{self.inner.identity} {self.entries.name}"
 
     @property
     def is_remote(self) -> bool:
