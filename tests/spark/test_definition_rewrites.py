@@ -126,3 +126,53 @@ def test_a_folder_of_parquet_files_is_cloned(spark: SparkSession, table_path: st
         with pytest.raises(error):
             rowlock.sql(spark, f"CREATE TABLE delta.`{tmp_path}/none` SHALLOW CLONE {source}")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.no_peers("DuckDB takes absolute paths for relative ones")
+def test_a_partitioned_parquet_table_of_the_catalog_is_cloned(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
+    theirs = f"delta.`{tmp_path}/theirs`"
+    frame = spark.sql("SELECT id, IF(id = 2, NULL, CONCAT('a b/', id % 2)) AS p FROM range(5)").coalesce(1)
+    frame.write.partitionBy("p").format("parquet").option("path", str(tmp_path / "p")).option("mine", "kept").saveAsTable("parted_to_clone")
+    try:
+        for run, to in ((lambda text: rowlock.sql(spark, text), f"delta.`{table_path}`"), (spark.sql, theirs)):
+            run(f"CREATE TABLE {to} SHALLOW CLONE parted_to_clone")
+            run(f"DELETE FROM {to} WHERE id = 1")
+        assert spark.table("parted_to_clone").count() == 5
+        with pytest.raises(InvalidInput, match="no older versions"):
+            rowlock.sql(spark, f"CREATE TABLE delta.`{tmp_path}/none` SHALLOW CLONE parted_to_clone VERSION AS OF 0")
+    finally:
+        spark.sql("DROP TABLE parted_to_clone")
+    ours, other = (spark.sql(f"DESCRIBE DETAIL {t}").first() for t in (f"delta.`{table_path}`", theirs))
+    assert ours["partitionColumns"] == other["partitionColumns"] == ["p"] and ours["description"] == other["description"]
+    found = [(0, "a b/0"), (2, None), (3, "a b/1"), (4, "a b/0")]
+    assert rows(rowlock.read(spark, table_path)) == found
+    assert rows(spark.sql(f"SELECT * FROM {theirs}")) == [(i, p or "__HIVE_DEFAULT_PARTITION__") for i, p in found], (
+        "delta-spark takes the folder's name for a value"
+    )
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_lenient_policy_stores_null_for_what_no_cast_holds(spark: SparkSession, table_path: str, tmp_path: Path, ansi: str) -> None:
+    """spark.sql.storeAssignmentPolicy=LEGACY holds for UPDATE and MERGE as for INSERT, whatever ANSI is."""
+    given = [(1, 1, (1,), [1], None), (2, 2, (2,), [2], None)], "id int, b tinyint, s struct<a: int>, ar array<int>, d date"
+    source = "(SELECT 2 AS k, 'abc' AS v UNION ALL SELECT 7, '1000')"
+    statements = [
+        "UPDATE {t} SET b = 'abc', s.a = 'x', d = 'no date' WHERE id = 1",
+        "UPDATE {t} SET ar = array('1', 'x'), b = 1000 WHERE id = 2",
+        f"MERGE INTO {{t}} t USING {source} s ON t.id = s.k WHEN MATCHED THEN UPDATE SET s = named_struct('a', s.v) WHEN NOT MATCHED THEN INSERT (id, b) VALUES (k, v)",
+    ]
+    settings = {"spark.sql.storeAssignmentPolicy": "LEGACY", "spark.sql.ansi.enabled": ansi}
+    twin = str(tmp_path / "theirs")
+    for path in (table_path, twin):
+        make(spark, path, *given)
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        for text in statements:
+            spark.sql(text.format(t=f"delta.`{twin}`"))
+            rowlock.sql(spark, text.format(t=f"delta.`{table_path}`"))
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert read(spark, table_path) == read(spark, twin)
+    assert read(spark, table_path)[0] == (1, None, (None,), [1], None)

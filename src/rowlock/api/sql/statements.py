@@ -192,7 +192,7 @@ def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
     if found is None:
         return None
     named: Any = found.values["source"] if found.kind == "CLONE" else found.table
-    if found.kind != "CONVERT" and not (found.kind == "CLONE" and upkeep_statements.is_parquet(named)) and nodes.folder(named) is None:
+    if found.kind != "CONVERT" and not (found.kind == "CLONE" and upkeep_statements.is_parquet(nodes.spark, named)) and nodes.folder(named) is None:
         raise nodes.not_found(named, found.kind)
     return found
 

@@ -11,6 +11,7 @@ from rowlock.api.convert import parquet_files
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import open_by_name, place_of
 from rowlock.api.sql.target import Target
+from rowlock.engines.spark.catalog.names import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.descriptions import CLONE, DETAIL, HISTORY, RESTORE, clone_frame
 from rowlock.engines.spark.frames.instants import milliseconds, session_zone
@@ -82,17 +83,33 @@ def convert(spark: SparkSession, statement: OwnStatement) -> None:
     convert_to_delta(spark, dotted(statement.table), statement.values.get("partitions"), statistics=not statement.values.get("no_statistics"))
 
 
-def is_parquet(parts: Sequence[str]) -> bool:
-    """Whether a name is that of a folder of Parquet files, such as parquet.`/path`."""
+def is_parquet(spark: SparkSession, parts: Sequence[str]) -> bool:
+    """Whether a name is that of a folder of Parquet files, such as parquet.`/path`, or of a Parquet table in the catalog."""
+    return _is_parquet_folder(parts) or (path_of(parts) is None and Name(spark, dotted(parts)).is_parquet)
+
+
+def _is_parquet_folder(parts: Sequence[str]) -> bool:
     return len(parts) == 2 and parts[0].lower() == "parquet"
+
+
+def _parquet(spark: SparkSession, parts: Sequence[str]) -> tuple[Handle, ParquetTable | None]:
+    """A folder of Parquet files, and what the catalog holds of it where it was named by its name there."""
+    if _is_parquet_folder(parts):
+        return Handle(spark, parts[1]), None
+    name = Name(spark, dotted(parts))
+    listed = name.parquet()
+    return Handle(spark, listed.folder, name=str(name)), listed
 
 
 def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
     """CREATE TABLE target SHALLOW CLONE source, which answers with delta-spark's metrics."""
     said: Any = statement.values
-    parquet = is_parquet(said["source"])
-    path = said["source"][1] if parquet else path_of(said["source"])
-    source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(said["source"]))
+    parquet, path = is_parquet(spark, said["source"]), path_of(said["source"])
+    listed: ParquetTable | None = None
+    if parquet:
+        source, listed = _parquet(spark, said["source"])
+    else:
+        source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(said["source"]))
     target = path_of(statement.table)
     place = place_of(spark, dotted(statement.table), said.get("location")) if target is None else place_of(spark, None, target)
     if said["if_not_exists"] and (place.listed or (place.name is None and place.has_log)):
@@ -101,7 +118,10 @@ def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
     receipts = Receipts()
     if parquet and (time_ms is not None or "version" in said or source.state.log.exists()):
         raise InvalidInput("A folder of Parquet files has no log, and no older versions: name a Delta table delta.`/path`", table=source.path)
-    snapshot = parquet_files(source, StructType()) if parquet else snapshot_of(source.state, said.get("version"), time_ms, session_zone(spark))
-    name = f"parquet.`{location(source.path)}`" if parquet else clone_name(source)
+    if parquet:
+        snapshot = parquet_files(source, StructType() if listed is None else listed.partition_columns, listed)
+    else:
+        snapshot = snapshot_of(source.state, said.get("version"), time_ms, session_zone(spark))
+    name = f"parquet.`{location(source.path)}`" if parquet and listed is None else clone_name(source)
     clone_to(place, snapshot, name=name, replaces=said["replace"], properties=said.get("properties", {}), receipts=receipts)
     return clone_frame(spark, receipts.last.metrics if receipts.last is not None else {})

@@ -120,6 +120,12 @@ class Name:
             raise NameNotFound(f"{self} is {entry.kind}, not a Delta table", condition=_missing(self._said))
         return entry.folder
 
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the catalog holds a Parquet table under the name, and no temporary view hides it."""
+        hidden = self.alone and self._catalog.isTempView(self._bridge.seq([self.table]))
+        return not hidden and (entry := self.entry()) is not None and entry.kind.lower() == "a table of format parquet"
+
     def parquet(self) -> ParquetTable:
         """The Parquet table with this name.  Raises NameNotFound where there is no table, InvalidInput for one of another format."""
         entry = None if self.alone and self._catalog.isTempView(self._bridge.seq([self.table])) else self.entry()

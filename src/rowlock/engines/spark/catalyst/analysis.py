@@ -19,7 +19,7 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
-from rowlock.engines.spark.catalyst.store_policy import check_up_cast
+from rowlock.engines.spark.catalyst.store_policy import check_up_cast, store_policy
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.generated import Generated
 from rowlock.protocol.identity import Identity
@@ -386,7 +386,7 @@ def _assigned(how: _Assignment, value: Column, actual: DataType, wanted: DataTyp
             value = F.transform_keys(value, lambda key, _: _assigned(how, key, actual.keyType, wanted.keyType, f"{name}.key"))
         return F.transform_values(value, lambda _, each: _assigned(how, each, actual.valueType, wanted.valueType, f"{name}.value"))
     check_up_cast(how.resolver.bridge, how.resolver.spark, actual, wanted, name, how.resolver.table)
-    return how.resolver.bridge.ansi_cast(value, wanted)
+    return how.resolver.bridge.ansi_cast(value, wanted, lenient=store_policy(how.resolver.spark) == "LEGACY")
 
 
 def _struct_by_name(how: _Assignment, value: Column, actual: StructType, wanted: StructType, name: str, old: Column | None) -> Column:

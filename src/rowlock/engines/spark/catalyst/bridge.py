@@ -144,10 +144,10 @@ class Catalyst:
         """An attribute as a Column that is resolved by its id, not by name."""
         return ClassicColumn(self.column_of.column(attribute))
 
-    def ansi_cast(self, column: Column, wanted: DataType) -> Column:
-        """A value as another type; one that the type cannot hold raises, whatever the session says of ANSI."""
+    def ansi_cast(self, column: Column, wanted: DataType, *, lenient: bool = False) -> Column:
+        """A value as another type; one that the type cannot hold raises (`lenient`: is null or cut), whatever the session says of ANSI."""
         value, type_ = self.column_of.expression(column._jc), self.data_type.fromJson(wanted.json())
-        return ClassicColumn(self.column_of.column(self.cast_to.apply(value, type_, self.none, True)))
+        return ClassicColumn(self.column_of.column(self.cast_to.apply(value, type_, self.none, not lenient)))
 
     def can_up_cast(self, actual: str, wanted: str) -> bool:
         """Whether Spark casts every value of a type to the other without loss; both as JSON."""
