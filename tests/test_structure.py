@@ -14,12 +14,12 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 BUDGETS = {
     "": 2040,
     "advice": 1670,
-    "api": 8130,
+    "api": 8155,
     "boundary": 785,
     "cli": 3250,
     "conflict": 900,
     "engines/appends": 420,
-    "engines/spark": 12120,
+    "engines/spark": 12270,  # 140 of them are what Spark 4.0 and 4.1 have otherwise
     "locks": 600,
     "log": 2050,
     "maintenance": 2370,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.needs import cases
 from support.sql_session import run_steps
 
 pytestmark = pytest.mark.spark
@@ -69,6 +70,7 @@ BY_NAME = [
     "CREATE TABLE l DEEP CLONE m",
     "VACUUM m USING INVENTORY (SELECT 1)",
     "SET PATH = spark_catalog.default",
+    "DESCRIBE TABLE m PARTITION (p = 'x')",
     "UPDATE m SET id = 1 WHERE id IN (SELECT 1)",
     "DELETE FROM m WHERE EXISTS (SELECT 1)",
     "INSERT INTO m REPLACE USING (id) SELECT 1L, 'x'",
@@ -95,6 +97,11 @@ BY_NAME = [
     "py:spark.readStream.format('rate').load().writeStream.format('delta').option('txnAppId', 'a').option('checkpointLocation', '{root}/cp').start('{root}/out/deep/e')",
 ]
 """Refused by Rowlock: UnsupportedFeature or another of its errors."""
+SINCE = {
+    "BEGIN TRUNCATE TABLE m PARTITION (p = 'x'); END": ("4.1", "scripts, which Spark 4.0 refuses"),
+    "SET PATH = spark_catalog.default": ("4.2", "SET PATH"),
+    "INSERT INTO m REPLACE USING (id) SELECT 1L, 'x'": ("4.2", "INSERT REPLACE USING"),
+}
 
 BY_SPARK = [
     "DROP SCHEMA default CASCADE",
@@ -178,7 +185,7 @@ def test_the_tables_are_made(told: dict[str, dict[str, Any]], text: str) -> None
     assert "rows" in told[text], told[text]
 
 
-@pytest.mark.parametrize("text", BY_NAME)
+@pytest.mark.parametrize("text", cases(BY_NAME, SINCE))
 def test_refused_by_name(told: dict[str, dict[str, Any]], text: str) -> None:
     outcome = told[text]
     assert "RowlockError" in outcome.get("error", []), outcome

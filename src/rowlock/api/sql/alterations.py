@@ -12,7 +12,9 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.sql.entries import relocate_entry, rename_entry
 from rowlock.engines.spark.sql.nodes import path_of
+from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.relations import local_path
+from rowlock.engines.spark.sql.table_spec import new_default
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema_edit
 from rowlock.protocol.char_varchar import KEY
@@ -120,14 +122,14 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
         said = None  # as CHANGE COLUMN says it again
     if said is not None:
         _check_type(target, (*path, *place), known, said)
-    default = nodes.option(spec.newDefaultExpression())
+    default, drops_default = new_default(nodes, spec)
     return ColumnEdit(
         path,
         nullable=None if nullable is None else bool(nullable),
         like=said,
         comment=None if comment is None else str(comment),
-        default=None if default is None else str(default.originalSQL()),
-        drops_default=bool(spec.dropDefault()),
+        default=default,
+        drops_default=drops_default,
         position=_position(target, spec.newPosition()),
     )
 
@@ -177,7 +179,19 @@ def drop_constraint(target: Target, plan: Any) -> None:
     """ALTER TABLE ... DROP CONSTRAINT [IF EXISTS] name."""
     if plan.cascade():
         target.refuse("CASCADE", "Leave CASCADE out")
-    target.table().dropConstraint(str(plan.name()), ifExists=bool(plan.ifExists()) or settings().flag("constraints.assumesDropIfExists.enabled"))
+    _drop_constraint(target, str(plan.name()), bool(plan.ifExists()))
+
+
+def _drop_constraint(target: Target, name: str, if_exists: bool) -> None:
+    target.table().dropConstraint(name, ifExists=if_exists or settings().flag("constraints.assumesDropIfExists.enabled"))
+
+
+def own_constraint(target: Target, said: OwnStatement) -> None:
+    """The same two statements, where Spark's grammar has them not."""
+    if said.kind == "ADD CONSTRAINT":
+        target.table().addConstraint(str(said.values["name"]), str(said.values["condition"]))
+    else:
+        _drop_constraint(target, str(said.values["name"]), bool(said.values["if_exists"]))
 
 
 def _path(target: Target, column: Any) -> tuple[str, ...]:

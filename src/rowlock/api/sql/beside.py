@@ -12,7 +12,6 @@ from typing import Any
 from rowlock.api.sql import statements
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession
-from rowlock.engines.spark.sql import own_syntax
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.session import serves_delta
 
@@ -25,7 +24,7 @@ def is_asked(nodes: Nodes, plan: Any) -> bool:
     """Whether a command is Rowlock's to look at."""
     if serves_delta(nodes.spark):
         return True
-    kind = class_name(plan)
+    kind = statements.statement_kind(plan)
     if kind in statements.MAKES and statements.format_of(nodes, plan).lower() == _OWN:
         return True
     return any(_is_own(node if isinstance(node, list) else nodes.parts(node)) for node in statements.targets(nodes, plan, kind))
@@ -37,7 +36,7 @@ def is_asked_text(spark: SparkSession, text: str) -> bool:
         return True
     if not _PATH_IN_TEXT.search(text):
         return False
-    found = own_syntax.parse(text)
+    found = statements.parsed_own(spark, text)
     return found is not None and _is_own(found.table)
 
 

@@ -10,6 +10,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.placement import place_of
 from rowlock.api.sql.target import Target
 from rowlock.engines.spark.sql.nodes import FORMATS, path_of
+from rowlock.engines.spark.sql.table_spec import like_of
 from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.column_mapping import MAX_ID
 from rowlock.protocol.identity import HIGH_WATER_MARK
@@ -20,16 +21,15 @@ from rowlock.transaction.definition.clone import OF_ONE_TABLE
 
 def create_like(target: Target, plan: Any) -> None:
     """CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] [LOCATION] [TBLPROPERTIES]."""
-    nodes = target.nodes
-    source, provider = nodes.parts(plan.source()), nodes.option(plan.provider())
-    folder = nodes.folder(source)
+    said = like_of(target.nodes, plan)
+    folder = target.nodes.folder(said.source)
     if folder is None:
-        target.refuse(f"{'.'.join(source or ())}, which is no Delta table", "Name the columns")
-    if plan.serdeInfo().isDefined() or (provider is not None and str(provider).lower() not in FORMATS):
-        target.refuse(f"USING {provider or 'another format'}", "A table like a Delta table is one: leave USING out")
-    location, path = nodes.option(plan.location()), path_of(target.parts)
-    place = place_of(target.spark, dotted(target.parts), location) if path is None else place_of(target.spark, None, path)
-    if plan.ifNotExists() and (place.listed or place.has_log):
+        target.refuse(f"{'.'.join(said.source or ())}, which is no Delta table", "Name the columns")
+    if said.provider is not None and said.provider.lower() not in FORMATS:
+        target.refuse(f"USING {said.provider}", "A table like a Delta table is one: leave USING out")
+    path = path_of(target.parts)
+    place = place_of(target.spark, dotted(target.parts), said.location) if path is None else place_of(target.spark, None, path)
+    if said.if_not_exists and (place.listed or place.has_log):
         return
     place.check("create")
     head = Handle(target.spark, str(folder)).state.refresh()
@@ -38,7 +38,7 @@ def create_like(target: Target, plan: Any) -> None:
         place.handle.state,
         orjson.dumps(_of_a_new_table(orjson.loads(head.metadata.schema_string))).decode(),
         head.partition_columns,
-        {**kept, **{k: str(v) for k, v in nodes.mapping(plan.properties()).items()}},
+        {**kept, **said.properties},
         cluster_by=logical_columns(head.domains, head.schema, head.table),
         description=head.metadata.description,
         managed=place.managed,

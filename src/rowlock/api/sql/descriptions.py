@@ -12,7 +12,7 @@ from rowlock.engines.spark.catalyst.char_varchar import type_text
 from rowlock.engines.spark.catalyst.types import DataFrame, StructField, StructType
 from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT, partition_types, rows_frame
 from rowlock.engines.spark.read.scan import table_schema
-from rowlock.engines.spark.sql.nodes import path_of
+from rowlock.engines.spark.sql.nodes import has_method, path_of
 from rowlock.engines.spark.sql.partitions import partition_literal
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
@@ -30,6 +30,8 @@ from rowlock.protocol.schema import dotted
 
 def describe(target: Target, plan: Any) -> DataFrame:
     """DESCRIBE [EXTENDED] TABLE: the columns, by which of them it is partitioned, and with EXTENDED what else is known."""
+    if has_method(plan, "partitionSpec") and not plan.partitionSpec().isEmpty():  # a command of its own since Spark 4.2
+        target.refuse("of a partition", "Use DESCRIBE TABLE, or SHOW PARTITIONS")
     snapshot = _head(target)
     columns = {f.name: (f.name, type_text(f), f.metadata.get("comment")) for f in table_schema(snapshot).fields}
     rows: list[tuple[str, str, str | None]] = list(columns.values())

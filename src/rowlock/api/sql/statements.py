@@ -14,16 +14,17 @@ from rowlock.api.sql.target import Target
 from rowlock.engines.spark.catalog.names import SESSION_CATALOG
 from rowlock.engines.spark.catalyst.bridge import class_name
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
+from rowlock.engines.spark.catalyst.versions import Version, version_of
 from rowlock.engines.spark.frames.counts import AFFECTED
 from rowlock.engines.spark.frames.descriptions import MERGE
 from rowlock.engines.spark.frames.texts import DESCRIPTION, INFO, ONE_COLUMN, PAIRS, STATEMENT
 from rowlock.engines.spark.sql import own_syntax
-from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, statement_name
+from rowlock.engines.spark.sql.commands import HARMLESS, NOT_ANSWERED, kind_of, statement_name
 from rowlock.engines.spark.sql.entries import delta_tables
 from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.nodes import FORMATS, Nodes
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
-from rowlock.engines.spark.sql.table_spec import provider_of
+from rowlock.engines.spark.sql.table_spec import like_of, provider_of, saved_name
 from rowlock.engines.spark.sql.views import folder_behind
 from rowlock.exceptions import TableNotFound
 
@@ -84,9 +85,15 @@ HANDLED = _BY_TABLE | _BY_NAME
 _INSTEAD = "docs/sql.md lists the statements that Rowlock has; rowlock.DeltaTable has the same as methods"
 
 
+def statement_kind(plan: Any) -> str:
+    """The class of a statement's plan, by which HANDLED lists it."""
+    return kind_of(str(plan.getClass().getName()))
+
+
 def target_of(nodes: Nodes, plan: Any) -> Target | None:
     """The Delta table that a command is on, or is about to make; None for a command on something else.  Raises UnsupportedFeature."""
-    kind, name = class_name(plan), str(plan.getClass().getName())
+    name = str(plan.getClass().getName())
+    kind = kind_of(name)
     if name in HARMLESS and name not in NOT_ANSWERED and kind not in HANDLED:
         return None
     if kind == "DropNamespace":
@@ -134,9 +141,9 @@ def targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
     if kind == "AddCheckConstraint":
         return [plan.child().child()]
     if kind == "SaveAsV1TableCommand":
-        identifier = plan.tableDesc().identifier()
-        database = nodes.option(identifier.database())
-        return [[*([str(database)] if database else []), str(identifier.table())]]
+        return [saved_name(nodes, plan)] if nodes.query(plan) is not None else []
+    if kind == "CreateTableLike":
+        return [like_of(nodes, plan).name]
     if kind in _BY_NAME:
         return [plan.name()]
     if kind in ("InsertIntoStatement", "AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic", "UpdateTable", "DeleteFromTable"):
@@ -148,13 +155,13 @@ def targets(nodes: Nodes, plan: Any, kind: str) -> list[Any]:
 def _makes_delta(nodes: Nodes, plan: Any, kind: str) -> bool:
     """Whether a statement that makes a table makes a Delta table, or one like a Delta table."""
     if kind == "CreateTableLike":
-        return nodes.folder(nodes.parts(plan.source())) is not None or format_of(nodes, plan).lower() in FORMATS
+        return nodes.folder(like_of(nodes, plan).source) is not None or format_of(nodes, plan).lower() in FORMATS
     return format_of(nodes, plan).lower() in FORMATS
 
 
 def format_of(nodes: Nodes, plan: Any) -> str:
     """The format of the table that a statement in MAKES makes, as far as it or the session says one."""
-    kind = class_name(plan)
+    kind = statement_kind(plan)
     if kind == "CreateTableLike":
         return str(nodes.option(plan.provider()) or "")
     return str((nodes.option(plan.tableDesc().provider()) if kind == "SaveAsV1TableCommand" else provider_of(nodes, plan)) or "")
@@ -165,11 +172,11 @@ def answer_of(nodes: Nodes, plan: Any, top: bool) -> StructType | None:
     target = target_of(nodes, plan)
     if target is None:
         return None
-    if class_name(plan) not in HANDLED:
+    if statement_kind(plan) not in HANDLED:
         refuse(target.statement, target.folder, f"{'.'.join(target.parts)} is a Delta table, and this version of Rowlock has no such statement", _INSTEAD)
     if not top:
         refuse(f"{target.statement} within another statement", target.folder, "Rowlock carries out one statement at a time", "Write them one by one")
-    columns = HANDLED[class_name(plan)][1]
+    columns = HANDLED[statement_kind(plan)][1]
     return columns if isinstance(columns, StructType) else columns(target, plan)
 
 
@@ -178,7 +185,7 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
     target = target_of(nodes, plan)
     if target is None:
         raise TableNotFound(f"The table of the statement is no Delta table any more: {plan.nodeName()}")
-    work = HANDLED[class_name(plan)][0]
+    work = HANDLED[statement_kind(plan)][0]
     with session_commits(nodes.spark, "alter" if work.__module__ == alterations.__name__ else None):
         return work(target, plan)
 
@@ -186,9 +193,14 @@ def carry_out(nodes: Nodes, plan: Any) -> DataFrame | None:
 # ---- Delta's own statements ------------------------------------------------------------------
 
 
+def parsed_own(spark: SparkSession, text: str) -> OwnStatement | None:
+    """The statement in a text that the session's Spark has no grammar for.  Raises InvalidInput, UnsupportedFeature."""
+    return own_syntax.parse(text, constraints=not (version_of(spark.version) or Version()).constraints)
+
+
 def own_statement(nodes: Nodes, text: str) -> OwnStatement | None:
     """The statement of Delta's own in a text, on a Delta table.  Raises InvalidInput, UnsupportedFeature, TableNotFound."""
-    found = own_syntax.parse(text)
+    found = parsed_own(nodes.spark, text)
     if found is None:
         return None
     named: Any = found.values["source"] if found.kind == "CLONE" else found.table
@@ -211,7 +223,12 @@ def carry_out_own(nodes: Nodes, statement: OwnStatement) -> DataFrame | None:
     if statement.kind == "CLONE":
         with session_commits(nodes.spark):
             return upkeep_statements.clone(nodes.spark, statement)
-    return upkeep_statements.run(Target(nodes, statement.kind, statement.table, nodes.folder(statement.table)), statement)
+    target = Target(nodes, statement.kind, statement.table, nodes.folder(statement.table))
+    if statement.kind.endswith(" CONSTRAINT"):
+        with session_commits(nodes.spark, "alter"):
+            alterations.own_constraint(target, statement)
+        return None
+    return upkeep_statements.run(target, statement)
 
 
 def nothing(spark: SparkSession) -> DataFrame:

@@ -171,7 +171,7 @@ def save_as_table(target: Target, plan: Any) -> None:
         target.refuse(f"with format {provider} on a Delta table", 'Use df.write.format("delta").saveAsTable(name)')
     if entry.bucketSpec().isDefined():
         target.refuse("with bucketBy", "Leave bucketBy out")
-    rows = nodes.frame(plan.query())
+    rows = nodes.frame(nodes.query(plan))
     location = nodes.option(entry.storage().locationUri())
     partitions = [str(c) for c in nodes.items(entry.partitionColumnNames())]
     clusters = nodes.option(entry.clusterBySpec())

@@ -1,7 +1,7 @@
 """Spark's commands by what they may do to tables and files: the list that decides what passes on a session with Rowlock.
 
 A command that is in none of these sets is refused (I9): a new version of Spark may bring one that nobody has looked at.
-Names are those of the classes.  Pure.
+Names are those of the classes, of all versions of Spark together; `of_version` has those of one.  Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HARMLESS = (
         """CacheTable CacheTableAsSelect CloseCursor CommentOnNamespace CompoundBody CreateFunction CreateNamespace CreateUserDefinedFunction CreateVariable
         CreateView AlterViewAs AlterViewSchemaBinding DeclareCursor DescribeColumn DescribeFunction DescribeNamespace DescribeRelation
         DescribeTablePartition DropFunction DropVariable DropView FetchCursor NoopCommand OpenCursor RefreshFunction RefreshTable SetCatalogAndNamespace
-        SetNamespaceLocation SetNamespaceProperties SetVariable SetViewProperties ShowColumns ShowCreateTable ShowFunctions ShowPartitions
+        SetNamespaceLocation SetNamespaceProperties SetVariable SetViewProperties ShowColumns ShowCreateTable ShowFunctions ShowNamespaces ShowPartitions
         ShowTablePartition ShowTableProperties ShowTables ShowTablesExtended ShowViews UncacheTable UnsetViewProperties""",
     )
     | _in(
@@ -58,7 +58,7 @@ CHECKED = (
         CreateDataSourceTableCommand CreateTableCommand CreateTableLikeCommand DropDatabaseCommand DropTableCommand InsertIntoDataSourceDirCommand
         LoadDataCommand RepairTableCommand SaveAsV1TableCommand TruncateTableCommand""",
     )
-    | _in(_SOURCES, "InsertIntoDataSourceCommand InsertIntoHadoopFsRelationCommand SaveIntoDataSourceCommand")
+    | _in(_SOURCES, "CreateTable InsertIntoDataSourceCommand InsertIntoHadoopFsRelationCommand SaveIntoDataSourceCommand")
     | _in(_HIVE, "CreateHiveTableAsSelectCommand InsertIntoHiveDirCommand InsertIntoHiveTable")
     | _in("org.apache.spark.sql.catalyst.streaming.", "WriteToStream WriteToStreamStatement")
 )
@@ -73,12 +73,42 @@ which a name without a schema may be that of another table than Rowlock finds.
 
 They are refused as those are that are in no set; they stand here as looked at."""
 
+_SINCE = {
+    "4.1": _in(
+        _LOGICAL,
+        "AddCheckConstraint AddConstraint CreateFlowCommand CreateMaterializedViewAsSelect CreateStreamingTable CreateStreamingTableAsSelect DropConstraint",
+    )
+    | _in(_COMMAND, "DescribeProcedureCommand SaveAsV1TableCommand SetNamespaceCollationCommand ShowNamespacesCommand ShowProceduresCommand"),
+    "4.2": _in(_LOGICAL, "CloseCursor CreateTableLike DeclareCursor DescribeTablePartition FetchCursor InsertOnlyMerge OpenCursor")
+    | _in(_COMMAND, "CreateMetricViewCommand SetPathCommand ShowCollationsCommand")
+    | _in("org.apache.spark.sql.metricview.logical.", "CreateMetricView"),
+}
+"""The commands that a version of Spark brought."""
+_UNTIL = {"4.0": _in(_LOGICAL, "ShowNamespaces")}
+"""The commands that a version of Spark was the last to have."""
+
+
+def of_version(commands: frozenset[str], version: str) -> frozenset[str]:
+    """Those of these commands that Spark `version` (such as `4.1`) has."""
+    later = (names for since, names in _SINCE.items() if since > version)
+    gone = (names for until, names in _UNTIL.items() if until < version)
+    return commands.difference(*later, *gone)
+
+
 NOT_ANSWERED = _in(_LOGICAL, "DescribeColumn DescribeTablePartition ShowColumns ShowCreateTable ShowPartitions ShowTablePartition ShowTableProperties") | _in(
     _COMMAND,
     """DescribeColumnCommand DescribeRelationJsonCommand ShowColumnsCommand ShowCreateTableAsSerdeCommand ShowCreateTableCommand ShowPartitionsCommand
     ShowTablePropertiesCommand""",
 )
 """Harmless commands that would answer from the catalog's entry of a Delta table, which knows neither columns nor properties: refused for one."""
+
+_KINDS = {_SOURCES + "CreateTable": "SaveAsV1TableCommand", _COMMAND + "CreateTableLikeCommand": "CreateTableLike"}
+"""The classes that earlier versions have for a statement, and what the newest calls them."""
+
+
+def kind_of(command: str) -> str:
+    """The short name of a command's class, as the newest version of Spark calls what it says."""
+    return _KINDS.get(command) or command.rsplit(".", 1)[-1]
 
 
 _SPOKEN = {

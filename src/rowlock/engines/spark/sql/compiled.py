@@ -18,12 +18,13 @@ from pyspark.sql import SparkSession
 
 from rowlock import clock
 from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.engines.spark.catalyst.versions import java_of
 from rowlock.engines.spark.session.java import cache_folder
 from rowlock.exceptions import RowlockError, UnsupportedFeature
 
-SOURCES = {"streams": "rowlock.Bridge", "scans": "rowlock.Scans", "rowlock": "rowlock.Statement"}
+SOURCES = {"streams": "rowlock.Bridge", "scans": "rowlock.Scans", "saved": "rowlock.Saved", "rowlock": "rowlock.Statement"}
 """The files of Java source, in their order, and a class of each."""
-SERVICES = {"streams": (), "scans": (), "rowlock": ("rowlock.DefaultSource", "rowlock.Delta"), "rowlock-beside": ("rowlock.DefaultSource",)}
+SERVICES = {"streams": (), "scans": (), "saved": (), "rowlock": ("rowlock.DefaultSource", "rowlock.Delta"), "rowlock-beside": ("rowlock.DefaultSource",)}
 """The data sources that the classes of a source bring by their names: `rowlock-beside` is `rowlock` beside delta-spark, which has the name `delta`."""
 _SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 
@@ -68,7 +69,7 @@ class Classes:
             compiler.setParentClassLoader(self._loader)
             compiler.setSourceVersion(8)
             compiler.setTargetVersion(8)
-            compiler.cook(file.name, self._jvm.java.io.StringReader(file.read_text(encoding="utf-8")))
+            compiler.cook(file.name, self._jvm.java.io.StringReader(java_of(self._spark.version, file.read_text(encoding="utf-8"))))
             codes = compiler.getBytecodes()
             classes = {str(name): bytes(codes.get(name)) for name in list(codes.keySet())}
         except Exception as e:
@@ -107,7 +108,8 @@ def _of(source: str) -> str:
 
 def compiled_jar(source: str, spark_version: str, compile_: Callable[[str], bytes]) -> Path:
     """The JAR for this source and this version of Spark: from the cache, else what `compile_` gives, which is kept there."""
-    digest = hashlib.sha256(b"".join(_file(each).read_bytes() for each in SOURCES)).hexdigest()[:16]  # a source may name classes of another
+    whole = "".join(java_of(spark_version, _file(each).read_text(encoding="utf-8")) for each in SOURCES)  # a source may name classes of another
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
     name = f"{source}-{spark_version}-{digest}.jar"
     try:
         folder = cache_folder()

@@ -56,6 +56,11 @@ class Nodes:
         found = self.option(held)
         return None if found is None else self.column(found)
 
+    def query(self, plan: JavaObject) -> JavaObject | None:
+        """The query of a statement, which in some versions of Spark an Option holds."""
+        held = plan.query()
+        return self.option(held) if self.bridge.is_a(held, "scala.Option") else held
+
     def frame(self, plan: JavaObject) -> DataFrame:
         """A query's plan as a DataFrame of the session; Spark's analyzer resolves it now."""
         return self.bridge.dataframe(plan, self.spark)
@@ -82,6 +87,11 @@ class Nodes:
         if catalog is None or identifier is None or str(catalog.name()) != SESSION_CATALOG:
             return None
         return [*(str(n) for n in identifier.namespace()), str(identifier.name())]
+
+    def identifier(self, held: JavaObject) -> list[str]:
+        """The parts of a TableIdentifier."""
+        found = [self.option(part) for part in (held.catalog(), held.database())]
+        return [*(str(part) for part in found if part is not None), str(held.table())]
 
     def without_alias(self, node: JavaObject) -> tuple[JavaObject, str | None]:
         """The node below aliases, and the outermost alias."""

@@ -1,7 +1,7 @@
 """Delta's own statements, which Spark's grammar does not have: recognises and parses their text.
 
-OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SHALLOW CLONE, DROP FEATURE and SYNC IDENTITY become
-values; deep clones and what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  A text comes here if
+OPTIMIZE, REORG, VACUUM, DESCRIBE HISTORY, DESCRIBE DETAIL, RESTORE, CONVERT TO DELTA, GENERATE, SHALLOW CLONE, DROP FEATURE, SYNC IDENTITY, and for Spark
+4.0 ADD and DROP CONSTRAINT, become values; deep clones and what else Delta has are refused by name.  Expressions stay texts, which Spark parses.  A text comes here if
 `OWN` in rowlock.java lets its first word through; what the statements do and answer is in api/sql/upkeep_statements.py.  Pure.
 """
 
@@ -35,7 +35,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 class OwnStatement:
     """A parsed statement.
 
-    kind     OPTIMIZE, REORG, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT, GENERATE, CLONE, DROP FEATURE or SYNC IDENTITY
+    kind     OPTIMIZE, REORG, VACUUM, HISTORY, DETAIL, RESTORE, CONVERT, GENERATE, CLONE, DROP FEATURE, SYNC IDENTITY, ADD or DROP CONSTRAINT
     table    the parts of the table's name; one path is delta.`/path`
     values   what else it says, by name
     """
@@ -120,12 +120,13 @@ class _Reader:
         """The parts of a name, or of a path in quotes as those of delta.`/path`."""
         if self.at < len(self.tokens) and self.tokens[self.at].kind == "text":
             return ("delta", self.string())
-        parts = [self._part()]
+        parts = [self.part()]
         while self.take("."):
-            parts.append(self._part())
+            parts.append(self.part())
         return tuple(parts)
 
-    def _part(self) -> str:
+    def part(self) -> str:
+        """One part of a name."""
         token = self.tokens[self.at] if self.at < len(self.tokens) else None
         if token is None or token.kind not in ("word", "quoted"):
             raise self.wrong("a table's name")
@@ -169,8 +170,11 @@ def unquoted(text: str) -> str:
     return _ESCAPE.sub(lambda m: escapes.get(m[1], m[1]), inside.replace(quote * 2, quote))
 
 
-def parse(statement: str) -> OwnStatement | None:
-    """The statement in a text; None where it is one of Spark's.  Raises InvalidInput for a wrong one, UnsupportedFeature for one that Rowlock has not."""
+def parse(statement: str, *, constraints: bool = False) -> OwnStatement | None:
+    """The statement in a text; None where it is one of Spark's.  Raises InvalidInput for a wrong one, UnsupportedFeature for one that Rowlock has not.
+
+    With `constraints` ADD and DROP CONSTRAINT are read too, for a Spark whose grammar lacks them.
+    """
     reader = _Reader(statement)
     if reader.take("OPTIMIZE"):
         return _optimize(reader)
@@ -191,7 +195,7 @@ def parse(statement: str) -> OwnStatement | None:
         reader.need("FOR", "TABLE")
         return _finished(reader, OwnStatement("GENERATE", reader.name(), {"mode": mode.lower()}))
     if reader.take("ALTER", "TABLE"):
-        return _altered(reader)
+        return (_constraint(reader) if constraints else None) or _altered(reader)
     words = [t.text.upper() if t.kind == "word" else t.kind for t in reader.tokens]
     if _CLONE.match(" ".join(words)):
         return _clone(reader)
@@ -329,6 +333,21 @@ def _altered(reader: _Reader) -> OwnStatement | None:
     feature = reader.string() if reader.tokens[reader.at : reader.at + 1] and reader.tokens[reader.at].kind == "text" else ".".join(reader.name())
     truncate = reader.take("TRUNCATE", "HISTORY")
     return _finished(reader, OwnStatement("DROP FEATURE", table, {"feature": feature, "truncate": truncate}))
+
+
+def _constraint(reader: _Reader) -> OwnStatement | None:
+    """ALTER TABLE table ADD CONSTRAINT name CHECK (condition), and DROP CONSTRAINT [IF EXISTS] name; None, with nothing read, for every other ALTER TABLE."""
+    start, table = reader.at, reader.name()
+    if reader.take("ADD", "CONSTRAINT"):
+        values: dict[str, object] = {"name": reader.part()}
+        reader.need("CHECK")
+        values["condition"] = reader.inside("a condition")
+        return _finished(reader, OwnStatement("ADD CONSTRAINT", table, values))
+    if reader.take("DROP", "CONSTRAINT"):
+        if_exists = reader.take("IF", "EXISTS")
+        return _finished(reader, OwnStatement("DROP CONSTRAINT", table, {"name": reader.part(), "if_exists": if_exists}))
+    reader.at = start
+    return None
 
 
 def _sync_identity(reader: _Reader) -> OwnStatement:

@@ -11,6 +11,8 @@ import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.analysis.Analyzer;
+import org.apache.spark.sql.catalyst.analysis.BindParameters$;
+import org.apache.spark.sql.catalyst.analysis.ParameterizedQuery;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
@@ -37,6 +39,7 @@ import org.apache.spark.sql.connector.catalog.V1Table;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.command.LeafRunnableCommand;
+import org.apache.spark.sql.execution.datasources.CreateTable;
 import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.streaming.Sink;
@@ -128,9 +131,10 @@ public class Statements extends SessionRule {
         LogicalPlan top = (LogicalPlan) plan;
         if (top.analyzed()) return plan;
         if (top instanceof Statement) return plan;
-        if (isCommand(top)) {
-            LogicalPlan ours = claimed(top);
-            if (ours != top) return ours;
+        LogicalPlan command = bound(top);
+        if (isCommand(command)) {
+            LogicalPlan ours = claimed(command);
+            if (ours != command) return ours;
         } else {
             if (top instanceof Union) top = inserts(top);
             below(top);
@@ -138,8 +142,13 @@ public class Statements extends SessionRule {
         return top.transformUpWithSubqueries(new Travel(session));
     }
 
-    /** INSERT is no command before it is resolved. */
-    static boolean isCommand(Object node) { return node instanceof Command || node instanceof ParsedStatement; }
+    /** A command with the values of its parameters, which Spark 4.0 binds later than this. */
+    private static LogicalPlan bound(LogicalPlan plan) {
+        return plan instanceof ParameterizedQuery && isCommand(plan.children().head()) ? BindParameters$.MODULE$.apply(plan) : plan;
+    }
+
+    /** INSERT is no command before it is resolved, and what Spark 4.0 makes of saveAsTable is none either. */
+    static boolean isCommand(Object node) { return node instanceof Command || node instanceof ParsedStatement || node instanceof CreateTable; }
 
     /** The statement that Rowlock carries out in place of a command; the command itself where it is Spark's. */
     private LogicalPlan claimed(LogicalPlan command) {

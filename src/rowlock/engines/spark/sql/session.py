@@ -8,6 +8,7 @@ from typing import NoReturn
 from pyspark.sql import SparkSession
 
 from rowlock.engines.spark.catalyst.bridge import catalyst
+from rowlock.engines.spark.catalyst.versions import VERSIONS, version_of
 from rowlock.engines.spark.session.delta_spark_programs import SERVES, drop_catalog, has_delta_spark
 from rowlock.engines.spark.sql import hooks
 from rowlock.engines.spark.sql.callback import Answers, Callback, connect
@@ -15,8 +16,6 @@ from rowlock.engines.spark.sql.commands import HARMLESS
 from rowlock.engines.spark.sql.compiled import Classes
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 
-TRIED_ON = "4.2."
-"""The version of Spark whose commands were looked at one by one."""
 _INSTEAD = "Use rowlock.sql(spark, text), rowlock.DeltaTable and rowlock.write there"
 _LOGGER = logging.getLogger("rowlock")
 _beside: set[int] = set()
@@ -37,7 +36,7 @@ def enable(spark: SparkSession, answers: Answers) -> None:
         serves_delta(spark)
     if hooks.is_enabled(spark):
         return
-    classes.load("streams", "scans", "rowlock-beside" if beside else "rowlock")
+    classes.load("streams", "scans", "saved", "rowlock-beside" if beside else "rowlock")
     _connect(spark, classes, answers)
     catalyst(spark).scans = catalyst(spark).jvm.rowlock.Scans
     hooks.install(spark, classes)
@@ -85,8 +84,8 @@ def _connect(spark: SparkSession, classes: Classes, answers: Answers) -> None:
 
 
 def _check_session(spark: SparkSession, name: str, instead: str) -> None:
-    if not spark.version.startswith(TRIED_ON):
-        _refused(name, instead, f"it was tried on Spark {TRIED_ON}x only, and this is {spark.version}")
+    if version_of(spark.version) is None:
+        _refused(name, instead, f"it knows the commands of Spark {', '.join(VERSIONS)}, and this is {spark.version}")
     if type(spark.sparkContext._gateway).__name__ != "ClientServer":
         _refused(name, instead, "it needs a JVM thread for each thread of Python, and PYSPARK_PIN_THREAD is false")
 

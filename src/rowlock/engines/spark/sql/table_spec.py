@@ -41,6 +41,46 @@ class Spec:
     missing: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Like:
+    """What CREATE TABLE ... LIKE says; `name` and `source` are parts of names, and `provider` is the format where it names one."""
+
+    name: list[str] | None
+    source: list[str] | None
+    provider: str | None
+    location: str | None
+    if_not_exists: bool
+    properties: Mapping[str, str]
+
+
+def like_of(nodes: Nodes, plan: JavaObject) -> Like:
+    """What a CREATE TABLE ... LIKE says, whichever class this Spark has for it."""
+    provider, place = nodes.option(plan.provider()), None
+    if class_name(plan) == "CreateTableLike":
+        name, source, serde, location = nodes.parts(plan.name()), nodes.parts(plan.source()), plan.serdeInfo(), nodes.option(plan.location())
+    else:
+        name, source, serde = nodes.identifier(plan.targetTable()), nodes.identifier(plan.sourceTable()), plan.fileFormat().serde()
+        place = nodes.option(plan.fileFormat().locationUri())
+        location = None if place is None else str(nodes.bridge.hadoop_path(place).toString())
+    if provider is None and serde.isDefined():
+        provider = "hive"
+    return Like(name, source, provider, location, bool(plan.ifNotExists()), {k: str(v) for k, v in nodes.mapping(plan.properties()).items()})
+
+
+def new_default(nodes: Nodes, spec: JavaObject) -> tuple[str | None, bool]:
+    """The default that an ALTER COLUMN gives, and whether it takes the default away; before Spark 4.1 an empty text of a default means that."""
+    held = nodes.option(spec.newDefaultExpression())
+    if isinstance(held, str):
+        return held or None, not held
+    return None if held is None else str(held.originalSQL()), has_method(spec, "dropDefault") and bool(spec.dropDefault())
+
+
+def saved_name(nodes: Nodes, plan: JavaObject) -> list[str]:
+    """The parts of the name that `saveAsTable` was given, without the mark of saved.java."""
+    *schema, table = nodes.identifier(plan.tableDesc().identifier())
+    return [*schema, table.removesuffix(" saved by rowlock")]
+
+
 def provider_of(nodes: Nodes, plan: JavaObject) -> str:
     """The format that a CREATE or REPLACE names, else the session's own."""
     said = plan.tableSpec()

@@ -35,6 +35,7 @@ from rowlock.exceptions import InvalidInput, UnsupportedFeature
         ),
         ("ALTER TABLE t ALTER COLUMN c SYNC IDENTITY", OwnStatement("SYNC IDENTITY", ("t",), {"column": "c"})),
         ("ALTER TABLE t DROP COLUMN feature", None),
+        ("ALTER TABLE t ADD CONSTRAINT c CHECK (a > 0)", None),
         ("desc history t limit 3", OwnStatement("HISTORY", ("t",), {"limit": 3})),
         ("DESCRIBE DETAIL delta.`/t`", OwnStatement("DETAIL", ("delta", "/t"))),
         ("RESTORE TABLE t TO VERSION AS OF 7", OwnStatement("RESTORE", ("t",), {"version": 7})),
@@ -115,3 +116,30 @@ def test_refused_by_name(text: str, feature: str) -> None:
 def test_wrong_texts_are_named(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        (
+            "ALTER TABLE d.t ADD CONSTRAINT `a b` CHECK (f(x) > ')' OR (y = 1));",
+            ("ADD CONSTRAINT", ("d", "t"), {"name": "a b", "condition": "f(x) > ')' OR (y = 1)"}),
+        ),
+        ("alter table '/p' add constraint c check (x)", ("ADD CONSTRAINT", ("delta", "/p"), {"name": "c", "condition": "x"})),
+        ("ALTER TABLE t DROP CONSTRAINT c", ("DROP CONSTRAINT", ("t",), {"name": "c", "if_exists": False})),
+        ("ALTER TABLE t DROP CONSTRAINT IF EXISTS c", ("DROP CONSTRAINT", ("t",), {"name": "c", "if_exists": True})),
+        ("ALTER TABLE t ADD COLUMNS (constraint int)", None),
+        ("ALTER TABLE t SET TBLPROPERTIES (a = 'add constraint c')", None),
+        ("ALTER TABLE t DROP FEATURE x", ("DROP FEATURE", ("t",), {"feature": "x", "truncate": False})),
+    ],
+)
+def test_constraints_are_read_for_a_spark_whose_grammar_lacks_them(text: str, statement: tuple[str, tuple[str, ...], dict[str, object]] | None) -> None:
+    assert parse(text, constraints=True) == (None if statement is None else OwnStatement(*statement))
+
+
+@pytest.mark.parametrize(
+    "text", ["ALTER TABLE t ADD CONSTRAINT c PRIMARY KEY (a)", "ALTER TABLE t ADD CONSTRAINT c CHECK (a", "ALTER TABLE t DROP CONSTRAINT c CASCADE"]
+)
+def test_other_constraints_are_no_statement(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse(text, constraints=True)

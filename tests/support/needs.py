@@ -1,0 +1,22 @@
+"""Marks tests that only newer versions of Spark can run; `make versions` counts what is left out for it, by its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyspark
+import pytest
+
+INSTALLED = ".".join(pyspark.__version__.split(".")[:2])
+"""The version of Spark that is installed, such as `4.1`."""
+
+
+def needs_spark(version: str, why: str) -> pytest.MarkDecorator:
+    """Skips a test on a Spark before `version`, which lacks what `why` names."""
+    return pytest.mark.skipif(version > INSTALLED, reason=f"Spark {version}: {why}")
+
+
+def cases(names: Iterable[str], since: Mapping[str, tuple[str, str]]) -> list[Any]:
+    """Parameters of a test by their names; those in `since` need a version of Spark, and why."""
+    return [pytest.param(name, marks=needs_spark(*since[name]) if name in since else ()) for name in names]
