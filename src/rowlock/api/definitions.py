@@ -15,6 +15,7 @@ from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.protocol import schema
 from rowlock.protocol.identity import is_identity
 from rowlock.transaction.definition import alteration, identity
+from rowlock.transaction.definition.alteration import ColumnEdit
 
 
 class Definitions:
@@ -115,7 +116,7 @@ class Definitions:
             ['key']
         """
         self._receipts.last = alteration.rename_column(
-            self._handle.state, self._handle.table.engine, arguments.text(existing, "existing"), arguments.text(new, "new")
+            self._handle.state, self._handle.table.engine, (arguments.text(existing, "existing"),), arguments.text(new, "new")
         )
 
     @commits("alter")
@@ -136,7 +137,7 @@ class Definitions:
             >>> t.toDF().columns
             ['id']
         """
-        self._receipts.last = alteration.drop_columns(self._handle.state, self._handle.table.engine, [arguments.text(n, "names") for n in names])
+        self._receipts.last = alteration.drop_columns(self._handle.state, self._handle.table.engine, [(arguments.text(n, "names"),) for n in names])
 
     @commits("alter")
     def alterColumn(self, name: str, nullable: bool | None = None, dataType: str | DataType | None = None, comment: str | None = None) -> None:
@@ -165,7 +166,7 @@ class Definitions:
         may_be_null = None if nullable is None else arguments.flag(nullable, "nullable")
         said = None if comment is None else arguments.text(comment, "comment")
         field = None if dataType is None else field_of(name, dataType, None, self._handle.path)
-        self._receipts.last = alteration.alter_column(self._handle.state, self._handle.table.engine, name, nullable=may_be_null, like=field, comment=said)
+        self._edit(ColumnEdit((name,), may_be_null, field, said))
 
     @classic
     @commits("alter")
@@ -192,9 +193,8 @@ class Definitions:
             3
         """
         name, text = arguments.text(colName, "colName"), arguments.text(expression, "expression")
-        handle = self._handle
-        check_new_default(handle, name, text)
-        self._receipts.last = alteration.set_default(handle.state, handle.table.engine, name, text)
+        check_new_default(self._handle, name, text)
+        self._edit(ColumnEdit((name,), default=text))
 
     @commits("alter")
     def dropDefault(self, colName: str) -> None:
@@ -210,7 +210,10 @@ class Definitions:
         Examples:
             >>> t.dropDefault("region")
         """
-        self._receipts.last = alteration.set_default(self._handle.state, self._handle.table.engine, arguments.text(colName, "colName"), None)
+        self._edit(ColumnEdit((arguments.text(colName, "colName"),), drops_default=True))
+
+    def _edit(self, edit: ColumnEdit) -> None:
+        self._receipts.last = alteration.edit_columns(self._handle.state, self._handle.table.engine, [edit])
 
     @classic
     @commits("alter")

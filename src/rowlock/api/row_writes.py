@@ -17,7 +17,7 @@ from rowlock.protocol.schema_fit import merged_schema
 from rowlock.storage.open import check_is_folder
 from rowlock.storage.store import ObjectStore
 from rowlock.transaction.definition import creation
-from rowlock.transaction.definition.clustering_columns import checked_columns
+from rowlock.transaction.definition.clustering import checked_columns
 from rowlock.transaction.definition.head_commit import StagedFiles
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
@@ -120,7 +120,7 @@ def widened_metadata(snapshot: Snapshot, rows: StructType) -> Metadata:
     merged = merged_schema(snapshot.schema, rows, widens=widens(snapshot))
     if merged == snapshot.schema:
         return snapshot.metadata
-    return creation.widened(snapshot.metadata, schema_json(merged), snapshot.table)
+    return creation.widened(snapshot.metadata, merged, snapshot.table)
 
 
 def widens(snapshot: Snapshot) -> bool:

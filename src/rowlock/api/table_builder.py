@@ -27,7 +27,7 @@ from rowlock.protocol.identity import identity_metadata
 from rowlock.protocol.schema import ColumnPath, check_enforceable, parse_schema
 from rowlock.protocol.widening import same_shape
 from rowlock.transaction.definition import creation
-from rowlock.transaction.definition.clustering_columns import named_columns
+from rowlock.transaction.definition.clustering import named_columns
 from rowlock.transaction.definition.replacement import replace_table
 
 

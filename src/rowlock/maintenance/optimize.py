@@ -77,7 +77,7 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
     with_stats = {path for path, _ in leaves}
     out: list[ColumnPath] = []
     for name in names:
-        path = _resolved(snapshot, column_path(name))
+        path = schema.spelled(column_path(name), (name,))
         if path is None:
             raise InvalidInput(
                 f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}",
@@ -102,15 +102,6 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
         if path not in out:
             out.append(path)
     return tuple(out)
-
-
-def _resolved(snapshot: Snapshot, path: ColumnPath) -> ColumnPath | None:
-    """The column path as the schema spells it, None if there is no such column; a name with dots may also be one column's name."""
-    for parts in (path, (".".join(path),)):
-        if parts and snapshot.schema.resolve(parts) is not None:
-            found = [snapshot.schema.resolve(parts[: n + 1]) for n in range(len(parts))]
-            return tuple(f.name for f in found if f is not None)
-    return None
 
 
 def _by_partition(files: Iterable[AddFile]) -> list[list[AddFile]]:

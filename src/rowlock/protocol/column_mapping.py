@@ -7,13 +7,13 @@ highest id so far.  Pure: the caller passes the function that makes new UUIDs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.properties import column_mapping_mode
-from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, ArrayType, DataType, MapType, StructField, StructType, parse_schema, schema_json
+from rowlock.protocol.schema import COLUMN_ID, PHYSICAL_NAME, StructField, StructType, map_fields, parse_schema, schema_json
 
 MODE = "delta.columnMapping.mode"
 MAX_ID = "delta.columnMapping.maxColumnId"
@@ -40,7 +40,13 @@ def _with_ids(metadata: Metadata, name_of: Callable[[StructField], str]) -> Meta
     schema = parse_schema(metadata.schema_string)
     given = [f.column_id for _, f in schema.all_fields() if f.column_id is not None]
     ids = itertools.count(1 + max([int(metadata.configuration.get(MAX_ID, "0")), *given]))
-    named = _struct(schema, ids, name_of)
+
+    def with_id(field: StructField) -> StructField:
+        new = {name: make() for name, make in ((COLUMN_ID, lambda: next(ids)), (PHYSICAL_NAME, lambda: name_of(field))) if name not in field.metadata}
+        return replace(field, metadata={**field.metadata, **new})
+
+    named = map_fields(schema, with_id)
+    assert isinstance(named, StructType)
     highest = max([int(metadata.configuration.get(MAX_ID, "0")), *(f.column_id or 0 for _, f in named.all_fields())])
     return replace(metadata, schema_string=schema_json(named), configuration={**metadata.configuration, MAX_ID: str(highest)})
 
@@ -60,44 +66,8 @@ def with_changed_mode(before: Metadata, after: Metadata, table: str) -> Metadata
 
 def without_mapping(metadata: Metadata) -> Metadata:
     """The metadata without ids and physical names, for data files that know columns by their names."""
-    schema = parse_schema(metadata.schema_string)
     kept = {k: v for k, v in metadata.configuration.items() if k != MAX_ID}
-    return replace(metadata, schema_string=schema_json(StructType(tuple(map(_plain, schema.fields)))), configuration=kept)
-
-
-def _plain(field: StructField) -> StructField:
-    kept = {k: v for k, v in field.metadata.items() if not k.startswith(_OF_MAPPING)}
-    return replace(field, metadata=kept, type=_plain_type(field.type))
-
-
-def _plain_type(type_: DataType) -> DataType:
-    if isinstance(type_, StructType):
-        return StructType(tuple(map(_plain, type_.fields)))
-    if isinstance(type_, ArrayType):
-        return replace(type_, element=_plain_type(type_.element))
-    if isinstance(type_, MapType):
-        return replace(type_, key=_plain_type(type_.key), value=_plain_type(type_.value))
-    return type_
-
-
-def _struct(schema: StructType, ids: Iterator[int], name_of: Callable[[StructField], str]) -> StructType:
-    return StructType(tuple(_field(f, ids, name_of) for f in schema.fields))
-
-
-def _field(field: StructField, ids: Iterator[int], name_of: Callable[[StructField], str]) -> StructField:
-    metadata = dict(field.metadata)
-    if COLUMN_ID not in metadata:
-        metadata[COLUMN_ID] = next(ids)
-    if PHYSICAL_NAME not in metadata:
-        metadata[PHYSICAL_NAME] = name_of(field)
-    return replace(field, metadata=metadata, type=_type(field.type, ids, name_of))
-
-
-def _type(type_: DataType, ids: Iterator[int], name_of: Callable[[StructField], str]) -> DataType:
-    if isinstance(type_, StructType):
-        return _struct(type_, ids, name_of)
-    if isinstance(type_, ArrayType):
-        return replace(type_, element=_type(type_.element, ids, name_of))
-    if isinstance(type_, MapType):
-        return replace(type_, key=_type(type_.key, ids, name_of), value=_type(type_.value, ids, name_of))
-    return type_
+    schema = parse_schema(metadata.schema_string)
+    plain = map_fields(schema, lambda f: replace(f, metadata={k: v for k, v in f.metadata.items() if not k.startswith(_OF_MAPPING)}))
+    assert isinstance(plain, StructType)
+    return replace(metadata, schema_string=schema_json(plain), configuration=kept)

@@ -7,7 +7,7 @@ ignoring case.  Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -118,28 +118,31 @@ class StructType:
         folded = name.lower()
         return next((f for f in self.fields if f.name == name), None) or next((f for f in self.fields if f.name.lower() == folded), None)
 
-    def resolve(self, path: Sequence[str]) -> StructField | None:
-        """The field at a path of names through structs, ignoring case; None if there is none."""
+    def trace(self, path: Sequence[str]) -> tuple[StructField, ...] | None:
+        """The fields on a path of names through structs, ignoring case; None if there is no such column."""
         struct: DataType = self
-        found: StructField | None = None
+        out: list[StructField] = []
         for name in path:
             found = struct.find(name) if isinstance(struct, StructType) else None
             if found is None:
                 return None
+            out.append(found)
             struct = found.type
-        return found
+        return tuple(out)
+
+    def resolve(self, path: Sequence[str]) -> StructField | None:
+        """The field at a path of names through structs, ignoring case; None if there is none."""
+        return found[-1] if (found := self.trace(path)) else None
 
     def physical_path(self, path: Sequence[str]) -> ColumnPath | None:
         """The physical names on the path to a column, as used in data files and statistics; None if there is no such column."""
-        struct: DataType = self
-        out: list[str] = []
-        for name in path:
-            found = struct.find(name) if isinstance(struct, StructType) else None
-            if found is None:
-                return None
-            out.append(found.physical_name)
-            struct = found.type
-        return tuple(out)
+        found = self.trace(path)
+        return None if found is None else tuple(f.physical_name for f in found)
+
+    def spelled(self, *paths: Sequence[str]) -> ColumnPath | None:
+        """The first of these paths that leads to a column, with its names as the schema spells them; None if none does."""
+        found = next(filter(None, map(self.trace, paths)), None)
+        return None if found is None else tuple(f.name for f in found)
 
     def leaves(self) -> Iterator[tuple[ColumnPath, StructField]]:
         """Every column or nested field that is not a struct, with its path of logical names, in schema order."""
@@ -192,6 +195,28 @@ def dotted(parts: Iterable[str]) -> str:
     return ".".join(map(quote, parts))
 
 
+def parts(type_: DataType) -> dict[str, DataType]:
+    """What an array or a map holds, by the names of its parts: `element`, or `key` and `value`; empty for other types."""
+    return {"element": type_.element} if isinstance(type_, ArrayType) else {"key": type_.key, "value": type_.value} if isinstance(type_, MapType) else {}
+
+
+def shared_parts(one: DataType, other: DataType) -> dict[str, tuple[DataType, DataType]]:
+    """The parts of two arrays, or of two maps, side by side; empty for all else."""
+    return {name: (part, parts(other)[name]) for name, part in parts(one).items()} if type(one) is type(other) else {}
+
+
+def with_parts(type_: DataType, changed: Mapping[str, DataType]) -> DataType:
+    """An array or a map with other parts; another type, which has none, as it is."""
+    return replace(type_, **changed) if changed else type_  # type: ignore[arg-type]
+
+
+def map_fields(type_: DataType, change: Callable[[StructField], StructField]) -> DataType:
+    """The type with every field of its structs, at any depth, changed; outer fields before inner ones."""
+    if isinstance(type_, StructType):
+        return StructType(tuple(replace(made, type=map_fields(f.type, change)) for f in type_.fields for made in [change(f)]))
+    return with_parts(type_, {name: map_fields(part, change) for name, part in parts(type_).items()})
+
+
 def nullable(schema: StructType) -> StructType:
     """The same columns, where all of them and all that is in them may be null."""
     return StructType(tuple(replace(f, type=nullable_type(f.type), nullable=True) for f in schema.fields))
@@ -201,21 +226,15 @@ def nullable_type(type_: DataType) -> DataType:
     """The same type without metadata, where all that is in it may be null."""
     if isinstance(type_, StructType):
         return StructType(tuple(StructField(f.name, nullable_type(f.type)) for f in type_.fields))
-    if isinstance(type_, ArrayType):
-        return ArrayType(nullable_type(type_.element))
-    if isinstance(type_, MapType):
-        return MapType(nullable_type(type_.key), nullable_type(type_.value))
-    return type_
+    inner = {name: nullable_type(part) for name, part in parts(type_).items()}
+    return type(type_)(**inner) if inner else type_  # type: ignore[arg-type]
 
 
 def _inner_fields(type_: DataType) -> Iterator[tuple[ColumnPath, StructField]]:
     if isinstance(type_, StructType):
         yield from type_.all_fields()
-    elif isinstance(type_, ArrayType):
-        yield from ((("element", *path), f) for path, f in _inner_fields(type_.element))
-    elif isinstance(type_, MapType):
-        yield from ((("key", *path), f) for path, f in _inner_fields(type_.key))
-        yield from ((("value", *path), f) for path, f in _inner_fields(type_.value))
+    for name, part in parts(type_).items():
+        yield from (((name, *path), f) for path, f in _inner_fields(part))
 
 
 def parse_schema(schema_string: str, table: str | None = None) -> StructType:
@@ -284,13 +303,10 @@ def reserved_names(names: Iterable[str]) -> list[str]:
 
 def type_names(type_: DataType) -> frozenset[str]:
     """The names of the primitive and decimal types in a type, at any depth."""
-    if isinstance(type_, StructType):
-        return frozenset(name for f in type_.fields for name in type_names(f.type))
-    if isinstance(type_, ArrayType):
-        return type_names(type_.element)
-    if isinstance(type_, MapType):
-        return type_names(type_.key) | type_names(type_.value)
-    return frozenset({type_.name})
+    if isinstance(type_, (PrimitiveType, DecimalType)):
+        return frozenset({type_.name})
+    inner = [f.type for f in type_.fields] if isinstance(type_, StructType) else parts(type_).values()
+    return frozenset(name for part in inner for name in type_names(part))
 
 
 def void_within(schema: StructType) -> str | None:
@@ -335,7 +351,7 @@ def check_characters(schema: StructType, table: str | None, condition: str = "DE
 
 def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (), *, column_mapping: bool = False, table: str | None = None) -> None:
     """Raises SchemaMismatch for a schema that no Delta table may have, UnsupportedFeature for a type that cannot be written."""
-    _check_duplicates(schema, "", table)
+    check_duplicates(schema, "", table)
     if reserved := reserved_names(schema.names):
         raise SchemaMismatch(f"a column cannot be named {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=table)
     if inner := void_within(schema):
@@ -374,14 +390,7 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
 def check_enforceable(schema: StructType, table: str | None = None) -> None:
     """Raises SchemaMismatch for NOT NULL inside array elements, map keys or map values, where Delta's writers do not enforce it."""
     for path, f in schema.all_fields():
-        inner = (
-            (("element", f.type.element),)
-            if isinstance(f.type, ArrayType)
-            else (("key", f.type.key), ("value", f.type.value))
-            if isinstance(f.type, MapType)
-            else ()
-        )
-        for part, type_ in inner:
+        for part, type_ in parts(f.type).items():
             if has_not_null(type_):
                 raise SchemaMismatch(
                     f"the {part} type of {'.'.join(path)} has a NOT NULL, which Delta does not enforce within arrays and maps; leave it out",
@@ -394,12 +403,12 @@ def has_not_null(type_: DataType) -> bool:
     """Whether anything inside a type is NOT NULL."""
     if isinstance(type_, StructType):
         return any(not f.nullable or has_not_null(f.type) for f in type_.fields)
-    if isinstance(type_, ArrayType):
-        return not type_.contains_null or has_not_null(type_.element)
-    return isinstance(type_, MapType) and (not type_.value_contains_null or has_not_null(type_.key) or has_not_null(type_.value))
+    strict = not type_.contains_null if isinstance(type_, ArrayType) else isinstance(type_, MapType) and not type_.value_contains_null
+    return strict or any(map(has_not_null, parts(type_).values()))
 
 
-def _check_duplicates(type_: DataType, where: str, table: str | None) -> None:
+def check_duplicates(type_: DataType, where: str, table: str | None) -> None:
+    """Raises SchemaMismatch where two fields of one struct have the same name; `where` is the path to the type, with a dot at its end."""
     if isinstance(type_, StructType):
         seen: dict[str, str] = {}
         for f in type_.fields:
@@ -410,12 +419,9 @@ def _check_duplicates(type_: DataType, where: str, table: str | None) -> None:
                     condition=named("COLUMN_ALREADY_EXISTS", columnName=quote(f.name)),
                 )
             seen[f.name.lower()] = f.name
-            _check_duplicates(f.type, f"{where}{f.name}.", table)
-    elif isinstance(type_, ArrayType):
-        _check_duplicates(type_.element, f"{where}element.", table)
-    elif isinstance(type_, MapType):
-        _check_duplicates(type_.key, f"{where}key.", table)
-        _check_duplicates(type_.value, f"{where}value.", table)
+            check_duplicates(f.type, f"{where}{f.name}.", table)
+    for name, part in parts(type_).items():
+        check_duplicates(part, f"{where}{name}.", table)
 
 
 def unresolved_column(path: Sequence[str], names: Sequence[str]) -> Condition:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from rowlock import display
 from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol import char_varchar
-from rowlock.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, nullable, type_name, unresolved_column
+from rowlock.protocol.schema import DataType, StructField, StructType, nullable, parts, quote, shared_parts, type_name, unresolved_column, with_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,43 +28,39 @@ def added(schema: StructType, parent: Sequence[str], field: StructField, positio
     def add(struct: StructType) -> StructType:
         if struct.find(field.name) is not None:
             raise SchemaMismatch(
-                f"there is a column {'.'.join([*parent, field.name])!r} already",
-                condition=named("FIELD_ALREADY_EXISTS", op="add", fieldNames=f"`{field.name}`", struct=type_name(schema, sql=True)),
+                f"there is a column {'.'.join([*parent, field.name])!r} already, and two cannot have the same name",
+                condition=named("FIELD_ALREADY_EXISTS", op="add", fieldNames=quote(field.name), struct=type_name(schema, sql=True)),
             )
         return StructType(_placed(struct.fields, field, position))
 
-    return _within(schema, parent, add, parent)
+    return _within(schema, parent, add)
 
 
 def moved(schema: StructType, path: Sequence[str], position: Position) -> StructType:
     """The schema with a field at another position of its struct."""
-
-    def move(struct: StructType) -> StructType:
-        field = _field(struct, path)
-        if position.after is not None and position.after.lower() == field.name.lower():
-            raise SchemaMismatch(f"column {'.'.join(path)!r} cannot come after itself")
-        return StructType(_placed(tuple(f for f in struct.fields if f is not field), field, position))
-
-    return _within(schema, path[:-1], move, path)
+    field = field_at(schema, path)
+    if position.after is not None and position.after.lower() == field.name.lower():
+        raise SchemaMismatch(f"column {'.'.join(path)!r} cannot come after itself")
+    return _within(schema, path[:-1], lambda struct: StructType(_placed(tuple(f for f in struct.fields if f is not field), field, position)))
 
 
 def with_field(schema: StructType, path: Sequence[str], change: Callable[[StructField], StructField | None]) -> StructType:
     """The schema with a field replaced by what `change` makes of it; None drops it."""
+    field = field_at(schema, path)
+    made = change(field)
 
     def swap(struct: StructType) -> StructType:
-        field = _field(struct, path)
-        made = change(field)
         if made is not None and made.name.lower() != field.name.lower() and struct.find(made.name) is not None:
             raise SchemaMismatch(
                 f"there is a column {'.'.join([*path[:-1], made.name])!r} already",
-                condition=named("FIELD_ALREADY_EXISTS", op="rename", fieldNames=f"`{made.name}`", struct=type_name(schema, sql=True)),
+                condition=named("FIELD_ALREADY_EXISTS", op="rename", fieldNames=quote(made.name), struct=type_name(schema, sql=True)),
             )
-        kept = [made if f is field else f for f in struct.fields]
-        if not (left := tuple(f for f in kept if f is not None)):
-            raise SchemaMismatch(f"column {'.'.join(path)!r} is the last one of its struct and cannot be dropped")
+        if not (left := tuple(f for f in (made if f is field else f for f in struct.fields) if f is not None)):
+            text = f"column {'.'.join(path)!r} is the only one of its {'table' if len(path) == 1 else 'struct'} and cannot be dropped"
+            raise SchemaMismatch(text, condition=named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(struct.names)))
         return StructType(left)
 
-    return _within(schema, path[:-1], swap, path)
+    return _within(schema, path[:-1], swap)
 
 
 def owner(schema: StructType, path: Sequence[str]) -> tuple[StructField, int] | None:
@@ -76,32 +73,26 @@ def owner(schema: StructType, path: Sequence[str]) -> tuple[StructField, int] | 
             if field is None:
                 return None
             found, here = (field, n), field.type
+        elif (part := parts(here).get(name.lower())) is None:
+            return None
         else:
-            inner = _parts(here).get(name.lower())
-            if inner is None:
-                return None
-            here = inner
+            here = part
     return found
 
 
-def _parts(type_: DataType) -> dict[str, DataType]:
-    """What an array or a map holds, by the names of its parts."""
-    return {"element": type_.element} if isinstance(type_, ArrayType) else {"key": type_.key, "value": type_.value} if isinstance(type_, MapType) else {}
+def field_at(schema: StructType, path: Sequence[str], table: str | None = None) -> StructField:
+    """The field that a path leads to.  Raises SchemaMismatch where there is none."""
+    found = owner(schema, path)
+    if found is None or found[1] != len(path):
+        name = ".".join(path)
+        text = f"there is no column {name!r}; the table has {', '.join(schema.names)}{display.did_you_mean(name, schema.names)}"
+        raise SchemaMismatch(text, table=table, condition=unresolved_column(path, schema.names))
+    return found[0]
 
 
 def with_part(type_: DataType, place: Sequence[str], new: DataType) -> DataType:
     """A type with another type at a place within its arrays and maps."""
-    if not place:
-        return new
-    name = place[0].lower()
-    return replace(type_, **{name: with_part(_parts(type_)[name], place[1:], new)})  # type: ignore[arg-type]
-
-
-def _field(struct: StructType, path: Sequence[str]) -> StructField:
-    found = struct.find(path[-1])
-    if found is None:
-        raise SchemaMismatch(f"there is no column {'.'.join(path)!r}; there are {', '.join(struct.names)}", condition=unresolved_column(path, struct.names))
-    return found
+    return _edited(type_, place, lambda _: new, place)
 
 
 def _placed(fields: tuple[StructField, ...], field: StructField, position: Position | None) -> tuple[StructField, ...]:
@@ -115,31 +106,28 @@ def _placed(fields: tuple[StructField, ...], field: StructField, position: Posit
     return (*fields[: at + 1], field, *fields[at + 1 :])
 
 
-def _within(type_: DataType, path: Sequence[str], edit: Callable[[StructType], StructType], whole: Sequence[str]) -> StructType:
-    made = _edited(type_, path, edit, whole)
+def _within(schema: StructType, path: Sequence[str], edit: Callable[[StructType], StructType]) -> StructType:
+    """The schema with the struct at a path changed."""
+
+    def changed(type_: DataType) -> DataType:
+        if not isinstance(type_, StructType):
+            raise SchemaMismatch(f"{'.'.join(path)!r} is no struct")
+        return edit(type_)
+
+    made = _edited(schema, path, changed, path)
     assert isinstance(made, StructType)
     return made
 
 
-def _edited(type_: DataType, path: Sequence[str], edit: Callable[[StructType], StructType], whole: Sequence[str]) -> DataType:
-    """A type with the struct at a path below it changed."""
+def _edited(type_: DataType, path: Sequence[str], edit: Callable[[DataType], DataType], whole: Sequence[str]) -> DataType:
+    """A type with what is at a path below it changed."""
     if not path:
-        if not isinstance(type_, StructType):
-            raise SchemaMismatch(f"{'.'.join(whole)!r} is no field of a struct")
         return edit(type_)
-    name, rest = path[0], path[1:]
-    if isinstance(type_, StructType):
-        found = type_.find(name)
-        if found is None:
-            raise SchemaMismatch(f"there is no column {'.'.join(whole)!r}")
-        made = replace(found, type=_edited(found.type, rest, edit, whole))
+    if isinstance(type_, StructType) and (found := type_.find(path[0])) is not None:
+        made = replace(found, type=_edited(found.type, path[1:], edit, whole))
         return StructType(tuple(made if f is found else f for f in type_.fields))
-    if isinstance(type_, ArrayType) and name.lower() == "element":
-        return replace(type_, element=_edited(type_.element, rest, edit, whole))
-    if isinstance(type_, MapType) and name.lower() == "key":
-        return replace(type_, key=_edited(type_.key, rest, edit, whole))
-    if isinstance(type_, MapType) and name.lower() == "value":
-        return replace(type_, value=_edited(type_.value, rest, edit, whole))
+    if (part := parts(type_).get(name := path[0].lower())) is not None:
+        return with_parts(type_, {name: _edited(part, path[1:], edit, whole)})
     raise SchemaMismatch(f"there is no column {'.'.join(whole)!r}")
 
 
@@ -160,10 +148,8 @@ def _with_fields(old: DataType, new: DataType, path: tuple[str, ...]) -> DataTyp
         if gone := next((f.name for f in old.fields if f.name.lower() not in names), None):
             raise _not_replaced(f"column {'.'.join([*path, gone])!r} is missing, and would be dropped")
         return StructType(tuple(_merged(old.find(f.name), f, path) for f in new.fields))
-    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
-        return replace(old, element=_with_fields(old.element, new.element, (*path, "element")))
-    if isinstance(old, MapType) and isinstance(new, MapType):
-        return replace(old, key=_with_fields(old.key, new.key, (*path, "key")), value=_with_fields(old.value, new.value, (*path, "value")))
+    if inner := shared_parts(old, new):
+        return with_parts(old, {name: _with_fields(*both, (*path, name)) for name, both in inner.items()})
     if old != new:
         raise _not_replaced(f"column {'.'.join(path)!r} is {type_name(old, sql=True)}, and cannot become {type_name(new, sql=True)}")
     return old

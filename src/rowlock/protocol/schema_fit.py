@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from rowlock.conditions import named
 from rowlock.display import did_you_mean
 from rowlock.exceptions import SchemaMismatch
-from rowlock.protocol.schema import VOID, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, nullable, nullable_type, type_name
+from rowlock.protocol.schema import VOID, DataType, PrimitiveType, StructField, StructType, nullable, nullable_type, shared_parts, type_name, with_parts
 from rowlock.protocol.widening import evolves_into, is_wider, same_shape, with_type
 
 MERGE_SCHEMA = "merge_schema=True, by format name the option mergeSchema, in SQL INSERT WITH SCHEMA EVOLUTION"
@@ -96,11 +96,7 @@ def _merged_type(table: DataType, rows: DataType) -> DataType:
         return nullable_type(rows)
     if isinstance(table, StructType) and isinstance(rows, StructType):
         return merged_schema(table, rows)
-    if isinstance(table, ArrayType) and isinstance(rows, ArrayType):
-        return replace(table, element=_merged_type(table.element, rows.element))
-    if isinstance(table, MapType) and isinstance(rows, MapType):
-        return replace(table, key=_merged_type(table.key, rows.key), value=_merged_type(table.value, rows.value))
-    return table
+    return with_parts(table, {name: _merged_type(*both) for name, both in shared_parts(table, rows).items()})
 
 
 def required_in(field: StructField) -> str | None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from rowlock.protocol.schema import TYPE_CHANGES, ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType, type_name
+from rowlock.protocol.schema import (
+    TYPE_CHANGES,
+    ArrayType,
+    DataType,
+    DecimalType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    shared_parts,
+    type_name,
+    with_parts,
+)
 
 _WIDTH = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
@@ -39,11 +50,8 @@ def same_shape(a: DataType, b: DataType) -> bool:
     """Whether two types are equal apart from nullability and metadata; struct field names must match exactly."""
     if isinstance(a, StructType) and isinstance(b, StructType):
         return len(a.fields) == len(b.fields) and all(x.name == y.name and same_shape(x.type, y.type) for x, y in zip(a.fields, b.fields, strict=True))
-    if isinstance(a, ArrayType) and isinstance(b, ArrayType):
-        return same_shape(a.element, b.element)
-    if isinstance(a, MapType) and isinstance(b, MapType):
-        return same_shape(a.key, b.key) and same_shape(a.value, b.value)
-    return a == b
+    inner = shared_parts(a, b).values()
+    return all(same_shape(x, y) for x, y in inner) if inner else a == b
 
 
 def may_become(old: DataType, new: DataType) -> bool:
@@ -76,10 +84,8 @@ def with_type(field: StructField, wanted: DataType, may: Callable[[DataType, Dat
     def at(old: DataType, new: DataType, *place: str) -> DataType:
         if isinstance(old, StructType) and isinstance(new, StructType):
             return StructType(tuple(f if (found := new.find(f.name)) is None else with_type(f, found.type, may) for f in old.fields))
-        if isinstance(old, ArrayType) and isinstance(new, ArrayType):
-            return replace(old, element=at(old.element, new.element, *place, "element"))
-        if isinstance(old, MapType) and isinstance(new, MapType):
-            return replace(old, key=at(old.key, new.key, *place, "key"), value=at(old.value, new.value, *place, "value"))
+        if inner := shared_parts(old, new):
+            return with_parts(old, {name: at(a, b, *place, name) for name, (a, b) in inner.items()})
         if not may(old, new):
             return old
         changes.append({"toType": type_name(new), "fromType": type_name(old)} | ({"fieldPath": ".".join(place)} if place else {}))

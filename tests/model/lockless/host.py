@@ -135,9 +135,9 @@ class MemoryHost:
 def alter(state: SharedState, engine: Engine, change: str) -> int:
     verb, *words = change.split()
     if verb == "drop":
-        receipt = alteration.drop_columns(state, engine, words)
+        receipt = alteration.drop_columns(state, engine, [(w,) for w in words])
     elif verb == "rename":
-        receipt = alteration.rename_column(state, engine, *words)
+        receipt = alteration.rename_column(state, engine, words[:1], words[1])
     else:
         receipt = alteration.add_columns(state, engine, [StructField(words[0], PrimitiveType(words[1]))])
     assert receipt.version is not None

@@ -167,7 +167,7 @@ class Play:
                     state, self._world.engine, [StructField(action.name, PrimitiveType({"int": "integer"}.get(action.type, action.type)))]
                 )
             case DropColumn(name):
-                return alteration.drop_columns(state, self._world.engine, [name])
+                return alteration.drop_columns(state, self._world.engine, [(name,)])
             case AddCheck(name, expression):
                 return alteration.add_constraint(state, self._world.engine, name, expression)
             case AddFeature(name):

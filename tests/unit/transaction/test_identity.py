@@ -25,6 +25,7 @@ from rowlock.exceptions import (
 from rowlock.maintenance.restore import restore
 from rowlock.protocol import names
 from rowlock.protocol.actions import SetTransaction
+from rowlock.protocol.schema import parse_schema
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.store import ObjectStore
@@ -101,7 +102,8 @@ def rewritten(store: ObjectStore, last: int, *scripts: str) -> None:
 
 def staged(world: InMemory, script: str, options: Options, *, app: SetTransaction | None = None, widens: bool = False) -> Transaction:
     snapshot = world.state.refresh()
-    metadata = creation.widened(snapshot.metadata, schema_string([*COLUMNS, ("w", "long", True)]), snapshot.table) if widens else None
+    wider = parse_schema(schema_string([*COLUMNS, ("w", "long", True)]))
+    metadata = creation.widened(snapshot.metadata, wider, snapshot.table) if widens else None
     txn = world.table.begin(replace(options, lane=False), app=app, metadata=metadata)
     script = script.replace(")", ", NULL)") if widens and script.startswith("APPEND") else script
     txn.execute(*statements_of(parse(script), txn.base))

@@ -56,7 +56,7 @@ def constrain(made: InMemory) -> Receipt:
 
 
 def strict(made: InMemory) -> Receipt:
-    return alteration.alter_column(made.state, made.engine, "k", nullable=False)
+    return alteration.edit_columns(made.state, made.engine, [alteration.ColumnEdit(("k",), nullable=False)])
 
 
 def add_column(made: InMemory) -> Receipt:
@@ -369,12 +369,12 @@ def test_a_knob_of_a_later_version_can_be_mended(knob: str, change: Change) -> N
 def renamed(made: InMemory) -> None:
     other = InMemory(store=made.state.store)
     for old, new in (("k", "x"), ("v", "k"), ("x", "v")):
-        alteration.rename_column(other.state, other.engine, old, new)
+        alteration.rename_column(other.state, other.engine, (old,), new)
 
 
 def made_anew(made: InMemory) -> None:
     other = InMemory(store=made.state.store)
-    alteration.drop_columns(other.state, other.engine, ["k"])
+    alteration.drop_columns(other.state, other.engine, [("k",)])
     alteration.add_columns(other.state, other.engine, [StructField("k", PrimitiveType("long"))])
 
 

@@ -20,8 +20,8 @@ from rowlock.protocol import schema_edit
 from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.schema import StructField, StructType, dotted, nullable, nullable_type, schema_json, type_name, unresolved_column
 from rowlock.protocol.schema_edit import Position
-from rowlock.transaction.definition import alteration, clustering_change, column_edits, creation, fields
-from rowlock.transaction.definition.column_edits import ColumnEdit
+from rowlock.transaction.definition import alteration, clustering, creation
+from rowlock.transaction.definition.alteration import ColumnEdit
 from rowlock.transaction.state.call import settings
 
 
@@ -48,10 +48,7 @@ def add_columns(target: Target, plan: Any) -> None:
         field = field_of(str(c.colName()), str(c.dataType().sql()), nodes.option(c.comment()), target.path)
         new.append((path, field, _position(target, c.position())))
     handle = Handle(target.spark, target.path)
-    if all(not path and position is None for path, _, position in new):
-        alteration.add_columns(handle.state, handle.table.engine, [f for _, f, _ in new])
-    else:
-        fields.add_fields(handle.state, handle.table.engine, new)
+    alteration.add_fields(handle.state, handle.table.engine, new)
 
 
 def replace_columns(target: Target, plan: Any) -> None:
@@ -60,17 +57,13 @@ def replace_columns(target: Target, plan: Any) -> None:
         field_of(str(c.colName()), str(c.dataType().sql()), target.nodes.option(c.comment()), target.path) for c in target.nodes.items(plan.columnsToAdd())
     ]
     handle = Handle(target.spark, target.path)
-    fields.replace_columns(handle.state, handle.table.engine, StructType(tuple(columns)))
+    alteration.replace_columns(handle.state, handle.table.engine, StructType(tuple(columns)))
 
 
 def rename_column(target: Target, plan: Any) -> None:
     """ALTER TABLE ... RENAME COLUMN, also of a field in a struct."""
-    path, new = _path(target, plan.column()), str(plan.newName())
-    if len(path) == 1:
-        target.table().renameColumn(path[0], new)
-    else:
-        handle = Handle(target.spark, target.path)
-        fields.rename_field(handle.state, handle.table.engine, path, new)
+    handle = Handle(target.spark, target.path)
+    alteration.rename_column(handle.state, handle.table.engine, _path(target, plan.column()), str(plan.newName()))
 
 
 def drop_columns(target: Target, plan: Any) -> None:
@@ -80,12 +73,8 @@ def drop_columns(target: Target, plan: Any) -> None:
     if plan.ifExists():
         there = handle.state.refresh().schema
         paths = [p for p in paths if there.resolve(p) is not None]
-    if not paths:
-        return
-    if all(len(p) == 1 for p in paths):
-        target.table().dropColumns(*[p[0] for p in paths])
-    else:
-        fields.drop_fields(handle.state, handle.table.engine, paths)
+    if paths:
+        alteration.drop_columns(handle.state, handle.table.engine, paths)
 
 
 def alter_columns(target: Target, plan: Any) -> None:
@@ -96,7 +85,7 @@ def alter_columns(target: Target, plan: Any) -> None:
     for edit in edits:
         if edit.default is not None and len(edit.path) == 1:
             check_new_default(handle, edit.path[0], edit.default)
-    column_edits.edit_columns(handle.state, handle.table.engine, edits)
+    alteration.edit_columns(handle.state, handle.table.engine, edits)
 
 
 def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
@@ -161,7 +150,7 @@ def cluster_by(target: Target, plan: Any) -> None:
     """ALTER TABLE ... CLUSTER BY (columns), or NONE."""
     said = target.nodes.option(plan.clusterBySpec())
     columns = [] if said is None else [tuple(str(p) for p in c.fieldNames()) for c in target.nodes.items(said.columnNames())]
-    clustering_change.cluster_by(Handle(target.spark, target.path).state, columns)
+    clustering.cluster_by(Handle(target.spark, target.path).state, columns)
 
 
 def add_constraint(target: Target, plan: Any) -> None:

@@ -1,24 +1,23 @@
-"""ALTER TABLE: changes of columns and constraints, while others write rows.
+"""ALTER TABLE: changes of columns, of fields within them and of constraints, while others write rows.
 
 A constraint and a NOT NULL are asked of the rows that are there; where others commit first, of the rows
 that they brought, and of no other.  A change that has become another's already is computed anew at the
 head: changes that commute both land, a name that is taken is refused.  Nothing is refused after it was
-published.
+published.  A column is a field whose path has one part; all fields are changed by the same edits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rowlock import display
 from rowlock.boundary.engine import AppendEngine
 from rowlock.conditions import named
 from rowlock.conflict.delta import delta_between, live_slice
-from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch, StatementRefused
+from rowlock.exceptions import ConstraintViolated, InvalidInput, SchemaMismatch, StatementRefused, UnsupportedFeature
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import column_mapping
+from rowlock.protocol import column_mapping, schema_edit
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.char_varchar import KEY, bound_in, rebound
@@ -28,11 +27,33 @@ from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.features import writer_features
 from rowlock.protocol.generated import GENERATION_EXPRESSION, generated_columns
 from rowlock.protocol.identity import is_identity
-from rowlock.protocol.schema import StructField, StructType
+from rowlock.protocol.schema import ColumnPath, StructField, StructType
+from rowlock.protocol.schema_edit import Position
 from rowlock.protocol.widening import may_become, with_type
 from rowlock.transaction.definition import creation
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
+
+NewField = tuple[ColumnPath, StructField, Position | None]
+"""(the path of the struct that gets it, empty for a column; the field; where among the others, None for the end)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnEdit:
+    """What becomes of one column, or of one field of structs.
+
+    like      a field whose type, and whose bound of char and varchar, it takes
+    default   the text of its new default; `drops_default` where it loses the one that it has
+    position  its new place among its neighbours
+    """
+
+    path: ColumnPath
+    nullable: bool | None = None
+    like: StructField | None = None
+    comment: str | None = None
+    default: str | None = None
+    drops_default: bool = False
+    position: Position | None = None
 
 
 def add_constraint(state: SharedState, engine: AppendEngine, name: str, expression: str) -> Receipt:
@@ -50,7 +71,7 @@ def add_constraint(state: SharedState, engine: AppendEngine, name: str, expressi
         return replace(head.metadata, configuration={**head.metadata.configuration, f"{CONSTRAINT_PREFIX}{name.lower()}": expression})
 
     try:
-        return alter(state, engine, "ADD CONSTRAINT", {"name": name, "expr": expression}, change, asks_rows=True)
+        return _alter(state, engine, "ADD CONSTRAINT", {"name": name, "expr": expression}, change, asks_rows=True)
     except ConstraintViolated as e:
         if e.constraint is None:
             raise
@@ -70,13 +91,19 @@ def drop_constraint(state: SharedState, engine: AppendEngine, name: str, *, if_e
             raise InvalidInput(f"The table has no constraint {name}", table=head.table, condition=condition)
         return replace(head.metadata, configuration={k: v for k, v in head.metadata.configuration.items() if k != key})
 
-    return alter(state, engine, "DROP CONSTRAINT", {"name": name}, change)
+    return _alter(state, engine, "DROP CONSTRAINT", {"name": name}, change)
 
 
-def add_columns(state: SharedState, engine: AppendEngine, fields: Sequence[StructField]) -> Receipt:
-    """Adds columns at the end, null in the rows that exist.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
-    schemas.check_no_collation(fields, state.store.root)
-    if strict := next((f.name for f in fields if not f.nullable), None):
+def add_columns(state: SharedState, engine: AppendEngine, columns: Sequence[StructField]) -> Receipt:
+    """Adds columns at the end (see `add_fields`)."""
+    return add_fields(state, engine, [((), c, None) for c in columns])
+
+
+def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewField]) -> Receipt:
+    """Adds columns and fields, null in the rows that exist.  Raises SchemaMismatch for a name that is taken and for NOT NULL."""
+    schemas.check_no_collation([f for _, f, _ in fields], state.store.root)
+    schemas.check_duplicates(StructType(tuple(f for parent, f, _ in fields if not parent)), "", state.store.root)
+    if strict := next((f.name for _, f, _ in fields if not f.nullable), None):
         raise SchemaMismatch(
             f"column {strict!r} cannot be added as NOT NULL: the rows that are there have no value for it",
             table=state.store.root,
@@ -84,100 +111,150 @@ def add_columns(state: SharedState, engine: AppendEngine, fields: Sequence[Struc
         )
 
     def change(head: Snapshot) -> Metadata:
-        if taken := next((f.name for f in fields if head.schema.find(f.name) is not None), None):
-            condition = named("FIELD_ALREADY_EXISTS", op="add", fieldNames=f"`{taken}`", struct=schemas.type_name(head.schema, sql=True))
-            raise SchemaMismatch(f"columns {taken} and {taken} have the same name", table=head.table, condition=condition)
-        return creation.widened(head.metadata, schemas.schema_json(StructType((*head.schema.fields, *fields))), head.table)
+        schema = head.schema
+        for parent, field, position in fields:
+            schema = schema_edit.added(schema, parent, field, position)
+        return creation.widened(head.metadata, schema, head.table)
 
-    names = [{"column": {"name": f.name, "type": schemas.type_name(f.type), "nullable": True, "metadata": {}}} for f in fields]
-    return alter(state, engine, "ADD COLUMNS", {"columns": names}, change)
-
-
-def rename_column(state: SharedState, engine: AppendEngine, old: str, new: str) -> Receipt:
-    """Renames a column; no data file is rewritten.  Raises StatementRefused where the table does not map columns, or a constraint or a generated column names it."""
-
-    def change(head: Snapshot) -> Metadata:
-        found = _column(head, old)
-        check_mapped(head, "renaming a column", "DELTA_UNSUPPORTED_RENAME_COLUMN")
-        fields = tuple(replace(f, name=new) if f is found else f for f in head.schema.fields)
-        partitions = tuple(new if p == found.name else p for p in head.metadata.partition_columns)
-        return _redefined(head, fields, partitions)
-
-    return alter(state, engine, "RENAME COLUMN", {"oldColumnPath": old, "newColumnPath": new}, change, asks_names=True)
+    return _alter(state, engine, "ADD COLUMNS", {"columns": [{"column": _described(f, p)} for p, f, _ in fields]}, change)
 
 
-def drop_columns(state: SharedState, engine: AppendEngine, names: Sequence[str]) -> Receipt:
-    """Drops columns; data files keep their values.  Raises StatementRefused where a column cannot be dropped."""
+def replace_columns(state: SharedState, engine: AppendEngine, columns: StructType) -> Receipt:
+    """Gives the columns the order and the comments of `columns`, and adds those that are new; rows stay as they are.
+
+    Raises SchemaMismatch where a column of the table is missing or of another type, StatementRefused on a table with identity columns.
+    """
+    schemas.check_no_collation(columns.fields, state.store.root)
 
     def change(head: Snapshot) -> Metadata:
-        gone = [_column(head, n) for n in names]
-        check_mapped(head, "dropping a column", "DELTA_UNSUPPORTED_DROP_COLUMN")
-        if by := next((f.name for f in gone if f.name in head.metadata.partition_columns), None):
-            raise StatementRefused(f"The table is partitioned by {by}, which cannot be dropped", what="dropping a partition column", table=head.table)
-        return _redefined(head, tuple(f for f in head.schema.fields if f not in gone), head.metadata.partition_columns)
+        if any(is_identity(f) for f in head.schema.fields):
+            text, condition = "The columns of a table with identity columns cannot be replaced", named("DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED")
+            raise StatementRefused(text, what="replacing columns", table=head.table, condition=condition)
+        return creation.widened(head.metadata, schema_edit.with_columns(head.schema, columns), head.table)
 
-    return alter(state, engine, "DROP COLUMNS", {"columns": list(names)}, change, asks_names=True)
+    return _alter(state, engine, "REPLACE COLUMNS", {"columns": [_described(f, ()) for f in columns.fields]}, change)
 
 
-def alter_column(
-    state: SharedState, engine: AppendEngine, name: str, *, nullable: bool | None = None, like: schemas.StructField | None = None, comment: str | None = None
-) -> Receipt:
-    """Changes whether a column may be null, widens its type to that of the field `like` (its bound, too, of char and varchar), or sets its comment.
+def rename_column(state: SharedState, engine: AppendEngine, path: Sequence[str], new: str) -> Receipt:
+    """Renames a column or field; no data file is rewritten.
 
-    Raises ConstraintViolated where a row has a null, SchemaMismatch for a type that is not wider, StatementRefused for
-    another type of a column that others are generated from.
+    Raises StatementRefused where the table does not map columns, or a constraint or a generated column names it.
     """
 
-    return alter(
+    def change(head: Snapshot) -> Metadata:
+        old = schema_edit.field_at(head.schema, path, head.table)
+        _check_mapped(head, "renaming a column", "DELTA_UNSUPPORTED_RENAME_COLUMN")
+        schema = schema_edit.with_field(head.schema, path, lambda f: replace(f, name=new))
+        partitions = tuple(new if len(path) == 1 and p == old.name else p for p in head.metadata.partition_columns)
+        return creation.widened(replace(head.metadata, partition_columns=partitions), schema, head.table)
+
+    parameters = {"oldColumnPath": ".".join(path), "newColumnPath": ".".join([*path[:-1], new])}
+    return _alter(state, engine, "RENAME COLUMN", parameters, change, asks_names=True)
+
+
+def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[ColumnPath]) -> Receipt:
+    """Drops columns or fields; data files keep their values.  Raises StatementRefused where one cannot be dropped."""
+
+    def change(head: Snapshot) -> Metadata:
+        gone = [schema_edit.field_at(head.schema, p, head.table) for p in paths]
+        _check_mapped(head, "dropping a column", "DELTA_UNSUPPORTED_DROP_COLUMN")
+        if by := next((f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1 and f.name in head.metadata.partition_columns), None):
+            raise StatementRefused(f"The table is partitioned by {by}, which cannot be dropped", what="dropping a partition column", table=head.table)
+        schema = head.schema
+        for path in {tuple(part.lower() for part in p): p for p in paths}.values():
+            schema = schema_edit.with_field(schema, path, lambda f: None)
+        return creation.widened(head.metadata, schema, head.table)
+
+    return _alter(state, engine, "DROP COLUMNS", {"columns": [".".join(p) for p in paths]}, change, asks_names=True)
+
+
+def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[ColumnEdit]) -> Receipt:
+    """Makes all the changes in one commit, in order; where one cannot be made, none is.  Rows that are there stay as they are.
+
+    Raises ConstraintViolated where a row has a null that is to be forbidden, SchemaMismatch for an unknown column and a type that is not wider,
+    StatementRefused for another type of a column that others are generated from and for a default where the protocol does not list the feature,
+    InvalidInput where a column is named twice, UnsupportedFeature for NOT NULL or a default of a field in a struct.
+    """
+    names = [tuple(p.lower() for p in e.path) for e in edits]
+    if twice := next((e.path for n, e in enumerate(edits) if names[n] in names[:n]), None):
+        raise InvalidInput(f"The statement changes column {'.'.join(twice)} twice", table=state.store.root, condition=named("NOT_SUPPORTED_CHANGE_SAME_COLUMN"))
+    for e in edits:
+        if len(e.path) > 1 and (e.nullable is False or e.default is not None or e.drops_default):
+            what = f"NOT NULL or DEFAULT of the field {'.'.join(e.path)}"
+            text = f"ALTER TABLE {what} is refused: whole columns can be altered so, fields of a struct cannot"
+            raise UnsupportedFeature(text, feature=what, access="write", table=state.store.root)
+
+    def change(head: Snapshot) -> Metadata:
+        schema = head.schema
+        for edit in edits:
+            schema_edit.field_at(schema, edit.path, head.table)
+            schema = schema_edit.with_field(schema, edit.path, lambda field, edit=edit: _edited(head, field, edit))  # type: ignore[misc]
+            if edit.position is not None:
+                schema = schema_edit.moved(schema, edit.path, edit.position)
+        return creation.widened(head.metadata, schema, head.table)
+
+    return _alter(
         state,
         engine,
-        "CHANGE COLUMN",
-        {"column": {"name": name}},
-        lambda head: altered(head, name, nullable=nullable, like=like, comment=comment),
-        asks_rows=nullable is False,
-        asks_names=like is not None,
-        retypes=(name,) if like is not None else (),
+        "CHANGE COLUMN" if len(edits) == 1 else "CHANGE COLUMNS",
+        {"column": {"name": ".".join(edits[0].path)}} if len(edits) == 1 else {"columns": [{"name": ".".join(e.path)} for e in edits]},
+        change,
+        asks_rows=any(e.nullable is False for e in edits),
+        asks_names=any(e.like is not None for e in edits),
+        retypes=tuple(e.path[0] for e in edits if e.like is not None),
     )
 
 
-def altered(head: Snapshot, name: str, *, nullable: bool | None, like: schemas.StructField | None, comment: str | None) -> Metadata:
-    """The metadata with a column changed as `alter_column` says."""
-    found = _column(head, name)
-    made = found if like is None else rebound(retyped(head, found, like.type), bound_in(like.metadata.get(KEY)), head.table)
-    if nullable is not None:
-        made = replace(made, nullable=nullable)
-    if comment is not None:
-        made = replace(made, metadata={**made.metadata, "comment": comment})
-    return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
-
-
-def set_default(state: SharedState, engine: AppendEngine, name: str, expression: str | None) -> Receipt:
-    """Sets the default of a column, or drops it where `expression` is None; rows that are there stay as they are.
-
-    Raises SchemaMismatch for an unknown column, StatementRefused where the protocol does not list the feature or the column is generated.
-    """
-
-    return alter(state, engine, "CHANGE COLUMN", {"column": {"name": name}}, lambda head: defaulted(head, name, expression))
-
-
-def defaulted(head: Snapshot, name: str, expression: str | None) -> Metadata:
-    """The metadata with a column's default changed as `set_default` says."""
-    found = _column(head, name)
-    if expression is not None and DEFAULTS not in writer_features(head.protocol):
+def _edited(head: Snapshot, field: StructField, edit: ColumnEdit) -> StructField:
+    """The field as an edit leaves it."""
+    if edit.like is not None:
+        field = rebound(_retyped(head, field, edit.like.type), bound_in(edit.like.metadata.get(KEY)), head.table)
+    if edit.nullable is not None:
+        field = replace(field, nullable=edit.nullable)
+    if edit.comment is not None:
+        field = replace(field, metadata={**field.metadata, "comment": edit.comment})
+    if edit.default is not None and DEFAULTS not in writer_features(head.protocol):
         raise StatementRefused(
-            f"A default for column {found.name} needs the table feature {DEFAULTS}: call DeltaTable.addFeatureSupport({DEFAULTS!r}) first",
+            f"A default for column {field.name} needs the table feature {DEFAULTS}: call DeltaTable.addFeatureSupport({DEFAULTS!r}) first",
             what=DEFAULTS,
             table=head.table,
             condition=named("WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED", commandType="ALTER TABLE"),
         )
-    if expression is not None and (GENERATION_EXPRESSION in found.metadata or is_identity(found)):
-        raise StatementRefused(f"Column {found.name} is generated, and has no default", what=DEFAULTS, table=head.table)
-    kept = {k: v for k, v in found.metadata.items() if k != CURRENT_DEFAULT}
-    made = replace(found, metadata=kept if expression is None else {**kept, CURRENT_DEFAULT: expression})
-    return _redefined(head, tuple(made if f is found else f for f in head.schema.fields), head.metadata.partition_columns)
+    if edit.default is not None and (GENERATION_EXPRESSION in field.metadata or is_identity(field)):
+        raise StatementRefused(f"Column {field.name} is generated, and has no default", what=DEFAULTS, table=head.table)
+    if edit.default is not None or edit.drops_default:
+        kept = {k: v for k, v in field.metadata.items() if k != CURRENT_DEFAULT}
+        field = replace(field, metadata=kept if edit.default is None else {**kept, CURRENT_DEFAULT: edit.default})
+    return field
 
 
-def alter(
+def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> StructField:
+    """The column, or field of a struct, with a wider type, and with the history of its types in its metadata.  Raises StatementRefused, SchemaMismatch."""
+    if schemas.nullable_type(type_) == schemas.nullable_type(field.type):
+        return field
+    if field.type == schemas.PrimitiveType(schemas.VOID):
+        return replace(field, type=type_)
+    old, new = schemas.type_name(field.type), schemas.type_name(type_)
+    condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=field.name, oldField=old.upper(), newField=new.upper())
+    made = with_type(field, type_, may_become)
+    if schemas.nullable_type(made.type) != schemas.nullable_type(type_):
+        text = (
+            f"column {field.name!r} of type {old} cannot become {new}: a type can be widened from tinyint, smallint or int to a longer whole number, to double or to "
+            "a decimal with 10 digits before the point, from bigint to one with 20, from float to double, and from a decimal to one with no fewer digits on either side"
+        )
+        raise SchemaMismatch(text, table=head.table, condition=condition)
+    if not head.properties.type_widening:
+        text = "A column's type can be widened on tables with delta.enableTypeWidening=true"
+        raise StatementRefused(text, what="changing a column's type", table=head.table, condition=condition)
+    return made
+
+
+def _described(field: StructField, parent: Sequence[str]) -> dict[str, Any]:
+    """A new field as operationParameters show it."""
+    return {"name": ".".join([*parent, field.name]), "type": schemas.type_name(field.type), "nullable": True, "metadata": {}}
+
+
+def _alter(
     state: SharedState,
     engine: AppendEngine,
     operation: str,
@@ -194,13 +271,12 @@ def alter(
     def checked(head: Snapshot) -> Metadata:
         nonlocal asked
         metadata = change(head)
-        after = under(head, metadata)
+        after = _under(head, metadata)
         if retypes and generated_columns(head.schema) and metadata != head.metadata:
             for name in retypes:
                 _check_generates_none(engine, head, name)
         if asks_rows and metadata != head.metadata:
-            born = _born(state, asked, head)
-            engine.check_slices(born, snapshot=after)
+            engine.check_slices(_born(state, asked, head), snapshot=after)
             asked = head
         elif asks_names:
             engine.check_slices((), snapshot=after)
@@ -209,16 +285,16 @@ def alter(
     return creation.change_metadata(state, operation, parameters, checked, reads_rows=asks_rows)
 
 
-def under(head: Snapshot, metadata: Metadata) -> Snapshot:
+def _under(head: Snapshot, metadata: Metadata) -> Snapshot:
     """The snapshot with other metadata: what the table is, with the same files."""
     return replace(head, metadata=metadata, schema=schemas.parse_schema(metadata.schema_string, head.table))
 
 
 def _check_generates_none(engine: AppendEngine, head: Snapshot, name: str) -> None:
     """Raises StatementRefused where a generated column or a constraint names the column: stored values were computed from its present type."""
-    kept = tuple(f for f in head.schema.fields if f is not _column(head, name))
+    kept = tuple(f for f in head.schema.fields if f is not head.schema.find(name))
     conditions = {k: v for k, v in head.metadata.configuration.items() if not is_constraint(k)}
-    without = under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(kept)), configuration=conditions))
+    without = _under(head, replace(head.metadata, schema_string=schemas.schema_json(StructType(kept)), configuration=conditions))
     try:
         engine.check_slices((), snapshot=without)
     except StatementRefused as e:
@@ -243,18 +319,7 @@ def _constraint(head: Snapshot, name: str) -> str | None:
     return next((k for k in head.metadata.configuration if is_constraint(k) and k[len(CONSTRAINT_PREFIX) :].lower() == name.lower()), None)
 
 
-def _column(head: Snapshot, name: str) -> StructField:
-    found = head.schema.find(name)
-    if found is None:
-        raise SchemaMismatch(
-            f"there is no column {name!r}; the table has {', '.join(head.schema.names)}{display.did_you_mean(name, head.schema.names)}",
-            table=head.table,
-            condition=schemas.unresolved_column((name,), head.schema.names),
-        )
-    return found
-
-
-def check_mapped(head: Snapshot, what: str, condition: str) -> None:
+def _check_mapped(head: Snapshot, what: str, condition: str) -> None:
     """Raises StatementRefused where data files know columns by their names, which rules a change out."""
     if not column_mapping.is_mapped(head.metadata.configuration):
         raise StatementRefused(
@@ -263,33 +328,3 @@ def check_mapped(head: Snapshot, what: str, condition: str) -> None:
             table=head.table,
             condition=named(condition, advice=""),
         )
-
-
-def _redefined(head: Snapshot, fields: tuple[StructField, ...], partitions: tuple[str, ...]) -> Metadata:
-    schema = StructType(fields)
-    if not fields:
-        text = "the only column of a table cannot be dropped"
-        raise SchemaMismatch(text, table=head.table, condition=named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(head.schema.names)))
-    schemas.validate_new_schema(schema, partitions, column_mapping=column_mapping.is_mapped(head.metadata.configuration), table=head.table)
-    return replace(head.metadata, schema_string=schemas.schema_json(schema), partition_columns=partitions)
-
-
-def retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> StructField:
-    """The column, or field of a struct, with a wider type, and with the history of its types in its metadata.  Raises StatementRefused, SchemaMismatch."""
-    if schemas.nullable_type(type_) == schemas.nullable_type(field.type):
-        return field
-    if field.type == schemas.PrimitiveType(schemas.VOID):
-        return replace(field, type=type_)
-    old, new = schemas.type_name(field.type), schemas.type_name(type_)
-    condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=field.name, oldField=old.upper(), newField=new.upper())
-    made = with_type(field, type_, may_become)
-    if schemas.nullable_type(made.type) != schemas.nullable_type(type_):
-        text = (
-            f"column {field.name!r} of type {old} cannot become {new}: a type can be widened from tinyint, smallint or int to a longer whole number, to double or to "
-            "a decimal with 10 digits before the point, from bigint to one with 20, from float to double, and from a decimal to one with no fewer digits on either side"
-        )
-        raise SchemaMismatch(text, table=head.table, condition=condition)
-    if not head.properties.type_widening:
-        text = "A column's type can be widened on tables with delta.enableTypeWidening=true"
-        raise StatementRefused(text, what="changing a column's type", table=head.table, condition=condition)
-    return made

@@ -32,9 +32,9 @@ from rowlock.protocol.features import (
 )
 from rowlock.protocol.in_commit import with_commit_timestamp
 from rowlock.protocol.properties import validate_properties, validate_together
-from rowlock.protocol.schema import ColumnPath
+from rowlock.protocol.schema import ColumnPath, StructType
 from rowlock.transaction.commit import commit
-from rowlock.transaction.definition.clustering_columns import checked_columns
+from rowlock.transaction.definition.clustering import checked_columns
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.definition.new_table import NewTable
 from rowlock.transaction.publish.commit_bytes import commit_info
@@ -118,11 +118,10 @@ def create(
     return create_from(state, metadata, operation=operation, parameters=parameters_of(metadata, cluster_by, managed), cluster_by=cluster_by, adds=adds)
 
 
-def widened(metadata: Metadata, schema_string: str, table: str) -> Metadata:
-    """The metadata with added columns, which get ids under column mapping.  Raises SchemaMismatch or UnsupportedFeature."""
-    schema = schemas.parse_schema(schema_string, table)
+def widened(metadata: Metadata, schema: StructType, table: str) -> Metadata:
+    """The metadata with other columns, of which new ones get ids under column mapping.  Raises SchemaMismatch or UnsupportedFeature."""
     schemas.validate_new_schema(schema, metadata.partition_columns, column_mapping=column_mapping.is_mapped(metadata.configuration), table=table)
-    return column_mapping.with_column_ids(replace(metadata, schema_string=schema_string), clock.new_id)
+    return column_mapping.with_column_ids(replace(metadata, schema_string=schemas.schema_json(schema)), clock.new_id)
 
 
 def protocol_for(metadata: Metadata, *, clustered: bool = False) -> Protocol:

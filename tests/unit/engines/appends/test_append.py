@@ -129,7 +129,7 @@ def test_mapped_columns(path: str, mode: str) -> None:
     rowlock.append(path, pa.table({"a b": [1], "s": [{"x": 1}]}), properties={"delta.columnMapping.mode": mode})
     state = opened(path)
     engine = ArrowEngine(state.store)
-    alteration.rename_column(state, engine, "a b", "c,d")
+    alteration.rename_column(state, engine, ("a b",), "c,d")
     rowlock.append(path, pa.table({"C,D": [2]}))
     assert rows(path) == [(1, {"x": 1}), (2, None)]
     stored = {f.name: f.physical_name for f in state.refresh().schema.fields}
@@ -328,7 +328,7 @@ def test_a_column_that_went_while_rows_were_staged(path: str, given: str) -> Non
     """Rows that have no value for it stand; rows that have one no longer fit, as if they had come later."""
     create(path, StructField("kept", PrimitiveType("long")), StructField("gone", PrimitiveType("long")), properties={"delta.columnMapping.mode": "name"})
     state = opened(path)
-    drop = Once("staged", lambda: alteration.drop_columns(state, ArrowEngine(state.store), ["gone"]))
+    drop = Once("staged", lambda: alteration.drop_columns(state, ArrowEngine(state.store), [("gone",)]))
     with use_observer(drop):
         if given == "kept":
             rowlock.append(path, pa.table({"kept": [1]}))
@@ -342,7 +342,10 @@ def test_a_column_that_became_wider_while_rows_were_staged(path: str) -> None:
     """Rows that have values for it are staged again, under the wider type."""
     create(path, StructField("id", PrimitiveType("integer")), properties={"delta.enableTypeWidening": "true"})
     state = opened(path)
-    widen = Once("staged", lambda: alteration.alter_column(state, ArrowEngine(state.store), "id", like=StructField("id", PrimitiveType("long"))))
+    widen = Once(
+        "staged",
+        lambda: alteration.edit_columns(state, ArrowEngine(state.store), [alteration.ColumnEdit(("id",), like=StructField("id", PrimitiveType("long")))]),
+    )
     with use_observer(widen):
         rowlock.append(path, pa.table({"id": pa.array([1], pa.int32())}))
     rowlock.append(path, numbers(2**40))
@@ -375,7 +378,7 @@ def test_a_new_constraint_is_refused_by_name_and_not_passed(path: str, condition
 def test_a_new_not_null_is_asked_of_staged_rows(path: str) -> None:
     create(path, ID)
     state = opened(path)
-    tighten = Once("staged", lambda: alteration.alter_column(state, ArrowEngine(state.store), "id", nullable=False))
+    tighten = Once("staged", lambda: alteration.edit_columns(state, ArrowEngine(state.store), [alteration.ColumnEdit(("id",), nullable=False)]))
     with use_observer(tighten), pytest.raises(ConstraintViolated, match="id is NOT NULL"):
         rowlock.append(path, numbers(1, None))
     assert rows(path) == []

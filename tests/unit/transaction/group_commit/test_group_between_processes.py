@@ -188,7 +188,7 @@ def test_a_dropped_column_is_its_owners_error() -> None:
     member.write()
     Post(a.state.store, [member], a.state.refresh())
     queue_of(a.state).enter(member)
-    alteration.drop_columns(b.state, b.engine, ["gone"])
+    alteration.drop_columns(b.state, b.engine, [("gone",)])
     before = b.state.refresh().version
     a.lead(member)
     assert isinstance(member.error, MetadataChangedException)

@@ -122,7 +122,7 @@ def test_a_member_that_cannot_go_on_fails_alone() -> None:
     alteration.add_columns(world.state, world.engine, [StructField("gone", PrimitiveType("long"))])
     bad = world.table.begin()
     bad.execute(*statements_of(parse("APPEND (7, 7)"), bad.base))
-    alteration.drop_columns(world.state, world.engine, ["gone"])
+    alteration.drop_columns(world.state, world.engine, [("gone",)])
     found = world.together(lambda: world.append(1), lambda: bad.commit("WRITE"), lambda: world.append(2))
     assert isinstance(found[1], MetadataChangedException)
     assert {r.group_size for r in receipts([found[0], found[2]])} == {2} and sorted(world.keys()) == [1, 2]

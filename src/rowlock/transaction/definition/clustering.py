@@ -1,4 +1,7 @@
-"""Checks of the columns that a table is to be clustered by, for CREATE and for ALTER."""
+"""The columns that a table is clustered by: their checks for CREATE and ALTER, and ALTER TABLE ... CLUSTER BY itself.
+
+The files stay as they lie: OPTIMIZE sorts what is written from then on by the new columns, OPTIMIZE FULL all that there is.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,44 @@ from collections.abc import Sequence
 
 from rowlock.conditions import named
 from rowlock.exceptions import InvalidInput, StatementRefused
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import clustering
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import Metadata
 from rowlock.protocol.clustering import is_key_type, possible_keys
+from rowlock.protocol.features import with_feature
 from rowlock.protocol.properties import TableProperties
 from rowlock.protocol.schema import ColumnPath, StructType, column_path, type_name
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
 
 _MOST_COLUMNS = 4
+
+
+def cluster_by(state: SharedState, columns: Sequence[ColumnPath]) -> Receipt:
+    """Clusters a table by these columns from now on; by none where there are none.
+
+    Raises StatementRefused on a partitioned table and for a column without statistics, InvalidInput for unknown columns, one twice and too many.
+    """
+
+    def make(head: Snapshot) -> HeadActions | None:
+        if head.partition_columns:
+            text = "A partitioned table cannot be clustered"
+            raise StatementRefused(text, what="CLUSTER BY", table=head.table, condition=named("DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED"))
+        stored = checked_columns(head.metadata, columns, head.table)
+        if stored == clustering.stored_columns(head.domains, head.table):
+            return None
+        protocol = with_feature(head.protocol, "clustering")
+        return HeadActions(protocol=protocol, domains=(clustering.clustering_domain(stored),))
+
+    before = clustering.logical_columns((head := state.refresh()).domains, head.schema, head.table)
+    said = {"oldClusteringColumns": _text(before), "newClusteringColumns": _text(columns)}
+    return commit_from_head(state, "CLUSTER BY", said, make)
+
+
+def _text(columns: Sequence[ColumnPath]) -> str:
+    return ",".join(".".join(c) for c in columns)
 
 
 def named_columns(schema: StructType, names: Sequence[str], table: str) -> list[ColumnPath]:
@@ -54,10 +88,8 @@ def checked_columns(metadata: Metadata, columns: Sequence[ColumnPath], table: st
 
 def _spelled(schema: StructType, paths: Sequence[ColumnPath], table: str) -> ColumnPath:
     """The first of these paths that the schema has, as it spells it."""
-    for path in paths:
-        found = [schema.resolve(path[: n + 1]) for n in range(len(path))]
-        if found and found[-1] is not None:
-            return tuple(f.name for f in found if f is not None)
+    if (found := schema.spelled(*paths)) is not None:
+        return found
     name = ".".join(paths[0])
     raise InvalidInput(
         f"There is no column {name!r} to cluster by; the table has {', '.join(schema.names)}",
