@@ -22,6 +22,7 @@ from rowlock.cli.demo.sales import Sales
 from rowlock.cli.demo.staged import Staged
 from rowlock.cli.main import app
 from rowlock.exceptions import InvalidInput
+from rowlock.protocol.schema import quote
 
 ORDERS = "order_id,country,amount\n1,US,10.5\n2,UK,20\n3,US,\n4,FR,1\n"
 
@@ -260,7 +261,7 @@ def test_literals() -> None:
         b"\x01\xff": "X'01ff'",
     }
     assert {value: load.literal(value) for value in written} == written
-    assert load.quoted("a`b") == "`a``b`"
+    assert quote("a`b") == "`a``b`"
 
 
 # -- the check must be able to fail
