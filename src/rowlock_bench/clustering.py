@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 import rowlock
 from rowlock import DeltaTable, clock
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.skipping import And, Compare, Predicate
+from rowlock.protocol import predicates
+from rowlock.protocol.predicates import And, Predicate
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
 from rowlock_bench import delta_session
@@ -136,7 +137,7 @@ def ranges(count: int, seed: int) -> list[Predicate]:
         share = 10 ** dice.uniform(-3, -1)
         low = dice.uniform(0, 1 - share)
         bounds = [(low + n * share) ** (3 if column == "y" else 1) * SPREAD for n in (0, 1)]
-        return And((Compare(">=", (column,), int(bounds[0])), Compare("<", (column,), int(bounds[1]))))
+        return And((predicates.compare(">=", (column,), int(bounds[0])), predicates.compare("<", (column,), int(bounds[1]))))
 
     return [[between("x"), between("y"), And((between("x"), between("y")))][n % 3] for n in range(count)]
 

@@ -107,6 +107,7 @@ def test_what_is_too_long_is_refused_as_delta_spark_does(spark: SparkSession, ta
                 lambda: table.alias("t").merge(wide, "t.id = s.id").whenMatchedUpdate(set={"c": "s.c"}).execute(),
                 lambda: table.alias("t").merge(wide, "t.id = s.id").whenNotMatchedInsert(values={"id": "s.id", "v": "s.v"}).execute(),
                 lambda: rowlock.append(table_path, pa.table({"id": pa.array([2], pa.int32()), "v": ["long"]})),
+                lambda: rowlock.append(table_path, pa.table({"id": pa.array([2], pa.int32()), "v": ["äöüß"]})),
                 lambda: rowlock.sql(spark, f"INSERT INTO {t} (id, v) VALUES (2, 'äöüß')"),
             ):
                 with pytest.raises(ConstraintViolated, match="char"):

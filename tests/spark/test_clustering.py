@@ -13,7 +13,7 @@ from rowlock import DeltaTable
 from rowlock.engines.spark.statements.row_order import Order, ordered_frame
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.protocol.clustering import Clustering, logical_columns
-from rowlock.protocol.skipping import Compare
+from rowlock.protocol.predicates import compare
 from spark.support import delta_rows, read, take_route, unchanged, winner
 from spark.test_zorder import SCHEMA, SMALL, between, ids, kept, parameters, same_for_delta_spark, scattered, snapshot
 
@@ -146,7 +146,7 @@ def test_keys_of_every_kind(spark: SparkSession, table_path: str, monkeypatch: p
         assert read(spark, table_path) == delta_rows(spark, table_path) == before
         assert len(snapshot(table_path).files) > 3 and {f.clustering_provider for f in snapshot(table_path).files.adds()} == {"liquid"}
         if keys == "s, d, m":
-            assert kept(table_path, Compare("<", ("s",), "s15")) < 1 > kept(table_path, Compare("<", ("m",), -10))
+            assert kept(table_path, compare("<", ("s",), "s15")) < 1 > kept(table_path, compare("<", ("m",), -10))
         with unchanged(table_path):
             DeltaTable.forPath(spark, table_path).optimize().executeCompaction()
     finally:

@@ -60,7 +60,7 @@ PARTLY = (
 JOINED = ("{} and {}", "{} or {}", "not ({} and {})", "not ({}) or {}", "({}) <=> ({})")
 
 
-def _rows(seed: int, size: int) -> list[tuple[Any, ...]]:
+def random_rows(seed: int, size: int) -> list[tuple[Any, ...]]:
     draw = random.Random(seed)
 
     def of(values: Any) -> Any:
@@ -95,7 +95,7 @@ def _rows(seed: int, size: int) -> list[tuple[Any, ...]]:
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     path = str(tmp_path_factory.mktemp("masks") / "table")
     DeltaTable.create(spark).location(path).addColumns(spark.createDataFrame([], COLUMNS).schema).property("delta.feature.timestampNtz", "supported").execute()
-    rowlock.write(spark.createDataFrame(_rows(11, 400), COLUMNS).coalesce(1), path)
+    rowlock.write(spark.createDataFrame(random_rows(11, 400), COLUMNS).coalesce(1), path)
     return DeltaTable.forPath(spark, path)
 
 
@@ -111,8 +111,8 @@ def _kept(table: DeltaTable, plan: RowPlan, arrow: Any, *, ask_spark: bool) -> t
     if mask is None:
         return None, np.ones(arrow.num_rows, bool)
 
-    def by_value(node: Any, values: Any) -> Any:
-        return driver_rows.rows_that_meet(evaluator, values, plan.relation, mask.condition.expression_of(node), plan.session)
+    def by_value(part: Any, values: Any) -> Any:
+        return driver_rows.rows_that_meet(evaluator, values, plan.relation, mask.condition.part(part), plan.session)
 
     return mask, mask.of(arrow.select(list(mask.names)), by_value if ask_spark else None, 40)
 

@@ -148,8 +148,25 @@ def test_ansi_off_is_the_users_choice(spark, table_path, monkeypatch, route):
             table.alias("t").merge(spark.range(3).selectExpr("cast(id as int) k").alias("s"), "t.id = s.k and 6 / t.v > 0").whenMatchedDelete(
                 "6 / s.k > 1"
             ).execute()
+            table.update("id = 4", {"id": "260"})
+            table.alias("t").merge(spark.sql("select 4Y as b").alias("s"), "cast(t.id as tinyint) = s.b").whenMatchedUpdate(set={"s": "'wrapped'"}).execute()
         assert read(spark, table_path) == delta_rows(spark, table_path + "_twin")
+        assert any(row[2] == "wrapped" for row in read(spark, table_path))
         assert spark.conf.get("spark.sql.ansi.enabled") == "false"
+
+
+def test_a_key_that_a_cast_changes_is_compared_as_cast(spark, table_path):
+    """With ANSI off a cast to a narrower integer wraps around: such a column is no key whose values are compared as they are stored."""
+    rowlock.write(spark.createDataFrame([(n, "") for n in (3, 4, 260)], "id int, s string"), table_path)
+    with setting(spark, "spark.sql.ansi.enabled", "false"):
+        for on, source, hit in (
+            ("cast(t.id as tinyint) = s.b", "4Y", [4, 260]),
+            ("t.id = cast(s.b as int)", "4294967300L", [4]),
+        ):
+            merge = DeltaTable.forPath(spark, table_path).alias("t").merge(spark.sql(f"select {source} as b").alias("s"), on)
+            merge.whenMatchedUpdate(set={"s": f"'{source}'"}).whenNotMatchedInsert(values={"s": "'new'"}).execute()
+            assert sorted(r[0] for r in read(spark, table_path) if r[1] == source) == hit
+    assert len(read(spark, table_path)) == 3
 
 
 # ---- time --------------------------------------------------------------------------------------

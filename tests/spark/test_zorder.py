@@ -13,7 +13,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import InvalidInput, StatementRefused
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol.skipping import And, Compare, Predicate
+from rowlock.protocol.predicates import And, Predicate, compare
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.shared import state_of
 from spark.support import delta_rows, make, read, take_route, unchanged, version, winner
@@ -39,7 +39,7 @@ def kept(path: str, predicate: Predicate) -> float:
 
 
 def between(column: str, low: int, high: int) -> Predicate:
-    return And((Compare(">=", (column,), low), Compare("<", (column,), high)))
+    return And((compare(">=", (column,), low), compare("<", (column,), high)))
 
 
 def parameters(path: str) -> dict[str, Any]:

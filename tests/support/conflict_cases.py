@@ -21,9 +21,9 @@ from rowlock.conflict import rules
 from rowlock.protocol import action_json
 from rowlock.protocol.actions import Action, AddFile, Commit, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.features import MAX_READER_VERSION, MAX_WRITER_VERSION
+from rowlock.protocol.predicates import Predicate
 from rowlock.protocol.properties import Isolation
 from rowlock.protocol.schema import StructType, parse_schema
-from rowlock.protocol.skipping import Predicate
 from support.conflict_filters import Filter, read_filter
 
 Case = Mapping[str, Any]
@@ -194,9 +194,9 @@ def reads_of(scene: Scene) -> rules.Reads:
     )
 
 
-def _matcher(scene: Scene) -> Callable[[Predicate | None, AddFile], bool]:
+def _matcher(scene: Scene) -> Callable[[Predicate | None, Sequence[AddFile]], Sequence[AddFile]]:
     filters = [f for f in scene.filters if f is not None]
-    return lambda predicate, file: predicate is None or any(f.may_match(file) for f in filters if f.predicate is predicate)
+    return lambda predicate, files: [a for a in files if predicate is None or any(f.may_match(a) for f in filters if f.predicate is predicate)]
 
 
 def scene_of(case: Case) -> Scene:

@@ -22,10 +22,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from rowlock.exceptions import CorruptLog
-from rowlock.protocol import partition_values, skipping
+from rowlock.log.pruning import files_that_may_match
+from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.predicates import And, Column, In, IsNull, Like, Not, Operator, Or, Predicate, Unknown, compare
 from rowlock.protocol.schema import ColumnPath, DataType, DecimalType, PrimitiveType, StructType
-from rowlock.protocol.skipping import And, Compare, In, IsNull, Not, Operator, Or, Predicate, StartsWith, Unknown
 
 _OPERATORS: dict[type[exp.Expr], Operator] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
 _MIRRORED: dict[Operator, Operator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -59,7 +60,7 @@ class Filter:
                 typed[field.name] = partition_values.parse(file.partition_values[field.physical_name], field.type)
             except CorruptLog:
                 continue  # what cannot be read keeps the file
-        return skipping.may_match(self.predicate, typed, file.parsed_stats(), self.schema)
+        return bool(files_that_may_match(self.predicate, [typed], [file.parsed_stats()], self.schema)[0])
 
 
 def read_filter(sql: str, schema: StructType, partition_columns: Sequence[str]) -> Filter:
@@ -115,33 +116,33 @@ class _Reader:
 
     def is_null(self, node: exp.Expr) -> Predicate:
         column = self._column(node.this)
-        return IsNull(column[0]) if column and isinstance(node.expression, exp.Null) else Unknown()
+        return IsNull(Column(column[0])) if column and isinstance(node.expression, exp.Null) else Unknown()
 
     def member(self, node: exp.Expr) -> Predicate:
         column = self._column(node.this)
         if column is None or not node.expressions:
             return Unknown()
         values = [_literal(e, column[1]) for e in node.expressions]
-        return Unknown() if None in values else In(column[0], tuple(v[0] for v in values if v is not None))
+        return Unknown() if None in values else In(Column(column[0]), tuple(v[0] for v in values if v is not None))
 
     def between(self, node: exp.Expr) -> Predicate:
         column = self._column(node.this)
         if column is None:
             return Unknown()
         low, high = _literal(node.args["low"], column[1]), _literal(node.args["high"], column[1])
-        return And((Compare(">=", column[0], low[0]) if low else Unknown(), Compare("<=", column[0], high[0]) if high else Unknown()))
+        return And((compare(">=", column[0], low[0]) if low else Unknown(), compare("<=", column[0], high[0]) if high else Unknown()))
 
     def like(self, node: exp.Expr) -> Predicate:
         column, pattern = self._column(node.this), node.expression
         found = _PREFIX.fullmatch(pattern.this) if isinstance(pattern, exp.Literal) and pattern.is_string else None
-        return StartsWith(column[0], found[1]) if column and found and column[1] == _STRING else Unknown()
+        return Like(Column(column[0]), found[1]) if column and found and column[1] == _STRING else Unknown()
 
     def _compare(self, node: exp.Expr) -> Predicate:
         operator = _OPERATORS[type(node)]
         for left, right, op in ((node.this, node.expression, operator), (node.expression, node.this, _MIRRORED.get(operator, operator))):
             if (column := self._column(left)) is not None:
                 value = _literal(right, column[1])
-                return Unknown() if value is None else Compare(op, column[0], value[0])
+                return Unknown() if value is None else compare(op, column[0], value[0])
         return Unknown()
 
     def _column(self, node: exp.Expr) -> tuple[ColumnPath, DataType] | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rowlock.protocol.skipping import Predicate
+from rowlock.protocol.predicates import Predicate
 
 StatementKind = Literal["update", "delete", "merge", "append", "move"]
 

@@ -11,7 +11,7 @@ Where Delta's implementations differ, `CHOICES` in tests/support/conflict_cases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rowlock.conflict.isolation import is_blind_append
@@ -20,9 +20,9 @@ from rowlock.protocol import in_commit, row_tracking
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol
 from rowlock.protocol.features import reader_features, writer_features
 from rowlock.protocol.identity import differ_in_marks_only
+from rowlock.protocol.predicates import Predicate
 from rowlock.protocol.properties import Isolation
 from rowlock.protocol.schema import StructType
-from rowlock.protocol.skipping import Predicate
 
 HARMLESS_PROPERTIES = frozenset(
     {
@@ -127,12 +127,12 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """The table as the transaction read it; `file_matches(predicate, file)` says whether the file may hold matching rows."""
+    """The table as the transaction read it; `matching(predicate, files)` gives the files that may hold matching rows."""
 
     protocol: Protocol
     metadata: Metadata
     schema: StructType
-    file_matches: Callable[[Predicate | None, AddFile], bool] = field(compare=False)
+    matching: Callable[[Predicate | None, Sequence[AddFile]], Sequence[AddFile]] = field(compare=False)
 
 
 Rule = Callable[[Reads, Commit, TableState], "Conflict | None"]
@@ -211,7 +211,9 @@ def added_where_read(reads: Reads, winner: Commit, state: TableState) -> Conflic
         return None
     if reads.level == "write_serializable" and not reads.changes_metadata and is_blind_append(winner):
         return None
-    hit = tuple(a.path for a in winner.adds if a.data_change and any(state.file_matches(p, a) for p in reads.predicates))
+    added = [a for a in winner.adds if a.data_change]
+    matching = {a.path for p in reads.predicates for a in state.matching(p, added)}
+    hit = tuple(a.path for a in added if a.path in matching)
     return conflict_with(winner, "added files", files=hit) if hit else None
 
 

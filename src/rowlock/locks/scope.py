@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from rowlock.protocol.skipping import And, Compare, In, IsNull, Or, Predicate, pushed_down
+from rowlock.protocol.predicates import And, Column, Compare, In, IsNull, Literal, Or, Predicate, Value, normal
 
 Pin = tuple[str, str]
 """(column, value as text); for a bucket (`column/BUCKETS`, bucket number)."""
@@ -36,14 +36,14 @@ def any_overlap(mine: Iterable[Scope], theirs: Collection[Scope]) -> bool:
 
 
 def scopes_of(predicates: Sequence[Predicate | None], partition_columns: Sequence[str], key: str | None = None) -> frozenset[Scope]:
-    """The scopes that cover statements with these skipping predicates: {TABLE} if one of them pins no column.
+    """The scopes that cover statements with these conditions: {TABLE} if one of them pins no column.
 
     `key`: a column whose values are pinned by bucket.  Scopes that are too narrow or too wide only cost time, since
     leases decide nothing.
     """
     found: set[Scope] = set()
     for predicate in predicates:
-        found |= {TABLE} if predicate is None else _scopes(pushed_down(predicate), frozenset(partition_columns), key)
+        found |= {TABLE} if predicate is None else _scopes(normal(predicate), frozenset(partition_columns), key)
     return _simplified(found)
 
 
@@ -56,17 +56,20 @@ def _scopes(p: Predicate, columns: frozenset[str], key: str | None) -> set[Scope
         return out
     if isinstance(p, Or):
         return set(_simplified(set().union(*(_scopes(part, columns, key) for part in p.parts))))
-    if isinstance(p, Compare) and p.op in ("=", "<=>"):
-        return {_pinned(p.column, p.value, columns, key)} if p.value is not None or p.op == "<=>" else set()
+    if isinstance(p, Compare) and p.op in ("=", "<=>") and isinstance(p.right, Literal):
+        value = p.right.value
+        return {_pinned(p.left, value, columns, key)} if value is not None or p.op == "<=>" else set()
     if isinstance(p, IsNull):
-        return {_pinned(p.column, None, columns, key)}
+        return {_pinned(p.value, None, columns, key)}
     if isinstance(p, In) and len(p.values) <= _MAX_SCOPES:
-        return {_pinned(p.column, value, columns, key) for value in p.values}
+        return {_pinned(p.value, value, columns, key) for value in p.values}
     return {TABLE}
 
 
-def _pinned(column: Sequence[str], value: Any, columns: frozenset[str], key: str | None) -> Scope:
-    name, text = ".".join(column), "null" if value is None else f"={value}"
+def _pinned(pinned: Value, value: Any, columns: frozenset[str], key: str | None) -> Scope:
+    if not isinstance(pinned, Column):
+        return TABLE
+    name, text = ".".join(pinned.path), "null" if value is None else f"={value}"
     if name in columns:
         return frozenset({(name, text)})
     return frozenset({(f"{name}/{BUCKETS}", str(zlib.crc32(text.encode()) % BUCKETS))}) if name == key else TABLE

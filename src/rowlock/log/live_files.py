@@ -17,8 +17,8 @@ from rowlock.limits import limits
 from rowlock.log import frames, pruning
 from rowlock.log.quick_bounds import QuickBounds
 from rowlock.protocol.actions import AddFile, FileKey
+from rowlock.protocol.predicates import Predicate
 from rowlock.protocol.schema import StructType
-from rowlock.protocol.skipping import Predicate
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -175,9 +175,8 @@ class LiveFiles:
         out: list[AddFile] = []
         for base, mask in zip(self._bases, self._masks, strict=True):
             left = base.frame.filter(pa.array(mask & pruner.match_bounds(base.bounds, base.frame.num_rows)))
-            out += (add for add in frames.to_adds(left.filter(pa.array(pruner.match_partitions(left)))) if pruner.may_match(add))
-        out += (add for add in self._overlay.values() if pruner.may_match(add))
-        return out
+            out += pruner.kept(list(frames.to_adds(left.filter(pa.array(pruner.match_partitions(left))))))
+        return out + pruner.kept(list(self._overlay.values()))
 
 
 def _without(base: _Base, mask: _Mask, paths: Sequence[str]) -> _Mask:

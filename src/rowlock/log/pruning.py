@@ -1,49 +1,69 @@
-"""Chooses the files that may match a predicate: a quick columnar pass, then `skipping.may_match` on each remaining file.
+"""Chooses the files that may match a condition, by their partition values and statistics (I3).
 
-The quick pass drops a file only if `protocol.skipping` would drop it as well, by its partition values or by
-coarse bounds (I3).
+The statistics of many files are first read coarsely and in one go (`QuickBounds`), then those of each remaining file with care.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowlock.exceptions import CorruptLog
 from rowlock.limits import limits
-from rowlock.log.quick_bounds import QuickBounds, ranges_of
+from rowlock.log.quick_bounds import QuickBounds
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
+from rowlock.protocol.bounds import bounds_in_files
+from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
+from rowlock.protocol.intervals import of_bounds
+from rowlock.protocol.predicates import Predicate, columns_of
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
-from rowlock.protocol.skipping import And, Or, Predicate, Unknown, columns_of, may_match, pushed_down
+
+_AT_ONCE = 10_000
+"""So many files' statistics are in memory at once."""
+
+
+def files_that_may_match(predicate: Predicate, values: Sequence[Mapping[str, Any]], stats: Sequence[Mapping[str, Any]], schema: StructType) -> Mask:
+    """For which files some live row may satisfy the condition.
+
+    values  of each file typed values of every partition column by logical name; other columns are data columns
+    stats   of each file its parsed statistics by physical name; empty if there are none
+    """
+    places = Places(lambda path: None if (found := bounds_in_files(path, values, stats, schema)) is None else of_bounds(found))
+    return as_mask(may_hold(predicate, places), len(values))
 
 
 class FilePruner:
-    """Tests the files of one table against one predicate."""
+    """Tests the files of one table against one condition."""
 
     def __init__(self, predicate: Predicate, schema: StructType, partition_columns: Sequence[str], timezone: str | None = None) -> None:
-        self._predicate, self._schema, self._timezone = pushed_down(predicate), schema, timezone
+        self._predicate, self._schema, self._timezone = predicate, schema, timezone
         self._partitions: list[StructField] = [f for name in partition_columns if (f := schema.find(name)) is not None]
-        self._on_partitions = _only_on(self._predicate, {f.name.lower() for f in self._partitions})
-        self._needs_stats = any(len(c) > 1 or c[0].lower() not in {f.name.lower() for f in self._partitions} for c in columns_of(self._predicate))
-        partitions = {f.physical_name for f in self._partitions}
-        self._ranges = [r for r in ranges_of(self._predicate, schema) if r[0][0] not in partitions]
+        read = {c[0].lower() for c in columns_of(predicate)}
+        self._read_partitions = [f for f in self._partitions if f.name.lower() in read]
+        self._needs_stats = bool(read - {f.name.lower() for f in self._partitions})
         self._cache: dict[tuple[str, str | None], Any] = {}
 
-    def may_match(self, add: AddFile) -> bool:
-        """Whether a file may contain a row that satisfies the predicate, by its partition values and statistics."""
-        typed = self._typed({f.physical_name: add.partition_values.get(f.physical_name) for f in self._partitions if f.physical_name in add.partition_values})
-        return may_match(self._predicate, typed, add.parsed_stats() if self._needs_stats else {}, self._schema)
+    def kept(self, adds: Sequence[AddFile]) -> list[AddFile]:
+        """The files that may contain a row that satisfies the condition."""
+        if len(adds) > _AT_ONCE:
+            return [a for at in range(0, len(adds), _AT_ONCE) for a in self.kept(adds[at : at + _AT_ONCE])]
+        if not adds:
+            return []
+        parts = self._read_partitions
+        typed = [self._typed({f.physical_name: a.partition_values[f.physical_name] for f in parts if f.physical_name in a.partition_values}) for a in adds]
+        stats = [a.parsed_stats() if self._needs_stats else {} for a in adds]
+        mask = files_that_may_match(self._predicate, typed, stats, self._schema)
+        return [a for a, keep in zip(adds, mask, strict=True) if keep]
 
     def _typed(self, raw: dict[str, str | None]) -> dict[str, Any]:
         """Typed partition values by logical name; a value that cannot be parsed reliably is left out, which keeps the file."""
         out: dict[str, Any] = {}
-        for f in self._partitions:
+        for f in self._read_partitions:
             if f.physical_name not in raw:
                 continue
             text = raw[f.physical_name]
@@ -58,21 +78,19 @@ class FilePruner:
                 continue
         return out
 
-    def match_bounds(self, bounds: QuickBounds, num_files: int) -> npt.NDArray[np.bool_]:
-        """Mask of the files whose minima and maxima admit the predicate; all files if there are few (`quick_pass_files`)."""
-        keep = np.ones(num_files, dtype=np.bool_)
-        if num_files >= limits().quick_pass_files:
-            for wanted in self._ranges:
-                if (kept := bounds.keeps(wanted)) is not None:
-                    keep &= kept
-        return keep
+    def match_bounds(self, bounds: QuickBounds, num_files: int) -> Mask:
+        """Mask of the files whose minima and maxima admit the condition; all files if there are few (`quick_pass_files`)."""
+        if num_files < limits().quick_pass_files or not self._needs_stats:
+            return np.ones(num_files, dtype=np.bool_)
+        partitions = {f.name.lower() for f in self._partitions}
+        places = Places(lambda path: None if path[0].lower() in partitions else bounds.of(path, self._schema))
+        return as_mask(may_hold(self._predicate, places), num_files)
 
-    def match_partitions(self, frame: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    def match_partitions(self, frame: pa.RecordBatch) -> Mask:
         """Mask of the files whose partition values may match; each distinct combination of values is tested once."""
-        if isinstance(self._on_partitions, Unknown) or not frame.num_rows:
+        fields = self._read_partitions
+        if not fields or not frame.num_rows:
             return np.ones(frame.num_rows, dtype=np.bool_)
-        used = {c[0].lower() for c in columns_of(self._on_partitions)}
-        fields = [f for f in self._partitions if f.name.lower() in used]
         columns = [pc.map_lookup(frame.column("partition_values"), pa.scalar(f.physical_name), "all") for f in fields]  # null where the log has no value
         numbers = np.zeros(frame.num_rows, np.int64)
         for column in columns:
@@ -80,21 +98,6 @@ class FilePruner:
             codes += column.is_valid().to_numpy(zero_copy_only=False)
             numbers = np.unique(numbers * (int(codes.max()) + 1) + codes, return_inverse=True)[1]
         _, first, each = np.unique(numbers, return_index=True, return_inverse=True)
-        return np.array([self._combination_may_match(fields, [c[int(at)].as_py() for c in columns]) for at in first], dtype=np.bool_)[each]
-
-    def _combination_may_match(self, fields: Sequence[StructField], row: Sequence[Sequence[str | None] | None]) -> bool:
-        raw = {f.physical_name: values[0] for f, values in zip(fields, row, strict=True) if values}
-        return may_match(self._on_partitions, self._typed(raw), {}, self._schema)
-
-
-def _only_on(predicate: Predicate, names: set[str]) -> Predicate:
-    """A weaker predicate on only these top-level columns, implied by `predicate`; Unknown if there is none."""
-    if isinstance(predicate, And):
-        parts = tuple(p for part in predicate.parts if not isinstance(p := _only_on(part, names), Unknown))
-        return And(parts) if parts else Unknown()
-    if isinstance(predicate, Or):
-        ors = tuple(_only_on(part, names) for part in predicate.parts)
-        return Unknown() if any(isinstance(p, Unknown) for p in ors) else Or(ors)
-    if all(len(c) == 1 and c[0].lower() in names for c in columns_of(predicate)):
-        return predicate
-    return Unknown()
+        rows = [[c[int(at)].as_py() for c in columns] for at in first]
+        typed = [self._typed({f.physical_name: values[0] for f, values in zip(fields, row, strict=True) if values}) for row in rows]
+        return files_that_may_match(self._predicate, typed, [{}] * len(typed), self._schema)[each]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,11 +15,12 @@ from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.values import plain_rows
 from rowlock.protocol import char_varchar
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
-from rowlock.protocol.conditions import AtMost, Both, Condition, IsNull, Not, Undecided, parsed
+from rowlock.protocol.conditions import Undecided, parsed
 from rowlock.protocol.constraints import Check, checks_of
-from rowlock.protocol.schema import StructType
-
-_COMPARED = {"=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+from rowlock.protocol.evaluation import Mask, Places, as_mask, may_hold
+from rowlock.protocol.intervals import Interval, of_rows
+from rowlock.protocol.predicates import Call, Column, Compare, IsNull, Literal, Or, Predicate
+from rowlock.protocol.schema import ColumnPath, StructType
 
 
 def undecided(snapshot: Snapshot) -> Check | None:
@@ -31,28 +33,28 @@ def undecided(snapshot: Snapshot) -> Check | None:
     return None
 
 
-def conditions_of(snapshot: Snapshot) -> list[tuple[Check, Condition]]:
+def conditions_of(snapshot: Snapshot) -> list[tuple[Check, Predicate]]:
     """All conditions on the table's rows, none of which is `undecided`."""
     return [(check, _condition(check, snapshot.schema)) for check in checks_of(snapshot.metadata, snapshot.schema, snapshot.table)]
 
 
-def _condition(check: Check, schema: StructType) -> Condition:
+def _condition(check: Check, schema: StructType) -> Predicate:
     """The condition that a check asks.  Raises Undecided for one that only Spark can evaluate."""
     if check.feature == CHAR_VARCHAR:
         for (name, _), bound in zip(char_varchar.conditions(schema), char_varchar.bounds(schema).items(), strict=True):
             if name == check.name and (field := schema.find(bound[0])) is not None:
-                return AtMost(field, bound[1].length)
+                column = Column((field.name,))
+                return Or((IsNull(column), Compare("<=", Call("length", (column,)), Literal(bound[1].length))))
     return parsed(check.expression, schema)
 
 
-def check_conditions(table: pa.Table, conditions: Sequence[tuple[Check, Condition]], root: str) -> None:
+def check_conditions(table: pa.Table, conditions: Sequence[tuple[Check, Predicate]], schema: StructType, root: str) -> None:
     """Raises ConstraintViolated for the first row of which a condition is not true; null is not true."""
     for check, condition in conditions:
-        passed = pc.fill_null(holds(condition, table), False)
-        if pc.all(passed, min_count=0).as_py():
-            continue
-        (row,) = plain_rows(table.slice(pc.index(passed, False).as_py(), 1))
-        raise violation(check, row, root)
+        failed = np.flatnonzero(~holds(condition, table, schema))
+        if len(failed):
+            (row,) = plain_rows(table.slice(int(failed[0]), 1))
+            raise violation(check, row, root)
 
 
 def violation(check: Check, row: Mapping[str, Any], root: str) -> ConstraintViolated:
@@ -75,19 +77,11 @@ def violation(check: Check, row: Mapping[str, Any], root: str) -> ConstraintViol
     )
 
 
-def holds(condition: Condition, table: pa.Table) -> Any:
-    """Whether a condition is true of each row; null where SQL says null.  As in Spark NaN is equal to itself and greater than every other number."""
-    if isinstance(condition, Both):
-        combine = pc.and_kleene if condition.op == "AND" else pc.or_kleene
-        return combine(holds(condition.left, table), holds(condition.right, table))
-    if isinstance(condition, Not):
-        return pc.invert(holds(condition.of, table))
-    values = table.column(condition.column.name)
-    if isinstance(condition, AtMost):
-        return pc.fill_null(pc.less_equal(pc.utf8_length(values), condition.length), True)
-    if isinstance(condition, IsNull):
-        return pc.is_null(values)
-    if isinstance(condition.value, int):
-        values = values.cast(pa.int64())
-    found = _COMPARED[condition.op](values, pa.scalar(condition.value, values.type))
-    return pc.or_kleene(found, pc.is_nan(values)) if isinstance(condition.value, float) and condition.op in (">", ">=") else found
+def holds(condition: Predicate, table: pa.Table, schema: StructType) -> Mask:
+    """The rows of which a condition is true; one of which that cannot be told is refused (I9)."""
+
+    def column(path: ColumnPath) -> Interval | None:
+        field = schema.find(path[0])
+        return None if field is None else of_rows(table.column(field.name), field.type)
+
+    return as_mask(pc.fill_null(may_hold(condition, Places(column)), False), table.num_rows)

@@ -10,7 +10,7 @@ import datetime as dt
 import decimal
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,7 +48,6 @@ class Bounds:
     low, high        bound every non-null value; None if that side is unknown
     may_be_null      whether some value may be null
     may_be_non_null  whether some value may be other than null
-    exact            every value equals `low`, which equals `high` (a partition value)
     may_be_nan       NaN, which Spark orders above every number, may occur beyond `high`
     """
 
@@ -57,7 +56,6 @@ class Bounds:
     high: Any
     may_be_null: bool
     may_be_non_null: bool
-    exact: bool = False
     may_be_nan: bool = False
 
 
@@ -115,27 +113,32 @@ def _for_number(value: Any, *, is_float: bool) -> Any:
 
 def bounds_of(column: ColumnPath, partition_values: Mapping[str, Any], stats: Mapping[str, Any], schema: StructType) -> Bounds | None:
     """The bounds of a column in one file; None if nothing is known of it."""
-    found = schema.resolve(column)
-    if found is None:
-        return None
-    if len(column) == 1:
-        for name, value in partition_values.items():
-            if name.lower() == column[0].lower():
-                return _of_constant(value, found.type)
-    path = schema.physical_path(column)
-    if path is None:
-        return None
-    known = _of_stats(path, found.type, stats)
-    if TYPE_CHANGES in found.metadata and not (isinstance(found.type, PrimitiveType) and found.type.name in INTEGER_BITS):
-        return replace(known, low=None, high=None)  # the file may have been written with a narrower type: the float 1.1 is not the double 1.1
-    return known
+    found = bounds_in_files(column, [partition_values], [stats], schema)
+    return None if found is None else found[0]
 
 
-def _of_constant(value: Any, type_: DataType) -> Bounds | None:
+def bounds_in_files(column: ColumnPath, values: Sequence[Mapping[str, Any]], stats: Sequence[Mapping[str, Any]], schema: StructType) -> list[Bounds] | None:
+    """The bounds of a column in each of some files, by their typed partition values and statistics; None for a column that is not there."""
+    found, path = schema.resolve(column), schema.physical_path(column)
+    if found is None or path is None:
+        return None
+    type_, name = found.type, column[0].lower() if len(column) == 1 else None
+    changed = TYPE_CHANGES in found.metadata and not (isinstance(type_, PrimitiveType) and type_.name in INTEGER_BITS)
+    out = []
+    for of_file, its_stats in zip(values, stats, strict=True):
+        constant = next((v for n, v in of_file.items() if n.lower() == name), ...)
+        known = _of_stats(path, type_, its_stats) if constant is ... else _of_constant(constant, type_)
+        if changed and constant is ...:  # the file may have been written with a narrower type: the float 1.1 is not the double 1.1
+            known = replace(known, low=None, high=None)
+        out.append(known)
+    return out
+
+
+def _of_constant(value: Any, type_: DataType) -> Bounds:
     if value is None:
         return Bounds(type_, None, None, may_be_null=True, may_be_non_null=False)
     typed = comparable(_as_float32(value) if type_ == PrimitiveType("float") else value, type_)
-    return Bounds(type_, typed, typed, may_be_null=False, may_be_non_null=True, exact=typed is not None, may_be_nan=typed is None)
+    return Bounds(type_, typed, typed, may_be_null=False, may_be_non_null=True, may_be_nan=typed is None)
 
 
 def _as_float32(value: Any) -> Any:
@@ -165,7 +168,7 @@ def _is_count(value: Any) -> bool:
 def lookup(tree: Any, path: ColumnPath) -> Any:
     """What statistics say at the path of a leaf column; None where they say nothing."""
     for name in path:
-        if not isinstance(tree, Mapping):
+        if type(tree) is not dict and not isinstance(tree, Mapping):  # the second is slow
             return None
         tree = tree.get(name)
     return tree

@@ -11,67 +11,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 from rowlock.protocol.char_varchar import KEY, is_char
+from rowlock.protocol.predicates import And, Column, In, IsNull, Not, Operator, Or, Predicate, compare
 from rowlock.protocol.schema import COLLATIONS, INTEGER_BITS, PrimitiveType, StructField, StructType
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'[^'\\]*')|(?P<number>-?\d+(?:\.\d+)?(?![\w.]))|(?P<quoted>`[^`]+`)|(?P<word>[A-Za-z_]\w*)|(?P<mark><=>|<=|>=|<>|!=|==|[=<>(),]))"
 )
-_SAME = {"==": "=", "!=": "<>"}
+_OPERATORS: dict[str, Operator] = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "NULL"})
-Literal = int | float | str
 
 
 class Undecided(ValueError):
     """A condition that only Spark can evaluate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """`column` is compared with a literal of its type; `op` is one of = <> < <= > >=."""
-
-    column: StructField
-    op: str
-    value: Literal
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """Whether a column is null."""
-
-    column: StructField
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """Whether a text has at most so many characters, or is null: the bound of a char or varchar column."""
-
-    column: StructField
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """Not the condition; null where it is null."""
-
-    of: Condition
-
-
-@dataclass(frozen=True, slots=True)
-class Both:
-    """Two conditions, both of which must hold (`op` AND), or one (OR); nulls as in SQL."""
-
-    op: str
-    left: Condition
-    right: Condition
-
-
-Condition = Comparison | IsNull | Not | Both | AtMost
-
-
-def parsed(text: str, schema: StructType) -> Condition:
+def parsed(text: str, schema: StructType) -> Predicate:
     """The condition in a text over a table's columns.  Raises Undecided for what is none of the forms above."""
     parser = _Parser(text, schema)
     found = parser.either()
@@ -112,19 +69,19 @@ class _Parser:
         if not self._took(word):
             raise Undecided(self._text)
 
-    def either(self) -> Condition:
-        found = self._both()
+    def either(self) -> Predicate:
+        parts = [self._both()]
         while self._took("OR"):
-            found = Both("OR", found, self._both())
-        return found
+            parts.append(self._both())
+        return Or(tuple(parts))
 
-    def _both(self) -> Condition:
-        found = self._one()
+    def _both(self) -> Predicate:
+        parts = [self._one()]
         while self._took("AND"):
-            found = Both("AND", found, self._one())
-        return found
+            parts.append(self._one())
+        return And(tuple(parts))
 
-    def _one(self) -> Condition:
+    def _one(self) -> Predicate:
         if self._took("NOT"):
             return Not(self._one())
         if self._took("("):
@@ -135,21 +92,21 @@ class _Parser:
         if self._took("IS"):
             negated = self._took("NOT")
             self._need("NULL")
-            return Not(IsNull(column)) if negated else IsNull(column)
+            return Not(IsNull(Column((column.name,)))) if negated else IsNull(Column((column.name,)))
         if self._took("IN"):
             return self._any_of(column)
-        if self.kind != "mark" or self.token in ("<=>", "(", ")", ","):
+        op = _OPERATORS.get(self._next() if self.kind == "mark" else "")
+        if op is None:
             raise Undecided(self._text)
-        op = self._next()
-        return self._compared(column, _SAME.get(op, op))
+        return compare(op, (column.name,), self._literal(column, op))
 
-    def _any_of(self, column: StructField) -> Condition:
+    def _any_of(self, column: StructField) -> Predicate:
         self._need("(")
-        found: Condition = self._compared(column, "=")
+        values = [self._literal(column, "=")]
         while self._took(","):
-            found = Both("OR", found, self._compared(column, "="))
+            values.append(self._literal(column, "="))
         self._need(")")
-        return found
+        return In(Column((column.name,)), tuple(values))
 
     def _column(self) -> StructField:
         if self.kind not in ("word", "quoted") or (self.kind == "word" and self.token.upper() in _KEYWORDS):
@@ -160,14 +117,14 @@ class _Parser:
             raise Undecided(self._text)
         return found[0]
 
-    def _compared(self, column: StructField, op: str) -> Condition:
+    def _literal(self, column: StructField, op: Operator) -> Any:
         kind, token = self.kind, self._next()
         type_ = column.type.name if isinstance(column.type, PrimitiveType) else ""
         if kind == "number" and "." not in token and type_ in INTEGER_BITS and -(1 << 63) < int(token) < 1 << 63:
-            return Comparison(column, op, int(token))
+            return int(token)
         if kind == "number" and type_ == "double" and (abs(int(token)) <= 1 << 53 if "." not in token else len(token) <= 30):
-            return Comparison(column, op, float(token))
+            return float(token)
         plain = type_ == "string" and not column.metadata.get(COLLATIONS) and not is_char(column.metadata.get(KEY))  # Spark pads what it compares with a char
-        if kind == "text" and plain and op in ("=", "<>"):
-            return Comparison(column, op, token[1:-1])
+        if kind == "text" and plain and op in ("=", "!="):
+            return token[1:-1]
         raise Undecided(self._text)

@@ -243,7 +243,7 @@ def parse_schema(schema_string: str, table: str | None = None) -> StructType:
     Raises UnsupportedFeature for a type that this version does not know, CorruptLog if the text is not a schema.
     """
     try:
-        parsed = _type_from(orjson.loads(schema_string), table)
+        parsed = type_from_json(orjson.loads(schema_string), table)
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as e:
         raise CorruptLog(f"the table's schema cannot be read: {e}", table=table) from e
     if not isinstance(parsed, StructType):
@@ -251,18 +251,19 @@ def parse_schema(schema_string: str, table: str | None = None) -> StructType:
     return parsed
 
 
-def _type_from(raw: Any, table: str | None) -> DataType:
+def type_from_json(raw: Any, table: str | None = None) -> DataType:
+    """The type that a part of a schema's JSON stands for.  Raises UnsupportedFeature."""
     if isinstance(raw, str):
         return _primitive_from(raw, table)
     kind = raw["type"]
     if kind == "struct":
         return StructType(
-            tuple(StructField(f["name"], _type_from(f["type"], table), bool(f.get("nullable", True)), f.get("metadata") or {}) for f in raw["fields"])
+            tuple(StructField(f["name"], type_from_json(f["type"], table), bool(f.get("nullable", True)), f.get("metadata") or {}) for f in raw["fields"])
         )
     if kind == "array":
-        return ArrayType(_type_from(raw["elementType"], table), bool(raw.get("containsNull", True)))
+        return ArrayType(type_from_json(raw["elementType"], table), bool(raw.get("containsNull", True)))
     if kind == "map":
-        return MapType(_type_from(raw["keyType"], table), _type_from(raw["valueType"], table), bool(raw.get("valueContainsNull", True)))
+        return MapType(type_from_json(raw["keyType"], table), type_from_json(raw["valueType"], table), bool(raw.get("valueContainsNull", True)))
     raise unsupported_type(str(kind), table)
 
 

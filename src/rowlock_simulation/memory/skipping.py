@@ -1,4 +1,4 @@
-"""Translates the text of a condition into the predicate by which files are skipped (`protocol.skipping`).
+"""Translates the text of a condition into the predicate by which files are skipped (`protocol.predicates`).
 
 The predicate may keep too many files, never too few (I3): anything but a comparison of one column with literals becomes
 Unknown.
@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from rowlock.protocol import skipping as to
+from rowlock.protocol import predicates as to
 from rowlock_simulation.memory.sql.expressions import Relation, Row, parse_expression
 
 _OPERATORS: dict[type[exp.Expr], to.Operator] = {
@@ -63,20 +63,20 @@ class _Translator:
 
     def is_null(self, node: exp.Expr) -> to.Predicate:
         column = self._column(node.this)
-        return to.IsNull((column,)) if column and isinstance(node.expression, exp.Null) else to.Unknown()
+        return to.IsNull(to.Column((column,))) if column and isinstance(node.expression, exp.Null) else to.Unknown()
 
     def member(self, node: exp.Expr) -> to.Predicate:
         assert isinstance(node, exp.In)
         column, values = self._column(node.this), [_literal(e) for e in node.expressions]
         if column is None or not values or any(v is None for v in values):
             return to.Unknown()
-        return to.In((column,), tuple(v[0] for v in values if v is not None and v[0] is not None))
+        return to.In(to.Column((column,)), tuple(v[0] for v in values if v is not None and v[0] is not None))
 
     def between(self, node: exp.Expr) -> to.Predicate:
         column, low, high = self._column(node.this), _literal(node.args["low"]), _literal(node.args["high"])
         if column is None or low is None or high is None:
             return to.Unknown()
-        return to.And((to.Compare(">=", (column,), low[0]), to.Compare("<=", (column,), high[0])))
+        return to.And((to.compare(">=", (column,), low[0]), to.compare("<=", (column,), high[0])))
 
     def _compare(self, node: exp.Expr) -> to.Predicate:
         operator = _OPERATORS[type(node)]
@@ -85,9 +85,9 @@ class _Translator:
             if column is None:
                 continue
             if (literal := _literal(right)) is not None:
-                return to.Compare(op, (column,), literal[0])
+                return to.compare(op, (column,), literal[0])
             if (values := self._source_values(right)) is not None:
-                return _any_of(to.Compare(op, (column,), value) for value in values)
+                return _any_of(to.compare(op, (column,), value) for value in values)
         return to.Unknown()
 
     def _column(self, node: exp.Expr) -> str | None:

@@ -10,13 +10,13 @@ from rowlock import exceptions
 from rowlock.conflict import rules
 from rowlock.conflict.rules import Reads
 from rowlock.protocol.actions import AddFile, Commit, CommitInfo, DeletionVectorDescriptor, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from rowlock.protocol.predicates import Unknown
 from rowlock.protocol.schema import StructType
-from rowlock.protocol.skipping import Unknown
 
 FEATURES = frozenset({"deletionVectors", "appendOnly", "invariants"})
 PROTOCOL = Protocol(3, 7, frozenset({"deletionVectors"}), FEATURES)
 METADATA = Metadata("id", '{"type":"struct","fields":[]}', configuration={"delta.checkpointInterval": "10"})
-STATE = rules.TableState(PROTOCOL, METADATA, StructType(()), lambda predicate, file: True)
+STATE = rules.TableState(PROTOCOL, METADATA, StructType(()), lambda predicate, files: files)
 VECTOR = DeletionVectorDescriptor("i", "x", None, 1, 1)
 A, B = Unknown(), Unknown()
 
@@ -238,7 +238,7 @@ def test_what_only_moves_rows_reads_at_snapshot_isolation() -> None:
 
 
 def test_only_where_it_was_read() -> None:
-    state = replace(STATE, file_matches=lambda predicate, file: predicate is A and file.path == "f")
+    state = replace(STATE, matching=lambda predicate, files: [a for a in files if predicate is A and a.path == "f"])
     assert found(Reads(predicates=(A,)), APPEND, state=state) == "added files"
     assert found(Reads(predicates=(B,)), winner(adds=(add("g"),)), state=state) is None
     assert found(Reads(), APPEND) is None

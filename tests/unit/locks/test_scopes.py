@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowlock.locks.scope import TABLE, Scope, overlap, scopes_of
-from rowlock.protocol.skipping import And, Compare, In, IsNull, Not, Or, Predicate, Unknown
+from rowlock.protocol.predicates import And, Column, In, IsNull, Not, Or, Predicate, Unknown, compare
 
 
 def pins(**values: str) -> Scope:
@@ -29,7 +29,7 @@ def test_scopes_exclude_each_other_unless_a_column_tells_them_apart(a: Scope, b:
 
 
 def eq(column: str, value: object) -> Predicate:
-    return Compare("=", (column,), value)
+    return compare("=", (column,), value)
 
 
 @pytest.mark.parametrize(
@@ -38,20 +38,20 @@ def eq(column: str, value: object) -> Predicate:
         (None, {TABLE}),
         (Unknown(), {TABLE}),
         (eq("v", 1), {TABLE}),
-        (Compare("<", ("p",), 1), {TABLE}),
+        (compare("<", ("p",), 1), {TABLE}),
         (eq("p", 1), {pins(p="=1")}),
         (And((eq("p", 1), eq("v", 2), Unknown())), {pins(p="=1")}),
         (And((eq("p", 1), eq("q", "x"))), {pins(p="=1", q="=x")}),
         (And((eq("p", 1), eq("p", 2))), set()),
-        (In(("p",), (1, 2)), {pins(p="=1"), pins(p="=2")}),
-        (Or((eq("p", 1), IsNull(("p",)))), {pins(p="=1"), pins(p="null")}),
+        (In(Column(("p",)), (1, 2)), {pins(p="=1"), pins(p="=2")}),
+        (Or((eq("p", 1), IsNull(Column(("p",))))), {pins(p="=1"), pins(p="null")}),
         (Or((eq("p", 1), eq("v", 1))), {TABLE}),
         (Or(()), set()),
         (eq("p", None), set()),
-        (Compare("<=>", ("p",), None), {pins(p="null")}),
-        (And((In(("p",), (1, 2)), In(("q",), ("x", "y")))), {pins(p=p, q=q) for p in ("=1", "=2") for q in ("=x", "=y")}),
-        (Not(Or((Compare("!=", ("p",), 1), Unknown()))), {pins(p="=1")}),
-        (In(("p",), tuple(range(65))), {TABLE}),
+        (compare("<=>", ("p",), None), {pins(p="null")}),
+        (And((In(Column(("p",)), (1, 2)), In(Column(("q",)), ("x", "y")))), {pins(p=p, q=q) for p in ("=1", "=2") for q in ("=x", "=y")}),
+        (Not(Or((compare("!=", ("p",), 1), Unknown()))), {pins(p="=1")}),
+        (In(Column(("p",)), tuple(range(65))), {TABLE}),
         (Or(tuple(eq("p", n) for n in range(65))), {TABLE}),
     ],
 )

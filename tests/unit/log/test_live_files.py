@@ -12,8 +12,8 @@ from rowlock.limits import limited
 from rowlock.log import frames
 from rowlock.log.live_files import LiveFiles, fold
 from rowlock.protocol.actions import AddFile, DeletionVectorDescriptor, FileKey
+from rowlock.protocol.predicates import And, Column, In, IsNull, Like, Not, Or, Predicate, compare
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
-from rowlock.protocol.skipping import And, Compare, In, IsNull, Not, Or, Predicate, StartsWith
 
 PATHS = [f"f{i}" for i in range(8)]
 VECTORS = [None, *(DeletionVectorDescriptor("u", "x" * 20, i, 10, i) for i in (1, 2))]
@@ -85,18 +85,18 @@ def many(n: int) -> list[AddFile]:
 @pytest.mark.parametrize(
     "predicate",
     [
-        Compare("=", ("id",), 55),
-        Compare(">", ("id",), 9000),
-        And((Compare(">=", ("id",), 100), Compare("<", ("id",), 130))),
-        In(("id",), (5, 995)),
-        Compare("=", ("S",), "s0003"),
-        StartsWith(("s",), "s000"),
-        Compare("=", ("k",), "k1"),
-        IsNull(("k",)),
-        And((Compare("=", ("k",), "k1"), Compare("<", ("id",), 50))),
-        Or((Compare("=", ("k",), "k1"), Compare("<", ("id",), 50))),
-        Not(Or((Compare("=", ("k",), "k1"), Compare(">", ("id",), 50)))),
-        Compare("=", ("id",), "text"),
+        compare("=", ("id",), 55),
+        compare(">", ("id",), 9000),
+        And((compare(">=", ("id",), 100), compare("<", ("id",), 130))),
+        In(Column(("id",)), (5, 995)),
+        compare("=", ("S",), "s0003"),
+        Like(Column(("s",)), "s000"),
+        compare("=", ("k",), "k1"),
+        IsNull(Column(("k",))),
+        And((compare("=", ("k",), "k1"), compare("<", ("id",), 50))),
+        Or((compare("=", ("k",), "k1"), compare("<", ("id",), 50))),
+        Not(Or((compare("=", ("k",), "k1"), compare(">", ("id",), 50)))),
+        compare("=", ("id",), "text"),
     ],
     ids=str,
 )
@@ -105,7 +105,7 @@ def test_prune_in_columns_is_prune_one_by_one(predicate: Predicate) -> None:
     columns, values = LiveFiles.of_frames([frames.from_adds(adds)]), LiveFiles.of_adds(adds)
     by_columns = {a.path for a in columns.prune(predicate, SCHEMA, ["day", "k"])}
     assert by_columns == {a.path for a in values.prune(predicate, SCHEMA, ["day", "k"])}
-    assert by_columns and (len(by_columns) < 1000 or predicate.value == "text")  # type: ignore[union-attr]
+    assert by_columns and (len(by_columns) < 1000 or "text" in str(predicate))
     assert len(columns.prune(None, SCHEMA, ["day", "k"])) == 1000
 
 
@@ -113,7 +113,7 @@ def test_statistics_that_do_not_read_keep_their_files() -> None:
     adds = many(600)
     adds[3] = replace(adds[3], stats='{"minValues":{"id":"x"}}')
     adds[4] = replace(adds[4], stats="{broken")
-    kept = {a.path for a in LiveFiles.of_frames([frames.from_adds(adds)]).prune(Compare("=", ("id",), 77), SCHEMA, ["day", "k"])}
+    kept = {a.path for a in LiveFiles.of_frames([frames.from_adds(adds)]).prune(compare("=", ("id",), 77), SCHEMA, ["day", "k"])}
     assert {"f3", "f4", "f7", "f9"} <= kept and "f8" not in kept
 
 
@@ -124,7 +124,7 @@ def test_partition_values_without_a_zone_keep_their_files_unless_the_zone_is_sai
     files = LiveFiles.of_adds(
         [AddFile("old", {"t": "2020-01-01 00:00:00"}, 1, 1, True, None), AddFile("new", {"t": "2020-01-01T00:00:00.000000Z"}, 1, 1, True, None)]
     )
-    noon = Compare("=", ("t",), dt.datetime(2020, 1, 1, 5, tzinfo=dt.UTC))
+    noon = compare("=", ("t",), dt.datetime(2020, 1, 1, 5, tzinfo=dt.UTC))
     assert [a.path for a in files.prune(noon, schema, ["t"])] == ["old"]
     assert [a.path for a in files.prune(noon, schema, ["t"], "America/New_York")] == ["old"]
     assert [a.path for a in files.prune(noon, schema, ["t"], "UTC")] == []

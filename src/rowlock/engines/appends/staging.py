@@ -50,7 +50,7 @@ def stage_rows(
             if table.num_rows:
                 rows = fitted(table)
                 check_rows(rows, snapshot, store.root)
-                check_conditions(rows, conditions, store.root)
+                check_conditions(rows, conditions, snapshot.schema, store.root)
                 writer.add(rows)
         writer.finish()
     except BaseException:

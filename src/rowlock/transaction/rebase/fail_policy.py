@@ -22,8 +22,8 @@ from rowlock.conflict.value import Conflict, conflict_with
 from rowlock.log.pruning import FilePruner
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.predicates import Predicate
 from rowlock.protocol.properties import Isolation
-from rowlock.protocol.skipping import Predicate
 from rowlock.transaction.failed_attempt import work_of
 from rowlock.transaction.state.pending import Pending
 
@@ -35,12 +35,12 @@ _COMPARED_VALUES = 20_000_000
 
 def table_state(base: Snapshot) -> rules.TableState:
     """The table's state at the transaction's base, as the conflict rules need it."""
-    return rules.TableState(base.protocol, base.metadata, base.schema, lambda predicate, file: may_match(base, predicate, file))
+    return rules.TableState(base.protocol, base.metadata, base.schema, lambda predicate, files: may_match(base, predicate, files))
 
 
-def may_match(base: Snapshot, predicate: Predicate | None, file: AddFile) -> bool:
-    """Whether a file may hold rows that match the predicate, by its partition values and statistics."""
-    return predicate is None or FilePruner(predicate, base.schema, base.partition_columns).may_match(file)
+def may_match(base: Snapshot, predicate: Predicate | None, files: Sequence[AddFile]) -> Sequence[AddFile]:
+    """The files that may hold rows that match the predicate, by their partition values and statistics."""
+    return files if predicate is None else FilePruner(predicate, base.schema, base.partition_columns).kept(files)
 
 
 def check_files(txn: Pending, winners: list[Commit]) -> None:

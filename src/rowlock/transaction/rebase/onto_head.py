@@ -227,8 +227,9 @@ def _without_skipped_files(txn: Pending, delta: Delta) -> Delta:
     reading = [s for s in txn.program if s.touches]
     if not reading or any(s.kind == "move" for s in reading):
         return delta
-    born = tuple(s for s in delta.born if any(fail_policy.may_match(txn.base, p.reads, s.file) for p in reading))
-    return Delta(delta.gone, born)
+    files = [s.file for s in delta.born]
+    left = {f.path for p in reading for f in fail_policy.may_match(txn.base, p.reads, files)}
+    return Delta(delta.gone, tuple(s for s in delta.born if s.path in left))
 
 
 def _conflicts_by_winner(winners: Sequence[Commit], delta: Delta, effects: Effects) -> list[Conflict]:

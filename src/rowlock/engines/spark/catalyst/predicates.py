@@ -1,26 +1,32 @@
-"""Translates a resolved Catalyst condition into the predicate by which files are skipped (`protocol.skipping`).
+"""Translates a resolved Catalyst condition into the algebra of conditions (`protocol.predicates`).
 
-Only expressions whose meaning is certain are translated; any other becomes Unknown, which keeps the file.  So a predicate
-may keep too many files, never too few (I3).
+Only expressions whose meaning is certain are translated; any other becomes Unknown, with its place in the condition where Spark can be
+asked about it alone.  So files and rows that are kept may be too many, never too few (I3).
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, is_collated
-from rowlock.protocol import skipping as ir
+from rowlock.exceptions import UnsupportedFeature
+from rowlock.protocol import predicates as ir
+from rowlock.protocol import schema as types
+from rowlock.protocol.arrow_types import to_arrow_type
 from rowlock.protocol.bounds import REPLACEMENT_CHARACTER
 from rowlock.protocol.char_varchar import KEY, is_char
-from rowlock.protocol.schema import INTEGER_BITS
+from rowlock.protocol.evaluation import Places, is_understood
+from rowlock.protocol.intervals import Interval, kind_of, of_rows
+from rowlock.protocol.schema import INTEGER_BITS, ColumnPath, DataType, PrimitiveType
 
 _COMPARISONS: dict[str, ir.Operator] = {
     "EqualTo": "=",
@@ -30,172 +36,256 @@ _COMPARISONS: dict[str, ir.Operator] = {
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
 }
-MIRROR = {
-    "EqualTo": "EqualTo",
-    "EqualNullSafe": "EqualNullSafe",
-    "LessThan": "GreaterThan",
-    "LessThanOrEqual": "GreaterThanOrEqual",
-    "GreaterThan": "LessThan",
-    "GreaterThanOrEqual": "LessThanOrEqual",
+_FUNCTIONS = {
+    "Add": "+",
+    "Subtract": "-",
+    "Multiply": "*",
+    "Remainder": "%",
+    "Coalesce": "coalesce",
+    "Upper": "upper",
+    "Lower": "lower",
+    "Length": "length",
+    "Substring": "substring",
+    "StringTrim": "trim",
+    "Concat": "concat",
+    "Year": "year",
+    "Month": "month",
+    "DayOfMonth": "day",
+    "DateAdd": "date_add",
+    "DateSub": "date_sub",
+    "DateDiff": "datediff",
 }
-"""The comparison that means the same with its sides exchanged."""
+"""The functions of the algebra by the names of their Catalyst classes."""
+_BOOLEAN = PrimitiveType("boolean")
+_COLUMNS_BY_VALUE = 3
+_BY_VALUE = {"integer", "decimal", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean"}
+"""The kinds of columns whose different values are told by Arrow just as Spark's functions tell them: 0.0 and -0.0 are one number with two texts."""
 
 
-def skipping_predicate(condition: Condition | None, columns: Mapping[int, str]) -> ir.Predicate | None:
-    """The skipping predicate of a condition, None where every file is kept.  `columns` maps ids of attributes to the table's column names; what it lacks, as it
-    lacks text with a collation, is left to Spark.
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A resolved condition: Catalyst's expression, the same in the algebra, and the types of the columns in that."""
+
+    expression: JavaObject
+    predicate: ir.Predicate
+    types: Mapping[ColumnPath, DataType] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> ir.Predicate | None:
+        """The predicate by which files are skipped; None where every file is kept."""
+        return self.predicate if ir.columns_of(self.predicate) else None
+
+    def part(self, path: Sequence[int]) -> JavaObject:
+        """Catalyst's expression of an Unknown's `part`."""
+        found = self.expression
+        for number in path:
+            found = found.children().apply(number)
+        return found
+
+
+def translated(bridge: Catalyst, condition: JavaObject | None, columns: Mapping[int, str]) -> Condition | None:
+    """A condition in the algebra, after Catalyst folded constants and unwrapped casts of columns; None for no condition.
+
+    `columns` maps ids of attributes to the table's column names; what it lacks, as it lacks text with a collation, is left to Spark.
     """
-    predicate = ir.Unknown() if condition is None else _convert(condition.tree, columns)
-    return None if isinstance(predicate, ir.Unknown) else predicate
-
-
-def folded(bridge: Catalyst, condition: JavaObject | None) -> Condition | None:
-    """A condition after Catalyst folded constants and unwrapped casts of columns; None for no condition."""
     if condition is None:
         return None
     relation = bridge.filter_node(condition, bridge.one_row())
     expression = bridge.unwrap_casts.apply(bridge.constant_folding.apply(relation)).condition()
     tree, _ = _tree(orjson.loads(expression.toJSON()), 0)
-    return Condition(expression, tree)
+    translator = _Translator(expression, columns)
+    return Condition(expression, translator.predicate(tree), translator.types)
 
 
-def column_name(node: Node, columns: Mapping[int, str]) -> str | None:
-    """The table's column that an attribute refers to; None for another attribute."""
-    return columns.get(int(node.fields["exprId"]["id"]))
-
-
-class Node:
+class _Node:
     """An expression of Catalyst, read from its JSON; `path` leads to it from the whole condition, by the numbers of the children."""
 
-    def __init__(self, fields: dict[str, Any], children: list[Node], path: tuple[int, ...] = ()) -> None:
+    def __init__(self, fields: dict[str, Any], children: list[_Node], path: tuple[int, ...] = ()) -> None:
         self.fields, self.children, self.path = fields, children, path
         self.name = fields["class"].rsplit(".", 1)[-1]
 
-    def subtree(self) -> list[Node]:
+    def subtree(self) -> list[_Node]:
         """The node and all that lie below it."""
         return [self, *(n for kid in self.children for n in kid.subtree())]
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A resolved condition: Catalyst's expression, and the same as a tree of nodes."""
-
-    expression: JavaObject
-    tree: Node
-
-    def expression_of(self, node: Node) -> JavaObject:
-        """Catalyst's expression of a node of the tree."""
-        found = self.expression
-        for number in node.path:
-            found = found.children().apply(number)
-        return found
-
-
-def inlined(node: Node) -> Node | None:
-    """The body of a `With` (Catalyst's BETWEEN) that has one common expression, with this in the place of the references to it; None for another."""
-    body, *common = node.children
-    if len(common) != 1 or any(n.name == "With" for kid in node.children for n in kid.subtree()):
-        return None
-    return _replaced(body, common[0].children[0])
-
-
-def _replaced(node: Node, common: Node) -> Node:
-    if node.name == "CommonExpressionRef":
-        return common
-    return Node(node.fields, [_replaced(kid, common) for kid in node.children], node.path)
-
-
-def _tree(nodes: list[dict[str, Any]], at: int, path: tuple[int, ...] = ()) -> tuple[Node, int]:
+def _tree(nodes: list[dict[str, Any]], at: int, path: tuple[int, ...] = ()) -> tuple[_Node, int]:
     fields, children, at = nodes[at], [], at + 1
     for number in range(fields["num-children"]):
         child, at = _tree(nodes, at, (*path, number))
         children.append(child)
-    return Node(fields, children, path), at
+    return _Node(fields, children, path), at
 
 
-def _convert(node: Node, columns: Mapping[int, str]) -> ir.Predicate:
-    kids = node.children
-    if node.name == "And":
-        return ir.And((_convert(kids[0], columns), _convert(kids[1], columns)))
-    if node.name == "Or":
-        return ir.Or((_convert(kids[0], columns), _convert(kids[1], columns)))
-    if node.name == "Not":
-        return ir.Not(_convert(kids[0], columns))
-    if node.name in ("IsNull", "IsNotNull"):
-        column = _column(kids[0], columns)
-        return ir.Unknown() if column is None else ir.IsNull(column) if node.name == "IsNull" else ir.IsNotNull(column)
-    if node.name == "With":
-        body = inlined(node)
-        return ir.Unknown() if body is None else _convert(body, columns)
-    if node.name in _COMPARISONS:
-        return _comparison(node.name, kids[0], kids[1], columns)
-    if node.name == "In":
-        return _in(kids, columns)
-    if node.name == "StartsWith":
-        column, value = _column(kids[0], columns), literal(kids[1])
-        return ir.StartsWith(column, value) if column is not None and isinstance(value, str) else ir.Unknown()
-    return ir.Unknown()
+@dataclass
+class _Translator:
+    """Translates the parts of one condition; `types` are those of the columns that they read."""
+
+    expression: JavaObject
+    columns: Mapping[int, str]
+    types: dict[ColumnPath, DataType] = field(default_factory=dict)
+
+    def predicate(self, node: _Node, alone: bool = True) -> ir.Predicate:
+        """A part of the condition; `alone` says that Spark can evaluate it by itself, unlike what lies inside of a `With` and refers to what is outside."""
+        if node.name in ("And", "Or"):
+            parts = tuple(self.predicate(kid, alone) for kid in node.children)
+            return ir.And(parts) if node.name == "And" else ir.Or(parts)
+        if node.name == "Not":
+            return ir.Not(self.predicate(node.children[0], alone))
+        found = self._with(node) if node.name == "With" else self._leaf(node)
+        whole = found is not None and not any(isinstance(n, ir.Unknown) or (isinstance(n, ir.Like) and not n.exact) for n in ir.nodes(found))
+        return found if found is not None and whole else self._left_to_spark(node, found, alone)
+
+    def _with(self, node: _Node) -> ir.Predicate | None:
+        """BETWEEN and the like: the body, with the one common expression in the place of the references to it."""
+        body, *common = node.children
+        if len(common) != 1 or any(n.name == "With" for kid in node.children for n in kid.subtree()):
+            return None
+        return self.predicate(_replaced(body, common[0].children[0]), alone=False)
+
+    def _left_to_spark(self, node: _Node, known: ir.Predicate | None, alone: bool) -> ir.Unknown:
+        """A part that Spark may be asked about, for the different values of its columns where these can be told apart."""
+        nodes = node.subtree()
+        read = [n for n in nodes if n.name == "AttributeReference"]
+        names = {self.columns.get(_id(n)) for n in read}
+        kinds = {kind_of(_type(n.fields.get("dataType")) or types.StructType(())) for n in read}
+        if not alone or not 0 < len(names) <= _COLUMNS_BY_VALUE or None in names or not kinds <= _BY_VALUE or any("UDF" in n.name for n in nodes):
+            return ir.Unknown(known=known)
+        return ir.Unknown(node.path, tuple(sorted(n for n in names if n is not None)), known)
+
+    def _leaf(self, node: _Node) -> ir.Predicate | None:
+        """A test of values; None for one that is not understood of columns of these types."""
+        found = self._test(node)
+        return found if found is not None and is_understood(found, Places(self._no_rows)) else None
+
+    def _no_rows(self, path: ColumnPath) -> Interval | None:
+        return of_rows(pa.array([], to_arrow_type(self.types[path])), self.types[path])
+
+    def _test(self, node: _Node) -> ir.Predicate | None:
+        kids = node.children
+        if node.name in _COMPARISONS:
+            left, right = (self.value(kid) for kid in kids)
+            if isinstance(left, ir.Literal) and not isinstance(right, ir.Literal):
+                return None if right is None else ir.Compare(_MIRRORED[_COMPARISONS[node.name]], right, left)
+            return None if left is None or right is None else ir.Compare(_COMPARISONS[node.name], left, right)
+        value = self.value(kids[0]) if kids else self.value(node)
+        if node.name in ("IsNull", "IsNotNull"):
+            return None if value is None else ir.IsNull(value) if node.name == "IsNull" else ir.Not(ir.IsNull(value))
+        if node.name == "In":
+            among = [self.value(kid) for kid in kids[1:]]
+            literals = tuple(v.value for v in among if isinstance(v, ir.Literal))
+            return None if value is None or len(literals) < len(among) else ir.In(value, literals)
+        if node.name in ("StartsWith", "EndsWith", "Contains", "Like"):
+            pattern = self.value(kids[1])
+            return (
+                None if value is None or not isinstance(pattern, ir.Literal) or not isinstance(pattern.value, str) else self._like(node, value, pattern.value)
+            )
+        whole = self.value(node)
+        return None if whole is None else ir.Compare("=", whole, ir.Literal(True, _BOOLEAN))
+
+    def _like(self, node: _Node, value: ir.Value, text: str) -> ir.Predicate:
+        """LIKE, and what Catalyst or a user has made of it; of a pattern with another sign than % what precedes that."""
+        if node.name != "Like":
+            return ir.Like(value, **{"StartsWith": {"start": text}, "EndsWith": {"end": text}}.get(node.name, {"inside": (text,)}))
+        first = min((at for sign in ("_", str(self._java(node).escapeChar())) if (at := text.find(sign)) >= 0), default=len(text))
+        if "%" not in text and first == len(text):
+            return ir.Compare("=", value, ir.Literal(text, PrimitiveType("string")))
+        start, *pieces = text.split("%")
+        if first < len(text):
+            return ir.Like(value, text[: min(first, len(start))], exact=False)
+        pieces = [p for p in pieces[:-1] if p] + pieces[-1:]
+        return ir.Like(value, start, tuple(pieces[:-1]), pieces[-1], exact=len([p for p in (start, *pieces) if p]) <= 1)
+
+    def value(self, node: _Node) -> ir.Value | None:
+        """An expression that gives a value; None for one that is not known here."""
+        if node.name == "Literal":
+            return self._literal(node)
+        if node.name in ("AttributeReference", "GetStructField"):
+            return self._column(node)
+        if node.name not in _FUNCTIONS and node.name != "Cast":
+            return None
+        args = [self.value(kid) for kid in node.children]
+        known = tuple(a for a in args if a is not None)
+        if len(known) < len(args):
+            return None
+        if node.name != "Cast":
+            return ir.Call(_FUNCTIONS[node.name], known)
+        type_ = _type(node.fields.get("dataType"))
+        if type_ is None or (type_ == PrimitiveType("string") and str(self._java(node).dataType().catalogString()) != "string"):
+            return None  # a cast of text to text changes its collation, which Catalyst's JSON does not say
+        return ir.Cast(known[0], type_)
+
+    def _java(self, node: _Node) -> JavaObject:
+        return Condition(self.expression, ir.Unknown()).part(node.path)
+
+    def _column(self, node: _Node) -> ir.Column | None:
+        if node.name == "AttributeReference":
+            name, type_ = self.columns.get(_id(node)), _type(node.fields.get("dataType"))
+            if name is None or type_ is None:
+                return None
+            self.types[(name,)] = type_
+            return ir.Column((name,))
+        outer = self._column(node.children[0]) if node.fields.get("name") and node.children[0].name in ("AttributeReference", "GetStructField") else None
+        struct = None if outer is None else self.types[outer.path]
+        inner = struct.find(node.fields["name"]) if isinstance(struct, types.StructType) else None
+        if outer is None or inner is None:
+            return None
+        path = (*outer.path, inner.name)
+        self.types[path] = inner.type
+        return ir.Column(path)
+
+    def _literal(self, node: _Node) -> ir.Literal | None:
+        type_ = _type(node.fields.get("dataType"))
+        kind, text = "" if type_ is None else kind_of(type_), node.fields.get("value")
+        if not kind or text is None or type_ is None:
+            return None
+        if kind in ("timestamp", "timestamp_ntz", "binary"):  # as Catalyst has it: the JSON has a text of the session's zone, which may stand for two instants
+            inner = self._java(node).value()
+            return ir.Literal(bytes(inner) if kind == "binary" else int(inner), type_)
+        if type_ == PrimitiveType("float"):
+            return ir.Literal(float(np.float32(text)), type_)
+        try:
+            return ir.Literal(_READ[kind](str(text)), type_)
+        except ValueError:  # text that is not certain, a date out of Python's range
+            return None
 
 
-def _comparison(name: str, left: Node, right: Node, columns: Mapping[int, str]) -> ir.Predicate:
-    column, value = _column(left, columns), literal(right)
-    if column is None:
-        column, value, name = _column(right, columns), literal(left), MIRROR[name]
-    if column is None or value is None:
-        return ir.Unknown()
-    return ir.Compare(_COMPARISONS[name], column, value)
+def _string(text: str) -> str:
+    if REPLACEMENT_CHARACTER in text:  # it also stands for bytes that are not UTF-8
+        raise ValueError(text)
+    return text
 
 
-def _in(kids: list[Node], columns: Mapping[int, str]) -> ir.Predicate:
-    column, values = _column(kids[0], columns), [literal(k) for k in kids[1:]]
-    if column is None or any(v is None for v in values):
-        return ir.Unknown()
-    return ir.In(column, tuple(values))
+_READ: dict[str, Any] = {
+    "integer": int,
+    "real": float,
+    "string": _string,
+    "boolean": lambda text: text == "true",
+    "date": datetime.date.fromisoformat,
+    "decimal": decimal.Decimal,
+}
+_MIRRORED: dict[ir.Operator, ir.Operator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<=>": "<=>"}
 
 
-def _column(node: Node, columns: Mapping[int, str]) -> tuple[str, ...] | None:
-    if node.name == "AttributeReference":
-        name = columns.get(int(node.fields["exprId"]["id"]))
-        return None if name is None else (name,)
-    if node.name == "Cast" and node.fields.get("dataType") == node.children[0].fields.get("dataType") != "string":  # which is its name under any collation
-        return _column(node.children[0], columns)
-    if node.name == "GetStructField" and node.fields.get("name"):
-        outer = _column(node.children[0], columns)
-        return None if outer is None else (*outer, node.fields["name"])
-    return None
+def _replaced(node: _Node, common: _Node) -> _Node:
+    if node.name == "CommonExpressionRef":
+        return common
+    return _Node(node.fields, [_replaced(kid, common) for kid in node.children], node.path)
 
 
-def literal(node: Node) -> Any:
-    """A literal as a Python value; None for what is no literal, is null, or has no certain meaning in Python."""
-    if node.name != "Literal" or node.fields.get("value") is None:
-        return None
-    kind, text = node.fields["dataType"], node.fields["value"]
-    if not isinstance(kind, str):
-        return None
-    if kind in INTEGER_BITS:
-        return int(text)
-    if kind in ("double", "float"):
-        number = float(text)
-        return number if kind == "double" and math.isfinite(number) else None
-    if kind == "string":
-        return None if REPLACEMENT_CHARACTER in text else str(text)  # it also stands for bytes that are not UTF-8
-    if kind == "boolean":
-        return str(text) == "true"
-    if kind == "date":
-        return _date(str(text))
-    if kind.startswith("decimal"):
-        return decimal.Decimal(str(text))
-    return None
+def _id(node: _Node) -> int:
+    return int(node.fields["exprId"]["id"])
 
 
-def _date(text: str) -> datetime.date | None:
+def _type(json: Any) -> DataType | None:
+    """The type that Catalyst's JSON names; None for one that is none of Delta's."""
     try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
+        return None if json is None else types.type_from_json(json)
+    except (UnsupportedFeature, KeyError, TypeError):
         return None
 
 
-_KEY_TYPES = INTEGER_BITS.keys() | {"string", "date", "boolean", "timestamp"}
+_KEY_KINDS = {"integer", "string", "date", "boolean", "timestamp"}
 
 
 def key_columns(
@@ -206,46 +296,32 @@ def key_columns(
     `types` are the columns of both sides, to which `left` and `right` may have more attributes at their ends.  Only for types whose equality is
     the same in Arrow and Spark, which text with a collation, or filled up with spaces, is not; integers of different widths count as one type.
     """
-    targets, sources = (
-        {
-            int(a.exprId().id()): n
-            for n, (a, f) in enumerate(zip(side, columns.fields, strict=False))
-            if not is_collated(f.dataType) and not is_char(f.metadata.get(KEY))
-        }
-        for side, columns in zip((left, right), types, strict=True)
-    )
+    names = {
+        int(a.exprId().id()): f"{side}{n}"
+        for side, attributes, columns in zip("ts", (left, right), types, strict=True)
+        for n, (a, f) in enumerate(zip(attributes, columns.fields, strict=False))
+        if not is_collated(f.dataType) and not is_char(f.metadata.get(KEY))
+    }
     tree, _ = _tree(orjson.loads(condition.toJSON()), 0)
+    translator = _Translator(condition, names)
     out: list[tuple[int, int]] = []
-    for node in conjuncts(tree):
-        if node.name != "EqualTo":
-            continue
-        sides = [_key(kid) for kid in node.children]
-        for a, b in (sides, sides[::-1]):
-            if a is not None and b is not None and a[0] in targets and b[0] in sources and a[1] == b[1]:
-                out.append((targets[a[0]], sources[b[0]]))
-                break
+    for p in ir.conjuncts(translator.predicate(tree)):
+        if isinstance(p, ir.Compare) and p.op == "=":
+            (target, of_target), (source, of_source) = sorted((_key(v, translator.types) for v in (p.left, p.right)), reverse=True)
+            if target[:1] + source[:1] == "ts" and of_target == of_source:
+                out.append((int(target[1:]), int(source[1:])))
     return tuple(out)
 
 
-def conjuncts(node: Node) -> list[Node]:
-    """The parts of a conjunction; the node itself where it is none."""
-    return [c for kid in node.children for c in conjuncts(kid)] if node.name == "And" else [node]
+def _key(value: ir.Value, types: Mapping[ColumnPath, DataType]) -> tuple[str, str]:
+    """(column, kind of its values) of one side of an equality that is a column, or an integer column cast to a wider integer; else ("", "")."""
+    column = value.value if isinstance(value, ir.Cast) else value
+    if not isinstance(column, ir.Column) or len(column.path) > 1 or (kind := kind_of(types[column.path])) not in _KEY_KINDS:
+        return "", ""
+    if isinstance(value, ir.Cast) and not (kind == kind_of(value.type) == "integer" and _bits(types[column.path]) <= _bits(value.type)):
+        return "", ""
+    return column.path[0], kind
 
 
-def _key(node: Node) -> tuple[int, str] | None:
-    """(attribute id, type) of one side of an equality that is a column, or an integer column cast to a wider integer; else None."""
-    if (
-        node.name == "Cast"
-        and node.children[0].name == "AttributeReference"
-        and _type_name(node) in INTEGER_BITS
-        and _type_name(node.children[0]) in INTEGER_BITS
-    ):
-        node = node.children[0]
-    if node.name != "AttributeReference" or (kind := _type_name(node)) not in _KEY_TYPES:
-        return None
-    return int(node.fields["exprId"]["id"]), "integer" if kind in INTEGER_BITS else kind
-
-
-def _type_name(node: Node) -> str:
-    """The name of a node's type; of a nested one, which Spark gives as an object, text that names no type."""
-    return str(node.fields.get("dataType"))
+def _bits(type_: DataType) -> int:
+    return INTEGER_BITS[type_.name] if isinstance(type_, PrimitiveType) else 0

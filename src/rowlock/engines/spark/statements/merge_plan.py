@@ -39,7 +39,7 @@ from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, class_na
 from rowlock.engines.spark.catalyst.default_rules import default_value
 from rowlock.engines.spark.catalyst.errors import public_errors
 from rowlock.engines.spark.catalyst.plans_of_now import frame_of_now
-from rowlock.engines.spark.catalyst.predicates import folded, key_columns, skipping_predicate
+from rowlock.engines.spark.catalyst.predicates import key_columns, translated
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.statements.generated_columns import generated_values, with_recomputed
 from rowlock.engines.spark.statements.identity_values import numbered_by, numbered_inserts
@@ -47,7 +47,7 @@ from rowlock.engines.spark.statements.merge_source import Source, pin
 from rowlock.engines.spark.statements.source_versions import versions_read
 from rowlock.exceptions import InvalidInput, SchemaMismatch
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import skipping as ir
+from rowlock.protocol import predicates as ir
 from rowlock.protocol.schema import RESERVED_PREFIX, quote, reserved_names
 
 ACTION = "__rowlock_action"
@@ -338,9 +338,9 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
 def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | None:
     """The predicate by which files are skipped: what ON demands of the target row alone, and the range of the source's keys."""
     parts: list[ir.Predicate] = []
-    own, names = skipping_predicate(folded(bridge, plan.on), tables.ids), tables.schema.names
-    if own is not None:
-        parts.append(own)
+    own, names = translated(bridge, plan.on, tables.ids), tables.schema.names
+    if own is not None and own.reads is not None:
+        parts.append(own.reads)
     table = plan.source.table
     if table is not None and plan.keys:
         import pyarrow as pa
@@ -354,8 +354,8 @@ def _reads(bridge: Catalyst, plan: MergePlan, tables: Target) -> ir.Predicate | 
                 except OverflowError:  # a date outside of Python's range: without a bound every file is kept
                     continue
                 if bounds["min"] is not None:
-                    parts.append(ir.Compare(">=", (names[target_at],), bounds["min"]))
-                    parts.append(ir.Compare("<=", (names[target_at],), bounds["max"]))
+                    parts.append(ir.compare(">=", (names[target_at],), bounds["min"]))
+                    parts.append(ir.compare("<=", (names[target_at],), bounds["max"]))
     return ir.And(tuple(parts)) if parts else None
 
 

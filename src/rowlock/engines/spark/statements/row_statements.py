@@ -20,7 +20,7 @@ from rowlock.engines.spark.addressed_rows import Addressed, Found
 from rowlock.engines.spark.catalyst.analysis import Expression, Relation, Resolved, Resolver, Target, assigned_columns, outcome_frame, target_path
 from rowlock.engines.spark.catalyst.bridge import JavaObject
 from rowlock.engines.spark.catalyst.errors import public_errors
-from rowlock.engines.spark.catalyst.predicates import Node, folded, skipping_predicate
+from rowlock.engines.spark.catalyst.predicates import translated
 from rowlock.engines.spark.catalyst.row_masks import RowMask, point_mask, row_mask
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.position_words import positions_by_path
@@ -34,7 +34,7 @@ from rowlock.limits import limits
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.blocks import driver_block, file_block
 from rowlock.parquet.physical import names_in_files
-from rowlock.protocol import skipping as ir
+from rowlock.protocol import predicates as ir
 from rowlock.protocol.deletion_vector import bitmap_of, positions_except
 from rowlock.protocol.identity import refuse_update
 from rowlock.storage.store import discard
@@ -52,7 +52,7 @@ class RowPlan:
 
     everything  there is no condition that a row could fail
     reads       the predicate by which files are skipped
-    mask        an estimate of the condition in numpy, which keeps too many rows at most
+    mask        an estimate of the condition over rows on the driver, which keeps too many at most
     narrow      outputs only the columns that an UPDATE sets or that are computed from these, and the address
     unchanged   the other columns
     """
@@ -124,9 +124,9 @@ def _statement(
     read: tuple[int, ...] = (),
     **more: Any,
 ) -> Statement:
-    plain = folded(evaluator.bridge, resolved.condition)
-    reads = skipping_predicate(plain, target.ids)
-    more["mask"] = row_mask(plain, target.ids)
+    plain = translated(evaluator.bridge, resolved.condition, target.ids)
+    reads = None if plain is None else plain.reads
+    more["mask"] = row_mask(plain)
     everything = resolved.condition is None or str(resolved.condition.toString()) == "true"
     text = (EVERY_ROW if kind == "delete" else []) if resolved.condition is None else [str(resolved.condition.sql())]
     plan = RowPlan(kind, target.relation, resolved, session, everything, reads, **more)
@@ -184,12 +184,12 @@ def _read_candidates(evaluator: Evaluator, plan: RowPlan, slices: Sequence[Slice
         return [], list(slices)
     left = limits().driver_rows
 
-    def by_value(node: Node, values: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+    def by_value(part: Sequence[int], values: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
         nonlocal left
         left -= values.num_rows
         if left < 0:
             return None
-        return driver_rows.rows_that_meet(evaluator, values, plan.relation, mask.condition.expression_of(node), plan.session)
+        return driver_rows.rows_that_meet(evaluator, values, plan.relation, mask.condition.part(part), plan.session)
 
     return driver_rows.read_matching(evaluator, slices, snapshot, lambda table: mask.of(table, by_value, limits().local_rows), mask.names, limits().masked_rows)
 
