@@ -194,8 +194,8 @@ def _knob(name: str) -> Any:
 class TableProperties:
     """Typed access to table properties.
 
-    A value that cannot be parsed gives the default, since another engine may have written it; only a retention
-    that cannot be parsed raises InvalidInput.
+    A value that cannot be parsed, and a time of a lock that is not above 0, gives the default, since another engine may have
+    written it; only a retention that cannot be parsed raises InvalidInput.
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -231,7 +231,7 @@ class TableProperties:
     """How long old commits are kept, in milliseconds."""
     deleted_file_retention_ms = _retention(_FILE_RETENTION, "interval 1 week")
     """How long removed data files are kept for vacuum, in milliseconds."""
-    cleans_log = _Property("delta.enableExpiredLogCleanup", lambda text: (text or "true").strip().lower() == "true")
+    cleans_log = _Property("delta.enableExpiredLogCleanup", lambda text: ("true" if text is None else text).strip().lower() == "true")
     """Whether commits and checkpoints older than the log retention are deleted; a value that is neither true nor false says no."""
     protected_before = _Property(_PROTECTION, lambda text: int(_readable(_PROTECTION, text, "0")))
     """The log before this version is cleaned up in one go or not at all; 0 if nothing is protected.  Raises InvalidInput for a value that is no whole number."""

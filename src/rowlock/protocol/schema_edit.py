@@ -1,6 +1,6 @@
 """Changes of a schema at any depth: fields that are added, moved, renamed, dropped or described.
 
-A path leads through structs by names, through arrays by `element` and through maps by `key` and `value`.  Pure.
+A path leads through structs by names, through arrays by `element` and through maps by `key` and `value`.  `table` is the one that errors name.  Pure.
 """
 
 from __future__ import annotations
@@ -22,45 +22,47 @@ class Position:
     after: str | None = None
 
 
-def added(schema: StructType, parent: Sequence[str], field: StructField, position: Position | None) -> StructType:
+def added(schema: StructType, parent: Sequence[str], field: StructField, position: Position | None, table: str) -> StructType:
     """The schema with one more field in the struct at `parent`.  Raises SchemaMismatch for a name that is taken, or a place that is not there."""
 
     def add(struct: StructType) -> StructType:
         if struct.find(field.name) is not None:
             raise SchemaMismatch(
                 f"there is a column {'.'.join([*parent, field.name])!r} already, and two cannot have the same name",
+                table=table,
                 condition=named("FIELD_ALREADY_EXISTS", op="add", fieldNames=quote(field.name), struct=type_name(schema, sql=True)),
             )
-        return StructType(_placed(struct.fields, field, position))
+        return StructType(_placed(struct.fields, field, position, table))
 
-    return _within(schema, parent, add)
+    return _within(schema, parent, add, table)
 
 
-def moved(schema: StructType, path: Sequence[str], position: Position) -> StructType:
+def moved(schema: StructType, path: Sequence[str], position: Position, table: str) -> StructType:
     """The schema with a field at another position of its struct."""
-    field = field_at(schema, path)
+    field = field_at(schema, path, table)
     if position.after is not None and position.after.lower() == field.name.lower():
-        raise SchemaMismatch(f"column {'.'.join(path)!r} cannot come after itself")
-    return _within(schema, path[:-1], lambda struct: StructType(_placed(tuple(f for f in struct.fields if f is not field), field, position)))
+        raise SchemaMismatch(f"column {'.'.join(path)!r} cannot come after itself", table=table)
+    return _within(schema, path[:-1], lambda struct: StructType(_placed(tuple(f for f in struct.fields if f is not field), field, position, table)), table)
 
 
-def with_field(schema: StructType, path: Sequence[str], change: Callable[[StructField], StructField | None]) -> StructType:
+def with_field(schema: StructType, path: Sequence[str], change: Callable[[StructField], StructField | None], table: str) -> StructType:
     """The schema with a field replaced by what `change` makes of it; None drops it."""
-    field = field_at(schema, path)
+    field = field_at(schema, path, table)
     made = change(field)
 
     def swap(struct: StructType) -> StructType:
         if made is not None and made.name.lower() != field.name.lower() and struct.find(made.name) is not None:
             raise SchemaMismatch(
                 f"there is a column {'.'.join([*path[:-1], made.name])!r} already",
+                table=table,
                 condition=named("FIELD_ALREADY_EXISTS", op="rename", fieldNames=quote(made.name), struct=type_name(schema, sql=True)),
             )
         if not (left := tuple(f for f in (made if f is field else f for f in struct.fields) if f is not None)):
             text = f"column {'.'.join(path)!r} is the only one of its {'table' if len(path) == 1 else 'struct'} and cannot be dropped"
-            raise SchemaMismatch(text, condition=named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(struct.names)))
+            raise SchemaMismatch(text, table=table, condition=named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(struct.names)))
         return StructType(left)
 
-    return _within(schema, path[:-1], swap)
+    return _within(schema, path[:-1], swap, table)
 
 
 def owner(schema: StructType, path: Sequence[str]) -> tuple[StructField, int] | None:
@@ -80,7 +82,7 @@ def owner(schema: StructType, path: Sequence[str]) -> tuple[StructField, int] | 
     return found
 
 
-def field_at(schema: StructType, path: Sequence[str], table: str | None = None) -> StructField:
+def field_at(schema: StructType, path: Sequence[str], table: str) -> StructField:
     """The field that a path leads to.  Raises SchemaMismatch where there is none."""
     found = owner(schema, path)
     if found is None or found[1] != len(path):
@@ -92,79 +94,80 @@ def field_at(schema: StructType, path: Sequence[str], table: str | None = None) 
 
 def with_part(type_: DataType, place: Sequence[str], new: DataType) -> DataType:
     """A type with another type at a place within its arrays and maps."""
-    return _edited(type_, place, lambda _: new, place)
+    return _edited(type_, place, lambda _: new, place, None)
 
 
-def _placed(fields: tuple[StructField, ...], field: StructField, position: Position | None) -> tuple[StructField, ...]:
+def _placed(fields: tuple[StructField, ...], field: StructField, position: Position | None, table: str) -> tuple[StructField, ...]:
     if position is None:
         return (*fields, field)
     if position.after is None:
         return (field, *fields)
     at = next((n for n, f in enumerate(fields) if f.name.lower() == position.after.lower()), None)
     if at is None:
-        raise SchemaMismatch(f"there is no column {position.after!r} to come after; there are {', '.join(f.name for f in fields)}")
+        raise SchemaMismatch(f"there is no column {position.after!r} to come after; there are {', '.join(f.name for f in fields)}", table=table)
     return (*fields[: at + 1], field, *fields[at + 1 :])
 
 
-def _within(schema: StructType, path: Sequence[str], edit: Callable[[StructType], StructType]) -> StructType:
+def _within(schema: StructType, path: Sequence[str], edit: Callable[[StructType], StructType], table: str) -> StructType:
     """The schema with the struct at a path changed."""
 
     def changed(type_: DataType) -> DataType:
         if not isinstance(type_, StructType):
-            raise SchemaMismatch(f"{'.'.join(path)!r} is no struct")
+            raise SchemaMismatch(f"{'.'.join(path)!r} is no struct", table=table)
         return edit(type_)
 
-    made = _edited(schema, path, changed, path)
+    made = _edited(schema, path, changed, path, table)
     assert isinstance(made, StructType)
     return made
 
 
-def _edited(type_: DataType, path: Sequence[str], edit: Callable[[DataType], DataType], whole: Sequence[str]) -> DataType:
+def _edited(type_: DataType, path: Sequence[str], edit: Callable[[DataType], DataType], whole: Sequence[str], table: str | None) -> DataType:
     """A type with what is at a path below it changed."""
     if not path:
         return edit(type_)
     if isinstance(type_, StructType) and (found := type_.find(path[0])) is not None:
-        made = replace(found, type=_edited(found.type, path[1:], edit, whole))
+        made = replace(found, type=_edited(found.type, path[1:], edit, whole, table))
         return StructType(tuple(made if f is found else f for f in type_.fields))
     if (part := parts(type_).get(name := path[0].lower())) is not None:
-        return with_parts(type_, {name: _edited(part, path[1:], edit, whole)})
-    raise SchemaMismatch(f"there is no column {'.'.join(whole)!r}")
+        return with_parts(type_, {name: _edited(part, path[1:], edit, whole, table)})
+    raise SchemaMismatch(f"there is no column {'.'.join(whole)!r}", table=table)
 
 
-def with_columns(schema: StructType, columns: StructType) -> StructType:
+def with_columns(schema: StructType, columns: StructType, table: str) -> StructType:
     """The schema with the columns, at any depth, in the order and with the comments of `columns`, and with those that it adds, nullable.
 
     A column keeps its name, its metadata and its id, and may be null where `columns` says so.  Raises SchemaMismatch where one is missing,
     or of another type.
     """
-    made = _with_fields(schema, columns, ())
+    made = _with_fields(schema, columns, (), table)
     assert isinstance(made, StructType)
     return made
 
 
-def _with_fields(old: DataType, new: DataType, path: tuple[str, ...]) -> DataType:
+def _with_fields(old: DataType, new: DataType, path: tuple[str, ...], table: str) -> DataType:
     if isinstance(old, StructType) and isinstance(new, StructType):
         names = [f.name.lower() for f in new.fields]
         if gone := next((f.name for f in old.fields if f.name.lower() not in names), None):
-            raise _not_replaced(f"column {'.'.join([*path, gone])!r} is missing, and would be dropped")
-        return StructType(tuple(_merged(old.find(f.name), f, path) for f in new.fields))
+            raise _not_replaced(f"column {'.'.join([*path, gone])!r} is missing, and would be dropped", table)
+        return StructType(tuple(_merged(old.find(f.name), f, path, table) for f in new.fields))
     if inner := shared_parts(old, new):
-        return with_parts(old, {name: _with_fields(*both, (*path, name)) for name, both in inner.items()})
+        return with_parts(old, {name: _with_fields(*both, (*path, name), table) for name, both in inner.items()})
     if old != new:
-        raise _not_replaced(f"column {'.'.join(path)!r} is {type_name(old, sql=True)}, and cannot become {type_name(new, sql=True)}")
+        raise _not_replaced(f"column {'.'.join(path)!r} is {type_name(old, sql=True)}, and cannot become {type_name(new, sql=True)}", table)
     return old
 
 
-def _merged(old: StructField | None, new: StructField, path: tuple[str, ...]) -> StructField:
+def _merged(old: StructField | None, new: StructField, path: tuple[str, ...], table: str) -> StructField:
     if old is None:
         return nullable(StructType((new,))).fields[0]
-    type_ = _with_fields(old.type, new.type, (*path, old.name))
+    type_ = _with_fields(old.type, new.type, (*path, old.name), table)
     if (was := old.metadata.get(char_varchar.KEY)) != (wanted := new.metadata.get(char_varchar.KEY)):
         raise _not_replaced(
-            f"column {'.'.join([*path, old.name])!r} is {was or type_name(old.type, sql=True)}, and cannot become {wanted or type_name(new.type, sql=True)}"
+            f"column {'.'.join([*path, old.name])!r} is {was or type_name(old.type, sql=True)}, and cannot become {wanted or type_name(new.type, sql=True)}",
+            table,
         )
     return replace(old, type=type_, nullable=old.nullable or new.nullable, metadata={**old.metadata, **new.metadata})
 
 
-def _not_replaced(why: str) -> SchemaMismatch:
-    return SchemaMismatch(f"The columns cannot be replaced: {why}", condition=named("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP"))
+def _not_replaced(why: str, table: str) -> SchemaMismatch:
+    return SchemaMismatch(f"The columns cannot be replaced: {why}", table=table, condition=named("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP"))

@@ -13,6 +13,7 @@ from rowlock.protocol.schema_edit import Position, added, moved, with_columns, w
 INT = PrimitiveType("integer")
 INNER = StructType((StructField("x", INT), StructField("y", INT)))
 SCHEMA = StructType((StructField("id", INT), StructField("S", INNER), StructField("a", ArrayType(INNER)), StructField("m", MapType(INNER, INNER))))
+TABLE = "/lake/t"
 NEW = StructField("new", INT)
 
 
@@ -23,35 +24,35 @@ NEW = StructField("new", INT)
     ("parent", "seen"), [(("s",), ("S",)), (("a", "element"), ("a", "element")), (("m", "key"), ("m", "key")), (("M", "Value"), ("m", "value"))]
 )
 def test_added(parent: tuple[str, ...], seen: tuple[str, ...], position: Position | None, names: tuple[str, ...]) -> None:
-    made = added(SCHEMA, parent, NEW, position)
+    made = added(SCHEMA, parent, NEW, position, TABLE)
     assert tuple(path[-1] for path, _ in made.all_fields() if path[:-1] == seen) == names
     assert len(list(made.all_fields())) == len(list(SCHEMA.all_fields())) + 1
 
 
 def test_moved() -> None:
-    assert moved(SCHEMA, ("m",), Position()).names == ("m", "id", "S", "a")
-    assert moved(SCHEMA, ("id",), Position("A")).names == ("S", "a", "id", "m")
-    assert moved(moved(SCHEMA, ("s", "x"), Position("y")), ("s", "x"), Position()) == SCHEMA
+    assert moved(SCHEMA, ("m",), Position(), TABLE).names == ("m", "id", "S", "a")
+    assert moved(SCHEMA, ("id",), Position("A"), TABLE).names == ("S", "a", "id", "m")
+    assert moved(moved(SCHEMA, ("s", "x"), Position("y"), TABLE), ("s", "x"), Position(), TABLE) == SCHEMA
 
 
 def test_replaced_and_dropped() -> None:
-    assert with_field(SCHEMA, ("s", "X"), lambda f: replace(f, name="z")).resolve(("S", "z")) is not None
-    assert with_field(SCHEMA, ("s", "x"), lambda f: None).resolve(("S", "x")) is None
+    assert with_field(SCHEMA, ("s", "X"), lambda f: replace(f, name="z"), TABLE).resolve(("S", "z")) is not None
+    assert with_field(SCHEMA, ("s", "x"), lambda f: None, TABLE).resolve(("S", "x")) is None
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda: added(SCHEMA, ("s",), StructField("X", INT), None),
-        lambda: added(SCHEMA, ("id",), NEW, None),
-        lambda: added(SCHEMA, ("a",), NEW, None),
-        lambda: added(SCHEMA, ("nosuch",), NEW, None),
-        lambda: added(SCHEMA, (), NEW, Position("nosuch")),
-        lambda: moved(SCHEMA, ("id",), Position("ID")),
-        lambda: moved(SCHEMA, ("nosuch",), Position()),
-        lambda: with_field(SCHEMA, ("s", "x"), lambda f: replace(f, name="Y")),
-        lambda: with_field(with_field(SCHEMA, ("s", "x"), lambda f: None), ("s", "y"), lambda f: None),
-        lambda: with_field(SCHEMA, ("m", "nosuch", "x"), lambda f: None),
+        lambda: added(SCHEMA, ("s",), StructField("X", INT), None, TABLE),
+        lambda: added(SCHEMA, ("id",), NEW, None, TABLE),
+        lambda: added(SCHEMA, ("a",), NEW, None, TABLE),
+        lambda: added(SCHEMA, ("nosuch",), NEW, None, TABLE),
+        lambda: added(SCHEMA, (), NEW, Position("nosuch"), TABLE),
+        lambda: moved(SCHEMA, ("id",), Position("ID"), TABLE),
+        lambda: moved(SCHEMA, ("nosuch",), Position(), TABLE),
+        lambda: with_field(SCHEMA, ("s", "x"), lambda f: replace(f, name="Y"), TABLE),
+        lambda: with_field(with_field(SCHEMA, ("s", "x"), lambda f: None, TABLE), ("s", "y"), lambda f: None, TABLE),
+        lambda: with_field(SCHEMA, ("m", "nosuch", "x"), lambda f: None, TABLE),
     ],
 )
 def test_refused(change: object) -> None:
@@ -63,12 +64,12 @@ def test_columns_are_put_in_another_order_and_added() -> None:
     old = StructType((StructField("id", INT, nullable=False, metadata={"kept": 1}), StructField("S", INNER), StructField("a", ArrayType(INNER))))
     wider = StructType((StructField("Y", INT), StructField("z", INT, nullable=False), StructField("x", INT)))
     new = StructType((StructField("s", wider), StructField("ID", INT, metadata={"comment": "c"}), StructField("a", ArrayType(INNER)), StructField("b", INT)))
-    made = with_columns(old, new)
+    made = with_columns(old, new, TABLE)
     assert [".".join(path) for path, _ in made.all_fields()][:5] == ["S", "S.y", "S.z", "S.x", "id"], "names stay as they are"
     assert made.names == ("S", "id", "a", "b")
     assert made.resolve(("id",)) == StructField("id", INT, nullable=True, metadata={"kept": 1, "comment": "c"})
     assert made.resolve(("S", "z")) == StructField("z", INT), "rows that are there have null in it"
-    assert with_columns(SCHEMA, SCHEMA) == SCHEMA
+    assert with_columns(SCHEMA, SCHEMA, TABLE) == SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -83,4 +84,4 @@ def test_columns_are_put_in_another_order_and_added() -> None:
 )
 def test_columns_are_neither_dropped_nor_of_another_type(columns: tuple[StructField, ...]) -> None:
     with pytest.raises(SchemaMismatch, match="DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP"):
-        with_columns(SCHEMA, StructType(columns))
+        with_columns(SCHEMA, StructType(columns), TABLE)

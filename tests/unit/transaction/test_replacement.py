@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import rowlock
 from rowlock.engines.appends.staging import stage_rows
-from rowlock.exceptions import ConcurrentDeleteReadException, DeltaConcurrentModificationException
+from rowlock.exceptions import ConcurrentDeleteReadException, CorruptLog, DeltaConcurrentModificationException
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType, schema_json
@@ -141,3 +142,26 @@ def test_rows_that_were_read_from_a_version_that_is_not_replaced_are_deleted(tmp
     with use_observer(Once(lambda: rowlock.append(path, pa.table({"id": [3]})))), pytest.raises(ConcurrentDeleteReadException, match="version 0"):
         way(rows)
     assert not unnamed(tmp_path) and rowlock.to_arrow(path).num_rows == 3
+
+
+@both
+def test_rows_of_a_commit_that_stands_in_another_tables_log_are_kept(tmp_path: Path, way: Callable[[Rows], Receipt], monkeypatch: pytest.MonkeyPatch) -> None:
+    """I10: the table is dropped and made again just before the put, which wins there; the error says so, and what the commit names is there."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    table(ours)
+    table(theirs)
+    rows, put = Rows(ours, "k"), LocalStore.put_if_absent
+    (commit,) = sorted((theirs / "_delta_log").glob("*.json"))[-1:]
+
+    def made_again_first(store: LocalStore, key: str, data: bytes) -> bool:
+        if key.endswith(f"{int(commit.stem) + 1:020d}.json"):
+            for file in (theirs / "_delta_log").glob("*.json"):
+                (ours / "_delta_log" / file.name).write_bytes(file.read_bytes())
+        return put(store, key, data)
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", made_again_first)
+    with pytest.raises(CorruptLog, match="another table"):
+        way(rows)
+    actions = [json.loads(line) for line in (ours / "_delta_log" / f"{int(commit.stem) + 1:020d}.json").read_text().splitlines()]
+    assert all((ours / action["add"]["path"]).exists() for action in actions if "add" in action)
+    assert any("add" in action for action in actions)

@@ -113,7 +113,7 @@ def add_fields(state: SharedState, engine: AppendEngine, fields: Sequence[NewFie
     def change(head: Snapshot) -> Metadata:
         schema = head.schema
         for parent, field, position in fields:
-            schema = schema_edit.added(schema, parent, field, position)
+            schema = schema_edit.added(schema, parent, field, position, head.table)
         return creation.widened(head.metadata, schema, head.table)
 
     return _alter(state, engine, "ADD COLUMNS", {"columns": [{"column": _described(f, p)} for p, f, _ in fields]}, change)
@@ -130,7 +130,7 @@ def replace_columns(state: SharedState, engine: AppendEngine, columns: StructTyp
         if any(is_identity(f) for f in head.schema.fields):
             text, condition = "The columns of a table with identity columns cannot be replaced", named("DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED")
             raise StatementRefused(text, what="replacing columns", table=head.table, condition=condition)
-        return creation.widened(head.metadata, schema_edit.with_columns(head.schema, columns), head.table)
+        return creation.widened(head.metadata, schema_edit.with_columns(head.schema, columns, head.table), head.table)
 
     return _alter(state, engine, "REPLACE COLUMNS", {"columns": [_described(f, ()) for f in columns.fields]}, change)
 
@@ -144,7 +144,7 @@ def rename_column(state: SharedState, engine: AppendEngine, path: Sequence[str],
     def change(head: Snapshot) -> Metadata:
         old = schema_edit.field_at(head.schema, path, head.table)
         _check_mapped(head, "renaming a column", "DELTA_UNSUPPORTED_RENAME_COLUMN")
-        schema = schema_edit.with_field(head.schema, path, lambda f: replace(f, name=new))
+        schema = schema_edit.with_field(head.schema, path, lambda f: replace(f, name=new), head.table)
         partitions = tuple(new if len(path) == 1 and p == old.name else p for p in head.metadata.partition_columns)
         return creation.widened(replace(head.metadata, partition_columns=partitions), schema, head.table)
 
@@ -161,8 +161,11 @@ def drop_columns(state: SharedState, engine: AppendEngine, paths: Sequence[Colum
         if by := next((f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1 and f.name in head.metadata.partition_columns), None):
             raise StatementRefused(f"The table is partitioned by {by}, which cannot be dropped", what="dropping a partition column", table=head.table)
         schema = head.schema
+        if {f.name for f, p in zip(gone, paths, strict=True) if len(p) == 1} == set(schema.names):
+            condition = named("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=", ".join(schema.names))
+            raise SchemaMismatch("all columns of the table cannot be dropped; leave one", table=head.table, condition=condition)
         for path in {tuple(part.lower() for part in p): p for p in paths}.values():
-            schema = schema_edit.with_field(schema, path, lambda f: None)
+            schema = schema_edit.with_field(schema, path, lambda f: None, head.table)
         return creation.widened(head.metadata, schema, head.table)
 
     return _alter(state, engine, "DROP COLUMNS", {"columns": [".".join(p) for p in paths]}, change, asks_names=True)
@@ -188,9 +191,9 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
         schema = head.schema
         for edit in edits:
             schema_edit.field_at(schema, edit.path, head.table)
-            schema = schema_edit.with_field(schema, edit.path, lambda field, edit=edit: _edited(head, field, edit))  # type: ignore[misc]
+            schema = schema_edit.with_field(schema, edit.path, lambda field, edit=edit: _edited(head, field, edit), head.table)  # type: ignore[misc]
             if edit.position is not None:
-                schema = schema_edit.moved(schema, edit.path, edit.position)
+                schema = schema_edit.moved(schema, edit.path, edit.position, head.table)
         return creation.widened(head.metadata, schema, head.table)
 
     return _alter(

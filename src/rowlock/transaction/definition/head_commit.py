@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from rowlock import clock, progress
 from rowlock.conflict import rules
-from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, InvalidInput, RowlockError
+from rowlock.exceptions import CommitUnknown, CorruptLog, DeltaConcurrentModificationException, InvalidInput, RowlockError
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import AddCdcFile, AddFile, Commit, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from rowlock.protocol.features import check_writable, supporting
@@ -64,7 +64,8 @@ class StagedFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if isinstance(error, Exception) and not isinstance(error, CommitUnknown):  # an interrupt may come after the put
+        # An interrupt may come after the put, and so may the look that finds the log to be another table's.
+        if isinstance(error, Exception) and not isinstance(error, CommitUnknown | CorruptLog):
             self.discard()
 
     def discard(self) -> None:

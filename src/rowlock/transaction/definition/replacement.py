@@ -44,6 +44,10 @@ class _NewRows(StagedFiles):
         self._under: Metadata | None = None
         self._read: Sequence[int] = ()
 
+    def discard(self) -> None:
+        super().discard()
+        self._under, self._read = None, ()
+
     def under(self, metadata: Metadata, head: Snapshot) -> Sequence[AddFile]:
         """The files, written again where this definition is another than theirs.  Raises ConcurrentDeleteReadException where they were read from another version."""
         if self._write is not None and (self._under is None or not is_harmless(self._under, metadata, head.protocol)):
