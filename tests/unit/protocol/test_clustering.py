@@ -71,13 +71,3 @@ def test_a_tag_that_does_not_read_is_no_order(tag: str) -> None:
 )
 def test_the_size_that_files_are_to_have(text: str, size: int | None) -> None:
     assert TableProperties({"delta.targetFileSize": text}).target_file_bytes == size
-
-
-def test_an_empty_text_lets_no_log_be_cleaned_up() -> None:
-    """Another engine may have written it; what is neither true nor false says no."""
-    assert [TableProperties({} if text is None else {"delta.enableExpiredLogCleanup": text}).cleans_log for text in (None, " True", "", "yes")] == [
-        True,
-        True,
-        False,
-        False,
-    ]

@@ -255,3 +255,13 @@ def test_impossible_schemas() -> None:
         with pytest.raises(SchemaMismatch):
             schema.validate_new_schema(bad, partitions)
     schema.validate_new_schema(struct("a b", "c"), ("c",), column_mapping=True)
+
+
+def test_an_empty_text_lets_no_log_be_cleaned_up() -> None:
+    """Another engine may have written it; what is neither true nor false says no."""
+    assert [TableProperties({} if text is None else {"delta.enableExpiredLogCleanup": text}).cleans_log for text in (None, " True", "", "yes")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
