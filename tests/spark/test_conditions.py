@@ -58,7 +58,7 @@ MADE = {
         "{int} % {int}", "if({int} > 0, 1, 2)",
     ),
     "text": (
-        "upper({text})", "lower({text})", "substring({text}, 1, 2)", "substring({text}, 2, 1)", "left({text}, 1)", "trim({text})", "rtrim({text})", "ltrim({text})", "{text} || {text}",
+        "upper({text})", "lower({text})", "substring({text}, 1, 2)", "substring({text}, 2, 1)", "left({text}, 1)", "trim({text})", "trim(both 'a' from {text})", "rtrim({text})", "ltrim({text})", "{text} || {text}",
         "coalesce({text}, 'x')", "coalesce({text}, {text})", "cast({int} as string)", "reverse({text})", "cast({day} as string)",
     ),
     "day": ("date_add({day}, 1)", "date_sub({day}, small)", "{day} + 30", "coalesce({day}, {day})", "to_date({at})", "trunc({day}, 'year')"),

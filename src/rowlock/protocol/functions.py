@@ -44,9 +44,9 @@ def _function(kind: str, compute: Callable[[Any], Any], result: DataType, odd: C
     """A function of one value of a kind, computed by itself and not known where the value is `odd`; with `rises` it never falls, so that it has bounds."""
 
     def function(args: Sequence[Interval]) -> Interval | None:
-        (a,) = args
-        if a.kind != kind:
+        if len(args) != 1 or args[0].kind != kind:  # `trim(BOTH 'x' FROM c)` has two
             return None
+        a = args[0]
         ends = (a.low, a.high) if rises and a.low is not a.high else (point(a),)
         unsure = [_if_any(odd(x)) for x in ends]
         plain = [x if u is FALSE else pc.if_else(u, "" if kind == "string" else 0, x) for x, u in zip(ends, unsure, strict=True)]

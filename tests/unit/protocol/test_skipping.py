@@ -285,6 +285,12 @@ def test_of_a_function_without_a_known_argument_nothing_is_known(held: dict[str,
             assert files_that_may_match(moved, [{}], [{"numRecords": 3, "nullCount": {"i": 0}, **held}], SCHEMA).all(), (name, held)
 
 
+def test_a_function_with_more_arguments_than_are_known_of_it_rules_nothing_out() -> None:
+    """`trim(BOTH 'x' FROM s)` is the function `trim` of two values."""
+    trimmed = Compare("=", Call("trim", (Column(("s",)), Literal("x", PrimitiveType("string")))), Literal("a", PrimitiveType("string")))
+    assert files_that_may_match(trimmed, [{}], [{"numRecords": 3, "nullCount": {"s": 0}, "minValues": {"s": "x"}, "maxValues": {"s": "xx"}}], SCHEMA).all()
+
+
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(
     ("like", "true"), [({"start": "a"}, [True, False, None]), ({"end": "b"}, [True, True, None]), ({"inside": ("x",)}, [False, False, None])]

@@ -117,6 +117,18 @@ def _tree(nodes: list[dict[str, Any]], at: int, path: tuple[int, ...] = ()) -> t
     return _Node(fields, children, path), at
 
 
+def _operands(node: _Node) -> list[_Node]:
+    """The operands of a chain of ANDs, or of ORs, in their order; a chain of the Column API is as deep as it is long."""
+    found, left = [], [node]
+    while left:
+        here = left.pop()
+        if here.name == node.name:
+            left += reversed(here.children)
+        else:
+            found.append(here)
+    return found
+
+
 @dataclass
 class _Translator:
     """Translates the parts of one condition; `types` are those of the columns that they read."""
@@ -128,7 +140,7 @@ class _Translator:
     def predicate(self, node: _Node, alone: bool = True) -> ir.Predicate:
         """A part of the condition; `alone` says that Spark can evaluate it by itself, unlike what lies inside of a `With` and refers to what is outside."""
         if node.name in ("And", "Or"):
-            parts = tuple(self.predicate(kid, alone) for kid in node.children)
+            parts = tuple(self.predicate(kid, alone) for kid in _operands(node))
             return ir.And(parts) if node.name == "And" else ir.Or(parts)
         if node.name == "Not":
             return ir.Not(self.predicate(node.children[0], alone))

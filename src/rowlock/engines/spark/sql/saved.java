@@ -4,6 +4,7 @@ package rowlock;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
 import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -18,7 +19,8 @@ public class Saved {
 
     public static Seq named(SparkSession session, Seq parts) {
         boolean builtin = "builtin".equals(session.sessionState().conf().getConfString("spark.sql.catalog.spark_catalog", "builtin"));
-        if (!builtin || Bridge.isOwn(session) || !saves() || !isDelta(session.sessionState().catalog(), parts)) return parts;
+        if (!builtin || Bridge.isOwn(session) || !saves() || isOfAnother(session.sessionState().catalogManager(), parts)) return parts;
+        if (!isDelta(session.sessionState().catalog(), parts)) return parts;
         java.util.List marked = new java.util.ArrayList(CollectionConverters.asJava(parts));
         marked.set(marked.size() - 1, marked.get(marked.size() - 1) + MARK);
         return CollectionConverters.asScala(marked).toSeq();
@@ -31,6 +33,12 @@ public class Saved {
             if (callers[n].getMethodName().equals("saveAsTable") && callers[n].getClassName().equals("org.apache.spark.sql.classic.DataFrameWriter")) return true;
         }
         return false;
+    }
+
+    /** Whether a name of one or two parts is one of another catalog than the session's own. */
+    private static boolean isOfAnother(CatalogManager catalogs, Seq parts) {
+        if (parts.size() > 2) return false;
+        return !"spark_catalog".equals(catalogs.currentCatalog().name()) || (parts.size() == 2 && catalogs.isCatalogRegistered((String) parts.apply(0)));
     }
 
     private static boolean isDelta(SessionCatalog catalog, Seq parts) {
