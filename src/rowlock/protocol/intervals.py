@@ -25,7 +25,7 @@ from rowlock.protocol.schema import INTEGER_BITS, DataType, DecimalType, Primiti
 TRUE, FALSE, MAYBE = pa.Array.from_buffers(pa.bool_(), 3, [pa.py_buffer(b"\x03"), pa.py_buffer(b"\x01")])  # pa.scalar imports pandas
 LONG, INTEGER, STRING, DOUBLE, DATE = (PrimitiveType(n) for n in ("long", "integer", "string", "double", "date"))
 _NOTHING = pa.nulls(1)[0]
-_NAN = pa.array([float("nan")])[0]
+_NAN = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(np.float64("nan").tobytes())])[0]
 _WIDE = pa.decimal256(76, 38)
 """Holds every decimal of Spark's, whatever its scale."""
 LOWEST_DAY, HIGHEST_DAY = -719_162, 2_932_896

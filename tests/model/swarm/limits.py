@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from rowlock.limits import NAMES, limited
 
 HEAD = "limit "
-NOT_TURNED_DOWN = frozenset({"backfill_files", "cleaned_files", "group_files", "open_tables", "masked_bytes", "stream_kept_bytes"})
-"""Limits that have no axis: of work beside the statements here, or twins of one that has."""
+NOT_TURNED_DOWN = frozenset(
+    {"backfill_files", "cleaned_files", "group_files", "open_tables", "masked_bytes", "stream_kept_bytes", "request_threads", "file_threads"}
+)
+"""Limits that have no axis: of work beside the statements here, twins of one that has, and of how much is under way at once."""
 
 
 def without_an_axis(axes: Mapping[str, object]) -> set[str]:
