@@ -193,6 +193,7 @@ def test_where_a_stream_cannot_begin(spark: SparkSession, table_path: str) -> No
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_versions_that_change_rows_as_delta_spark_has_it(spark: SparkSession, table_path: str, tmp_path: Path, options: dict[str, str], vectors: str) -> None:
     t = table(spark, table_path, **{"delta.enableDeletionVectors": vectors})
+    rowlock.streaming.read(spark, table_path)  # loads the class of our source
     changes = (lambda: t.delete("id = 1"), lambda: t.delete("id in (2, 3)"), lambda: t.update("id = 4", {"v": "0"}))
     for n, change in enumerate(changes):
         begin = t.history(1).collect()[0]["version"] + 1
@@ -386,6 +387,7 @@ def test_what_a_caller_gives_is_checked_at_once(spark: SparkSession, table_path:
         rowlock.streaming.read(spark, table_path, read_change_feed=True, skip_change_commits=True)
     with pytest.raises(InvalidInput, match="mode"):
         rowlock.streaming.sink(table_path, mode="complete")  # type: ignore[arg-type]
+    rowlock.streaming.read(spark, table_path)  # loads the class of our source
     with pytest.raises(UnsupportedFeature, match="versionAsOf"):
         spark.readStream.format("rowlock.StreamTable").option("versionAsOf", "1").load(table_path)
     with pytest.raises(SchemaMismatch, match="leave schema"):
