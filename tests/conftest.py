@@ -60,9 +60,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.spark)
     mark_long_forms(items, all_of_a_file=not config.getoption("lf", False) and not any("::" in a for a in config.args))
     if (one_in := config.getoption("soak_one_in")) > 1:
-        left_out = [item for item in items if item.get_closest_marker("soak") and not runs_before_a_change_is_taken(item, one_in)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        chosen = [not item.get_closest_marker("soak") or runs_before_a_change_is_taken(item, one_in) for item in items]
+        config.hook.pytest_deselected(items=[item for item, runs in zip(items, chosen, strict=True) if not runs])
+        items[:] = itertools.compress(items, chosen)
     budgets.longest_first(items)
 
 

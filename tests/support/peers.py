@@ -11,7 +11,12 @@ def one_test_in(number: int, test: str) -> bool:
 
     delta-spark takes one or two seconds for a table where deltalake and DuckDB take a tenth of one.
     """
-    return os.environ.get("ROWLOCK_PEERS") == "all" or zlib.crc32(test.encode()) % number == 0
+    return os.environ.get("ROWLOCK_PEERS") == "all" or is_one_in(number, test)
+
+
+def is_one_in(number: int, test: str) -> bool:
+    """Whether a test is the one of so many by a checksum of its node id."""
+    return zlib.crc32(test.encode()) % number == 0
 
 
 def delta_spark_reads_here() -> bool:

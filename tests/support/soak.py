@@ -5,10 +5,11 @@ With `ci=True` on `soak`, and for the parameters that `ci` of `short` names, `ma
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 
 import pytest
+
+from support.peers import is_one_in
 
 
 def mark_long_forms(items: Sequence[pytest.Item], *, all_of_a_file: bool) -> None:
@@ -32,4 +33,4 @@ def mark_long_forms(items: Sequence[pytest.Item], *, all_of_a_file: bool) -> Non
 
 def runs_before_a_change_is_taken(item: pytest.Item, one_in: int) -> bool:
     """Whether `make soak-ci` runs a long form: one in so many of them by a checksum of its node id, always the same ones, and each whose mark says `ci=True`."""
-    return any(mark.kwargs.get("ci") for mark in item.iter_markers("soak")) or zlib.crc32(item.nodeid.encode()) % one_in == 0
+    return any(mark.kwargs.get("ci") for mark in item.iter_markers("soak")) or is_one_in(one_in, item.nodeid)

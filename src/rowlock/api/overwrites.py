@@ -156,18 +156,19 @@ def writer_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> 
     def write(draft: Snapshot, head: Snapshot) -> tuple[Sequence[AddFile], Sequence[int]]:
         rows = frame_of_now(df)
         read = versions_read(handle.evaluator, rows, head.version)
-        adds = stage_of(handle, rows, max_records)(draft)
+        adds = _staged(handle, rows, draft, max_records)
         return adds, (*read, *versions_read(handle.evaluator, rows, handle.state.refresh().version)) if read else ()
 
     return write
 
 
 def stage_of(handle: Handle, df: DataFrame, max_records: int | None = None) -> Stage:
-    """What writes the rows of a DataFrame into data files of a table that has its columns."""
+    """What writes the rows of a DataFrame, as they are at that moment, into data files of a new table of its columns."""
+    return lambda draft: _staged(handle, frame_of_now(df), draft, max_records)
 
-    def stage(draft: Snapshot) -> list[AddFile]:
-        handle.table.engine.check_slices([], snapshot=draft)  # a constraint on a column that goes, before anything is written
-        blocks = append_blocks(handle.evaluator, draft, conform(frame_of_now(df), table_schema(draft), handle.path), max_records=max_records)
-        return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]
 
-    return stage
+def _staged(handle: Handle, rows: DataFrame, draft: Snapshot, max_records: int | None) -> list[AddFile]:
+    """The data files of the rows, written for a draft of the table."""
+    handle.table.engine.check_slices([], snapshot=draft)  # a constraint on a column that goes, before anything is written
+    blocks = append_blocks(handle.evaluator, draft, conform(rows, table_schema(draft), handle.path), max_records=max_records)
+    return [s.add for s in handle.table.engine.write(blocks, snapshot=draft, vectors_allowed=True)]

@@ -51,3 +51,8 @@ class Snapshot:
     def partition_columns(self) -> tuple[str, ...]:
         """The table's partition columns, by logical name."""
         return self.metadata.partition_columns
+
+    def has_step(self, step: SetTransaction) -> bool:
+        """Whether the application has committed this step, or a later one."""
+        newest = self.txns.get(step.app_id)
+        return newest is not None and newest.version >= step.version

@@ -190,7 +190,6 @@ def edit_columns(state: SharedState, engine: AppendEngine, edits: Sequence[Colum
     def change(head: Snapshot) -> Metadata:
         schema = head.schema
         for edit in edits:
-            schema_edit.field_at(schema, edit.path, head.table)
             schema = schema_edit.with_field(schema, edit.path, lambda field, edit=edit: _edited(head, field, edit), head.table)  # type: ignore[misc]
             if edit.position is not None:
                 schema = schema_edit.moved(schema, edit.path, edit.position, head.table)

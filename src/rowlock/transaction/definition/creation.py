@@ -64,7 +64,6 @@ def new_metadata(
     check_properties(merged, table)
     validate_together(merged, table, given=configuration)
     merged = row_tracking.with_column_names(merged, clock.new_id)
-    names = tuple(found.name for c in partition_columns if (found := schema.find(c)) is not None)
     metadata = Metadata(
         id=clock.new_id(),
         name=name,
@@ -72,7 +71,7 @@ def new_metadata(
         format_provider="parquet",
         format_options={},
         schema_string=schemas.schema_json(schema),
-        partition_columns=names,
+        partition_columns=spelled(schema, partition_columns),
         configuration=merged,
         created_time_ms=clock.now_ms(),
     )
@@ -87,6 +86,11 @@ def check_properties(properties: Mapping[str, str], table: str | None = None) ->
 def clustering_by(metadata: Metadata, columns: Sequence[ColumnPath], table: str) -> DomainMetadata | None:
     """The domain metadata that records clustering columns, if there are any.  Raises as `checked_columns`."""
     return clustering.clustering_domain(checked_columns(metadata, columns, table)) if columns else None
+
+
+def spelled(schema: schemas.StructType, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of these names, as the schema spells them."""
+    return tuple(found.name for name in names if (found := schema.find(name)) is not None)
 
 
 def check_partition_columns(schema: schemas.StructType, partition_by: Sequence[str], table: str) -> None:

@@ -130,7 +130,7 @@ def overwrite_schema(
 
     def make(head: Snapshot) -> HeadActions | None:
         nonlocal made_of
-        if app is not None and (step := head.txns.get(app.app_id)) is not None and step.version >= app.version:
+        if app is not None and head.has_step(app):
             rows.discard()
             return None
         refuse_on_append_only(head, "replace rows")
@@ -146,15 +146,10 @@ def overwrite_schema(
         txns = () if app is None else (replace(app, last_updated_ms=clock.now_ms()),)
         return with_row_ids(replace(found, metrics=metrics, txns=txns), head)
 
-    parameters: dict[str, Any] = {"mode": "Overwrite", "partitionBy": _spelled(schema, partition_by), "canOverwriteSchema": True}
+    parameters: dict[str, Any] = {"mode": "Overwrite", "partitionBy": list(creation.spelled(schema, partition_by)), "canOverwriteSchema": True}
     with rows:
         receipt = commit_from_head(state, "WRITE", parameters, make, removes_rows=True)
     return replace(receipt, already_committed=True) if receipt.version is None else receipt
-
-
-def _spelled(schema: schemas.StructType, names: Sequence[str]) -> list[str]:
-    """The columns of these names, as the schema spells them."""
-    return [found.name for c in names if (found := schema.find(c)) is not None]
 
 
 def _overwritten_metadata(head: Snapshot, schema: schemas.StructType, partition_by: Sequence[str]) -> Metadata:
@@ -165,7 +160,7 @@ def _overwritten_metadata(head: Snapshot, schema: schemas.StructType, partition_
     mapped = column_mapping.is_mapped(head.metadata.configuration)
     schemas.validate_new_schema(schema, partition_by, column_mapping=mapped, table=head.table)
     creation.check_partition_columns(schema, partition_by, head.table)
-    names = tuple(_spelled(schema, partition_by))
+    names = creation.spelled(schema, partition_by)
     if schemas.schema_json(schema) == head.metadata.schema_string and names == head.metadata.partition_columns:
         return head.metadata
     fresh = replace(head.metadata, schema_string=schemas.schema_json(schema), partition_columns=names)

@@ -241,7 +241,7 @@ def _may_come(commit: Commit, head: Snapshot, log: TableLog) -> bool:
     for between in winners:
         if commit.txn_id in between.txn_ids or commit.txn_id in between.aborted or between.metadata is not None or between.protocol is not None:
             return False
-    return all((step := head.txns.get(t.app_id)) is None or step.version < t.version for t in commit.txns)
+    return not any(map(head.has_step, commit.txns))
 
 
 def give_up(member: Member) -> None:

@@ -120,7 +120,7 @@ class Pending:
         self.staged_rows: Mapping[str, int] = {}
         self.ways: tuple[str, ...] = ()
         self.app = app
-        self.already_committed = app is not None and (step := snapshot.txns.get(app.app_id)) is not None and step.version >= app.version
+        self.already_committed = app is not None and snapshot.has_step(app)
         self.data_change = True
         self.done = self._has_failed = False
         self.reruns = reruns or Reruns()

@@ -19,7 +19,7 @@ from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, catalyst, class_name, nullable_type
 from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
-from rowlock.engines.spark.catalyst.store_policy import check_up_cast, store_policy
+from rowlock.engines.spark.catalyst.store_policy import StorePolicy
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
 from rowlock.protocol.generated import Generated
 from rowlock.protocol.identity import Identity
@@ -130,6 +130,7 @@ class Resolver:
     def __init__(self, spark: SparkSession, frame: DataFrame, statement: str, table: str, draws: int = 0) -> None:
         self.spark, self.frame, self.statement, self.table, self.draws = spark, frame, statement, table, draws
         self.bridge: Catalyst = catalyst(spark)
+        self.policy = StorePolicy(self.bridge, spark, table)
 
     def with_draws(self, values: Sequence[Expression]) -> tuple[Resolver, list[Column]]:
         """(a resolver whose frame computes what is not deterministic in `values`, the values over that frame).
@@ -385,8 +386,7 @@ def _assigned(how: _Assignment, value: Column, actual: DataType, wanted: DataTyp
         if not _same_type(actual.keyType, wanted.keyType):
             value = F.transform_keys(value, lambda key, _: _assigned(how, key, actual.keyType, wanted.keyType, f"{name}.key"))
         return F.transform_values(value, lambda _, each: _assigned(how, each, actual.valueType, wanted.valueType, f"{name}.value"))
-    check_up_cast(how.resolver.bridge, how.resolver.spark, actual, wanted, name, how.resolver.table)
-    return how.resolver.bridge.ansi_cast(value, wanted, lenient=store_policy(how.resolver.spark) == "LEGACY")
+    return how.resolver.policy.stored(value, actual, wanted, name)
 
 
 def _struct_by_name(how: _Assignment, value: Column, actual: StructType, wanted: StructType, name: str, old: Column | None) -> Column:

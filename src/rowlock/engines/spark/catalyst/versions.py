@@ -15,10 +15,12 @@ class Version:
     """One version of Spark.
 
     java         pairs of a text in Rowlock's Java source and what is compiled in its place
+    sources      files of Java source that it alone needs
     constraints  whether its grammar has ADD and DROP CONSTRAINT
     """
 
     java: tuple[tuple[str, str], ...] = ()
+    sources: tuple[str, ...] = ()
     constraints: bool = True
 
 
@@ -32,6 +34,7 @@ _NO_METADATA_FLAG = ("structTypeToV2Columns(schema(), false)", "structTypeToV2Co
 VERSIONS = {
     "4.0": Version(
         constraints=False,
+        sources=("saved",),
         java=(
             *_NO_STREAM_NAMES,
             _NO_METADATA_FLAG,

@@ -8,7 +8,7 @@ from typing import NoReturn
 from pyspark.sql import SparkSession
 
 from rowlock.engines.spark.catalyst.bridge import catalyst
-from rowlock.engines.spark.catalyst.versions import VERSIONS, version_of
+from rowlock.engines.spark.catalyst.versions import VERSIONS, Version, version_of
 from rowlock.engines.spark.session.delta_spark_programs import SERVES, drop_catalog, has_delta_spark
 from rowlock.engines.spark.sql import hooks
 from rowlock.engines.spark.sql.callback import Answers, Callback, connect
@@ -25,7 +25,7 @@ _connected: dict[int, Callback] = {}
 
 def enable(spark: SparkSession, answers: Answers) -> None:
     """Changes the session for as long as it lives.  Raises UnsupportedFeature before anything is changed."""
-    _check_session(spark, "rowlock.enable", _INSTEAD)
+    version = _check_session(spark, "rowlock.enable", _INSTEAD)
     if str(spark.conf.get("spark.sql.analyzer.singlePassResolver.enabled", "false")).lower() == "true":
         _refused("rowlock.enable", _INSTEAD, "Spark's single-pass analyzer (spark.sql.analyzer.singlePassResolver.enabled) passes the rules by")
     classes = Classes(spark)
@@ -36,7 +36,7 @@ def enable(spark: SparkSession, answers: Answers) -> None:
         serves_delta(spark)
     if hooks.is_enabled(spark):
         return
-    classes.load("streams", "scans", "saved", "rowlock-beside" if beside else "rowlock")
+    classes.load("streams", "scans", *version.sources, "rowlock-beside" if beside else "rowlock")
     _connect(spark, classes, answers)
     catalyst(spark).scans = catalyst(spark).jvm.rowlock.Scans
     hooks.install(spark, classes)
@@ -83,11 +83,14 @@ def _connect(spark: SparkSession, classes: Classes, answers: Answers) -> None:
     _connected[key].know(spark)
 
 
-def _check_session(spark: SparkSession, name: str, instead: str) -> None:
-    if version_of(spark.version) is None:
+def _check_session(spark: SparkSession, name: str, instead: str) -> Version:
+    """What is known of the session's version of Spark.  Raises UnsupportedFeature where Rowlock's classes cannot work on the session."""
+    version = version_of(spark.version)
+    if version is None:
         _refused(name, instead, f"it knows the commands of Spark {', '.join(VERSIONS)}, and this is {spark.version}")
     if type(spark.sparkContext._gateway).__name__ != "ClientServer":
         _refused(name, instead, "it needs a JVM thread for each thread of Python, and PYSPARK_PIN_THREAD is false")
+    return version
 
 
 def _refused(name: str, instead: str, why: str) -> NoReturn:
