@@ -6,23 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rowlock import clock
 from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import DeltaConcurrentModificationException, MetadataChangedException, ProtocolChangedException
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import vacuum
 from rowlock.protocol.actions import SetTransaction
-from rowlock.transaction.definition import creation
+from rowlock.protocol.schema import PrimitiveType, StructField
+from rowlock.transaction.definition import alteration, creation
 from rowlock.transaction.run import RERUNS, StagingTransaction, run_again
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.transaction import Table
 from rowlock.transaction.waiting.lease_line import LeaseLine
-from rowlock_simulation.memory.sql.script import Script, render
+from rowlock_simulation import foreign
+from rowlock_simulation.memory.sql.script import Append, Script, render
 from rowlock_simulation.memory.statements import operation, parameters, statements_of
 from rowlock_simulation.scheduler import Scheduler
 
-Kind = Literal["statements", "read and write", "restore", "property", "checkpoint", "vacuum", "read", "travel"]
+Kind = Literal["statements", "foreign", "read and write", "restore", "property", "alter", "checkpoint", "vacuum", "read", "travel"]
 Rows = list[dict[str, Any]]
 
 
@@ -32,6 +35,7 @@ class Action:
 
     scripts  what it does to the rows, in serial execution; for `read and write` what it comes to, for the program writes what it has computed
     app      the step of an application that it is: after an unknown end it is done again
+    alter    a change of the columns or the constraints: its verb, and the names that it takes
     back     for `restore` and `travel`: how many versions before the newest
     pause_s  what passes before it
     """
@@ -43,10 +47,15 @@ class Action:
     app: tuple[str, int] | None = None
     back: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+    alter: tuple[str, ...] = ()
     pause_s: float = 0.0
 
     def __str__(self) -> str:
-        what = "; ".join(map(render, self.scripts)) or (str(dict(self.properties)) if self.properties else f"{self.back} back" if self.back else "")
+        what = (
+            "; ".join(map(render, self.scripts))
+            or " ".join(self.alter)
+            or (str(dict(self.properties)) if self.properties else f"{self.back} back" if self.back else "")
+        )
         app = f" as step {self.app[1]} of {self.app[0]}" if self.app else ""
         return f"{self.kind} {what}{app} {dict(self.options) or ''}".strip()
 
@@ -59,6 +68,13 @@ class Done:
     version: int | None = None
     rows: Rows | None = None
     restored: int | None = None
+    foreign: tuple[str, int | None] | None = None
+    """What another engine did: its transaction, and the version that it became."""
+
+    @property
+    def committed(self) -> int | None:
+        """The version that was acknowledged."""
+        return self.receipt.version if self.receipt is not None else self.foreign[1] if self.foreign is not None else None
 
 
 def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> None:
@@ -66,12 +82,18 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
     match action.kind:
         case "statements":
             done.receipt = _statements(action, table)
+        case "foreign":
+            txn_id = str(clock.new_id())
+            done.foreign = txn_id, None
+            done.foreign = txn_id, foreign.commit(table, action.scripts[0], txn_id)
         case "read and write":
             done.receipt = _read_and_write(action, table, scheduler)
         case "restore":
             _restore(action, table, done)
         case "property":
             done.receipt = creation.set_properties(table.state, action.properties)
+        case "alter":
+            done.receipt = _alter(table, *action.alter)
         case "checkpoint":
             table.state.log.write_checkpoint(table.refresh())
         case "vacuum":
@@ -94,7 +116,7 @@ def _statements(action: Action, table: Table) -> Receipt:
 
     def carry_out(staging: StagingTransaction) -> Receipt:
         for script in action.scripts:
-            staging.stage(lambda base, script=script: (statements_of(script, base), {}))  # type: ignore[misc]
+            staging.stage(lambda base, script=script: (statements_of(_whole(script, base), base), {}))  # type: ignore[misc]
         return staging.txn.commit(operation(action.scripts[0]), parameters(action.scripts[0]))
 
     with LeaseLine(table.state) as line:
@@ -105,6 +127,26 @@ def _statements(action: Action, table: Table) -> Receipt:
             most=RERUNS,
             again=_runs_again,
         )
+
+
+def _whole(script: Script, base: Snapshot) -> Script:
+    """The script; rows that it appends are null in columns that came since."""
+    return Append(foreign.padded(script.rows, len(base.schema.names))) if isinstance(script, Append) else script
+
+
+def _alter(table: Table, verb: str, *names: str) -> Receipt:
+    state, engine = table.state, table.statement_engine
+    match verb:
+        case "add":
+            return alteration.add_columns(state, engine, [StructField(names[0], PrimitiveType("long"))])
+        case "rename":
+            return alteration.rename_column(state, engine, names[:1], names[1])
+        case "drop":
+            return alteration.drop_columns(state, engine, [names])
+        case "add constraint":
+            return alteration.add_constraint(state, engine, names[0], "v < 1000000")
+        case _:
+            return alteration.drop_constraint(state, engine, names[0])
 
 
 def _read_and_write(action: Action, table: Table, scheduler: Scheduler) -> Receipt:

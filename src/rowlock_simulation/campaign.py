@@ -14,7 +14,7 @@ from rowlock_simulation.plan import World
 from rowlock_simulation.run import Result, run
 
 WORLDS: tuple[World, ...] = ("s3", "local", "dynamodb")
-LEAST_POINTS, LEAST_COMMITS, LEAST_FAULTS = 200, 12, 1
+LEAST_POINTS, LEAST_COMMITS, LEAST_FAULTS = 200, 10, 1
 """A schedule with fewer scheduling points, committed actions or faults that came is short."""
 
 

@@ -14,13 +14,17 @@ from rowlock_simulation.plan import ActorPlan, Fault, FaultKind, Plan, World, dr
 COLUMNS = ("k", "v", "w")
 COUNTERS, UPSERTS, APPENDS = 100, 1000, 10_000
 """Where the keys of counters, of upserted rows and of appended rows begin; keys below are accounts."""
-LEAST_WRITES = 22
+_OWN_ALONE = ("delta.enableRowTracking", "delta.enableChangeDataFeed", "delta.enableInCommitTimestamps")
+"""Properties of tables that the other engine of these worlds does not write to."""
+LEAST_WRITES = {"small": 11, "large": 22}
+"""How many actions of a plan change rows, at least; most seeds draw a small plan, for in the same time it meets more interleavings."""
+_LARGE_ONE_IN = 10
 _REMOTE: tuple[FaultKind, ...] = ("lost request", "late request", "lost reply", "sent twice", "conflict", "unavailable", "error after", "stale list")
 _DISK: tuple[FaultKind, ...] = ("disk error", "disk full", "done and denied", "done and denied", "power loss")
 _ANYWHERE: tuple[FaultKind, ...] = ("crash before", "crash after", "crash before", "crash after", "stall", "clock jump")
 _EVERYBODY = (
     ["banker"] * 4 + ["counter"] * 4 + ["upserter"] * 3 + ["deleter"] * 2 + ["updater"] * 2 + ["appender"] * 4 + ["reader"] * 2
-    + ["optimizer", "restorer", "alterer", "checkpointer", "vacuumer", "traveller", "calculator"]
+    + ["optimizer", "restorer", "alterer", "checkpointer", "vacuumer", "traveller", "calculator", "foreigner", "evolver"]
 )  # fmt: skip
 _THEMES = {
     "everybody": _EVERYBODY,
@@ -28,6 +32,10 @@ _THEMES = {
     "appends": ["appender"] * 8 + ["optimizer", "reader", "updater", "alterer"],
     "one row": ["counter"] * 6 + ["calculator", "optimizer", "reader"],
     "rows that come and go": ["upserter"] * 3 + ["deleter"] * 2 + ["updater", "optimizer", "restorer", "reader"],
+    "another engine": ["foreigner"] * 4 + ["counter", "counter", "banker", "upserter", "deleter", "updater", "optimizer", "appender", "reader", "restorer"],
+    "a definition that changes": ["evolver"] * 3
+    + ["counter"] * 2
+    + ["banker", "upserter", "deleter", "updater", "appender", "optimizer", "reader", "restorer"],
     "rows that move": ["banker"] * 3 + ["optimizer"] * 2 + ["updater", "restorer", "counter"],
 }
 
@@ -35,17 +43,22 @@ _THEMES = {
 def draw(world: World, seed: int) -> Plan:
     """The plan of a seed in a world."""
     rng = random.Random(f"plan {world} {seed}")
-    processes = [f"p{n}" for n in range(rng.choice([2, 3, 3, 4]))]
+    night_s = rng.choice([0.0, 0.0, 3 * 86_400.0])
+    processes = [f"p{n}" for n in range(rng.choice([2, 2, 3, 3, 4]))]
     accounts = rng.randint(3, 8)
     actors: list[ActorPlan] = []
+    properties = _properties(rng, keeps_short=night_s > 0)
+    own_alone = any(p in properties for p in _OWN_ALONE)
     writes = 0
-    night_s = rng.choice([0.0, 0.0, 3 * 86_400.0])
     roles, certain = _THEMES[rng.choice(list(_THEMES))], ["vacuumer", "checkpointer", "reader"] if night_s else []
     certain.append(rng.choice(["banker", "counter", "appender"]))
-    while len(actors) < 4 or writes < LEAST_WRITES:
+    large = rng.randrange(_LARGE_ONE_IN) == 0
+    most_actions = 5 if large else 3
+    while len(actors) < 4 or writes < LEAST_WRITES["large" if large else "small"]:
         role = certain.pop() if certain else rng.choice(roles)
+        role = "counter" if role == "foreigner" and own_alone else role
         name = f"a{len(actors)}"
-        actions = _Role(rng, name, len(actors), accounts).actions(role)
+        actions = _Role(rng, name, len(actors), accounts).actions(role, most_actions)
         writes += sum(bool(a.scripts) for a in actions) if role != "deleter" else 0  # they may find nothing
         actors.append(ActorPlan(name, rng.choice(processes), actions, after_s=rng.choice([0.0, rng.random(), 5 * rng.random()])))
     used = sorted({a.process for a in actors})
@@ -54,7 +67,8 @@ def draw(world: World, seed: int) -> Plan:
     return Plan(
         world=world,
         seed=seed,
-        properties=_properties(rng, keeps_short=night_s > 0),
+        properties=properties,
+        partitioned_by=rng.choice([(), (), ("w",)]),
         accounts=accounts,
         actors=tuple(actors),
         faults=tuple(faults),
@@ -81,6 +95,10 @@ def _properties(rng: random.Random, *, keeps_short: bool) -> dict[str, str]:
         out["delta.enableChangeDataFeed"] = "true"
     if rng.random() < 0.2:
         out["delta.enableInCommitTimestamps"] = "true"
+    if rng.random() < 0.25:
+        out["delta.columnMapping.mode"] = "name"
+    if rng.random() < 0.2:
+        out["delta.checkpointPolicy"] = "v2"
     return out
 
 
@@ -106,6 +124,7 @@ class _Role:
     def __init__(self, rng: random.Random, name: str, number: int, accounts: int) -> None:
         self._rng, self._name, self._number, self._accounts = rng, name, number, accounts
         self._options: dict[str, Any] = {}
+        self._last_alter: tuple[str, ...] = ()
         if rng.random() < 0.25:
             self._options["on_conflict"] = rng.choice(["fail", "rerun", "rerun"])
             self._options["granularity"] = rng.choice(["row", "file"])
@@ -117,9 +136,9 @@ class _Role:
         if rng.random() < 0.15:
             self._options["lane"] = False
 
-    def actions(self, role: str) -> tuple[Action, ...]:
+    def actions(self, role: str, most: int) -> tuple[Action, ...]:
         draw: Callable[[int], Action] = getattr(self, f"_{role}")
-        return tuple(draw(n) for n in range(self._rng.randint(2, 5)))
+        return tuple(draw(n) for n in range(self._rng.randint(min(2, most), most)))
 
     def _pause(self) -> float:
         return self._rng.choice([0.0, 0.0, self._rng.random() * 0.1, self._rng.random() * 3])
@@ -149,7 +168,7 @@ class _Role:
     def _upserter(self, number: int) -> Action:
         keys = self._rng.sample(range(UPSERTS, UPSERTS + 8), self._rng.randint(1, 3))
         rows = tuple((key, self._rng.randint(0, 99), 0) for key in keys)
-        clauses = (Clause("matched", "update", None, (("v", "t.v + s.v"),)), Clause("not matched", "insert all"))
+        clauses = (Clause("matched", "update", None, (("v", "t.v + s.v"),)), Clause("not matched", "insert", None, tuple((c, f"s.{c}") for c in COLUMNS)))
         return self._statements(number, Merge(COLUMNS, rows, "t.k = s.k", clauses))
 
     def _deleter(self, number: int) -> Action:
@@ -165,6 +184,18 @@ class _Role:
         app = (f"app {self._name}", number) if self._number % 2 else None
         return self._statements(number, Append(rows), app=app)
 
+    def _foreigner(self, number: int) -> Action:
+        """Another engine, which replaces whole files."""
+        low = UPSERTS + self._rng.randint(0, 6)
+        scripts: list[Script] = [
+            Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}"),
+            Update((("w", "w + 1"),), f"v < {self._rng.randint(80, 120)}"),
+            Delete(f"k >= {low} AND k <= {low + 2}"),
+            Append(tuple((APPENDS + 1000 * self._number + 10 * number + n, 1, 0) for n in range(2))),
+            Optimize(),
+        ]
+        return Action(number, "foreign", (self._rng.choice(scripts),), pause_s=self._pause())
+
     def _optimizer(self, number: int) -> Action:
         return Action(number, "statements", (Optimize(),), {}, pause_s=self._pause())
 
@@ -174,6 +205,16 @@ class _Role:
     def _alterer(self, number: int) -> Action:
         properties = self._rng.choice([{"delta.checkpointInterval": "4"}, {"delta.appendOnly": "false"}, {"owner": f"{self._name} {number}"}])
         return Action(number, "property", properties=properties, pause_s=self._pause())
+
+    def _evolver(self, number: int) -> Action:
+        """Columns and constraints of its own, so that what it drops is there but for what went wrong before."""
+        own = f"{self._name}_{number - number % 2}"
+        added = self._rng.choice([("add", own), ("add", own), ("add constraint", f"c_{own}")]) if number % 2 == 0 else self._last_alter
+        self._last_alter = added
+        if number % 2:
+            verb = "drop constraint" if added[0] == "add constraint" else self._rng.choice(["drop", "rename"])
+            added = (verb, added[1], f"{own}_renamed") if verb == "rename" else (verb, added[1])
+        return Action(number, "alter", alter=added, pause_s=self._pause())
 
     def _checkpointer(self, number: int) -> Action:
         return Action(number, "checkpoint", pause_s=self._pause())

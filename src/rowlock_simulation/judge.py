@@ -16,8 +16,10 @@ from rowlock.conflict.delta import live_slice
 from rowlock.exceptions import CorruptLog, DeltaConcurrentModificationException, MetadataChangedException
 from rowlock.protocol import deletion_vector as vectors
 from rowlock.protocol.actions import AddFile, Commit
+from rowlock.protocol.change_feed import CHANGE_TYPE
 from rowlock.protocol.commits import parse_commit
 from rowlock.protocol.names import commit_key
+from rowlock.protocol.schema import parse_schema
 from rowlock.transaction.transaction import Table
 from rowlock_simulation.draw import APPENDS, COLUMNS, UPSERTS
 from rowlock_simulation.history import History
@@ -54,11 +56,14 @@ class _Raw:
         self._rows: dict[str, tuple[str | None, list[tuple[Any, ...]]]] = {}
         self._ids: dict[str, list[tuple[int, int]]] = {}
         self._id_column: str | None = None
+        self._stored_as: dict[str, str] = {}
+        """The name in data files of each column."""
 
     def apply(self, commit: Commit) -> list[str]:
         """Takes a commit in; returns what is wrong with its actions (I4)."""
         wrong = []
         if commit.metadata is not None:
+            self._stored_as = {f.name: f.physical_name for f in parse_schema(commit.metadata.schema_string).fields}
             self._id_column = commit.metadata.configuration.get("delta.rowTracking.materializedRowIdColumnName")
         removes = Counter(r.path for r in commit.removes)
         adds = Counter(a.path for a in commit.adds)
@@ -78,7 +83,9 @@ class _Raw:
         return wrong
 
     def _read(self, add: AddFile) -> list[tuple[Any, ...]]:
-        rows = orjson.loads(self._history.objects[add.path])
+        partition = {c: None if value is None else int(value) for c, value in add.partition_values.items()}
+        stored = orjson.loads(self._history.objects[add.path])
+        rows = [{**row, **{c: {**row, **partition}.get(name) for c, name in self._stored_as.items()}} for row in stored]
         dead = self._dead(add)
         if self._id_column is not None and add.base_row_id is not None:
             self._ids[add.path] = [(row.get(self._id_column, add.base_row_id + n), row["k"]) for n, row in enumerate(rows) if n not in dead]
@@ -89,6 +96,19 @@ class _Raw:
         if descriptor is None:
             return BitMap64()
         return vectors.read_inline(descriptor) if descriptor.is_inline else vectors.read_from_file(descriptor, self._history.objects[descriptor.path or ""])
+
+    def changes(self, commit: Commit) -> Bag | None:
+        """What the files of the change data feed say that a commit did: how many of each row came, less those that went; None where it has none."""
+        if not commit.cdc:
+            return None
+        out: Bag = Counter()
+        for action in commit.cdc:
+            partition = {c: None if value is None else int(value) for c, value in action.raw["partitionValues"].items()}
+            for row in orjson.loads(self._history.objects[action.raw["path"]]):
+                whole = {**row, **partition}
+                sign = 1 if row[CHANGE_TYPE] in ("insert", "update_postimage") else -1
+                out[tuple(whole.get(self._stored_as[c]) for c in COLUMNS)] += sign
+        return out
 
     def ids(self) -> list[tuple[int, int]]:
         """(row id, key) of every row, where the table tracks its rows."""
@@ -121,6 +141,7 @@ class _Verdict:
             self._serve(serial, states, commit)
             states.append(serial.state())
             self.bags.append(raw.bag())
+            self._check_feed(raw.changes(commit), number)
             self._check_ids(number, raw.ids())
             wanted = Counter(tuple(row[c] for c in COLUMNS) for row in serial.rows)
             if self.bags[-1] != wanted:
@@ -132,6 +153,18 @@ class _Verdict:
             money = sum(v * n for (k, v, _), n in self.bags[-1].items() if k < self._plan.accounts)
             if number >= 2 and money != 100 * self._plan.accounts:
                 self.violations.append(f"money: the accounts hold {money} in version {number}")
+
+    def _check_feed(self, told: Bag | None, version: int) -> None:
+        """The change data feed of a version is what it differs in from the one before."""
+        if told is None:
+            return
+        real = Counter(self.bags[-1])
+        real.subtract(self.bags[-2])
+        if {row: n for row, n in told.items() if n} != {row: n for row, n in real.items() if n}:
+            told.subtract(real)
+            self.violations.append(
+                f"feed: the change data feed of version {version} is not what it changed: {_text(+told)} too much, {_text(-told)} too little"
+            )
 
     def _check_ids(self, version: int, ids: Sequence[tuple[int, int]]) -> None:
         """No two rows have one id, now or ever, and a row that is never deleted keeps its own (I6)."""
@@ -168,8 +201,8 @@ class _Verdict:
             at = [v for t in o.txn_ids for v in versions.get(t, ())]
             if o.status == "broke" or (isinstance(o.error, CorruptLog) and not self._reads_what_expired(o)):
                 self.violations.append(f"{o.name} met an error that nobody promises: {type(o.error).__name__}: {o.error}")
-            if o.status == "committed" and (o.done.receipt is None or at != [o.done.receipt.version]):
-                self.violations.append(f"I2: {o.name} was told that it is version {o.done.receipt and o.done.receipt.version}, and is in {at or 'none'}")
+            if o.status == "committed" and at != [o.done.committed]:
+                self.violations.append(f"I2: {o.name} was told that it is version {o.done.committed}, and is in {at or 'none'}")
             if o.status in ("failed", "nothing") and at:
                 self.violations.append(f"I2: {o.name} was told {o.status} ({o.detail}), and is in version {at}")
             if self._fails_by_others(o):

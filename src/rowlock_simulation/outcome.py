@@ -30,8 +30,10 @@ class Outcome:
         """The version that was committed, or the error."""
         if self.error is not None:
             return f"{type(self.error).__name__}: {str(self.error)[:120]}"
-        return f"version {self.done.receipt.version}" if self.done.receipt is not None else ""
+        return f"version {self.done.committed}" if self.done.committed is not None else ""
 
     def ends(self, status: Status, done: Done, error: Exception | None = None) -> None:
         """Takes the end of the action."""
         self.status, self.done, self.error = status, done, error
+        if done.foreign is not None:
+            self.txn_ids.append(done.foreign[0])

@@ -66,6 +66,7 @@ class Plan:
     actors: tuple[ActorPlan, ...]
     faults: tuple[Fault, ...]
     weather: Weather
+    partitioned_by: tuple[str, ...] = ()
     night_s: float = 0.0
     """Where it is not 0, actors carry out the second half of their actions after so much time: what is kept for a day may go."""
     limits: dict[str, int] = field(default_factory=dict)

@@ -107,7 +107,7 @@ def _set_up(plan: Plan, table: Table, scheduler: Scheduler) -> list[Outcome]:
     recorder = _Recorder(scheduler)
     created = recorder.outcome = Outcome("setup", Action(0, "property"))
     with use_observer(recorder):
-        receipt = table.create(orjson.dumps({"type": "struct", "fields": fields}).decode(), (), plan.properties)
+        receipt = table.create(orjson.dumps({"type": "struct", "fields": fields}).decode(), plan.partitioned_by, plan.properties)
         created.ends("committed", Done(receipt))
         created.txn_ids = [receipt.txn_id]
         rows = [(k, 100, 0) for k in range(plan.accounts)], [(COUNTERS + k, 0, 0) for k in range(3)]
@@ -159,7 +159,7 @@ def _one(outcome: Outcome, host: Host, scheduler: Scheduler) -> None:
     try:
         scheduler.pause(outcome.action.pause_s)
         perform(outcome.action, host.table(), scheduler, done)
-        outcome.ends("committed" if done.receipt is not None and done.receipt.version is not None else "nothing", done)
+        outcome.ends("committed" if done.committed is not None else "nothing", done)
     except Crashed:
         outcome.ends("crashed", done)
         if not scheduler.ended:

@@ -1,0 +1,84 @@
+"""Commits as other Delta engines do: copy on write of whole files, no provenance, no turns; whoever loses a put begins anew from the newest version.
+
+It shares with the code under test the store, the parsers of the formats and the data files of the engine in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowlock import clock
+from rowlock.conflict.delta import live_slice
+from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException
+from rowlock.log.snapshot import Snapshot
+from rowlock.log.table_log import TableLog
+from rowlock.protocol.actions import AddFile, CommitInfo, RemoveFile
+from rowlock.protocol.commits import serialize_commit
+from rowlock.protocol.names import commit_key
+from rowlock.storage.store import Committed, Lost, Unknown
+from rowlock.transaction.transaction import Table
+from rowlock_simulation.memory.data_files import DataFiles
+from rowlock_simulation.memory.sql.script import Append, Literals, Optimize, Script
+from rowlock_simulation.memory.statements import operation, parameters
+from rowlock_simulation.serial import SerialTable
+
+TRIES = 10
+
+
+def commit(table: Table, script: Script, txn_id: str) -> int | None:
+    """Runs a script as another engine would; the version that it became, None where it changed nothing.
+
+    Raises DeltaConcurrentModificationException after TRIES lost puts, and CommitUnknown where the answer to a put did not arrive.
+    """
+    log = TableLog(table.state.log.store)
+    for _ in range(TRIES):
+        base = log.latest()
+        actions = [*_changes(table, base, script)]
+        if not actions:
+            return None
+        info: Mapping[str, Any] = {
+            "timestamp": clock.now_ms(), "operation": operation(script), "operationParameters": parameters(script), "readVersion": base.version,
+            "isolationLevel": "Serializable", "isBlindAppend": isinstance(script, Append), "engineInfo": "Another-Engine/1.0", "txnId": txn_id,
+        }  # fmt: skip
+        key, data = commit_key(base.version + 1), serialize_commit(CommitInfo(info), *actions)
+        outcome = log.store.put_if_absent(key, data)
+        if isinstance(outcome, Committed) or (isinstance(outcome, Lost) and log.store.get(key) == data):  # a proxy may have sent it twice
+            return base.version + 1
+        if isinstance(outcome, Unknown):
+            raise CommitUnknown(outcome.reason, txn_id=txn_id)
+    raise DeltaConcurrentModificationException(f"the other engine lost {TRIES} puts")
+
+
+def _changes(table: Table, base: Snapshot, script: Script) -> Iterator[AddFile | RemoveFile]:
+    """The file actions of a script: each file with a row that changes is replaced as a whole."""
+    files = DataFiles(table.state.log.store)
+    if isinstance(script, Append):
+        yield from (
+            add for add, _ in files.write([dict(zip(base.schema.names, row, strict=True)) for row in padded(script.rows, len(base.schema.names))], base)
+        )
+        return
+    live = list(base.files.adds())
+    if isinstance(script, Optimize):
+        if len(live) > 1:
+            yield from (file.removed(clock.now_ms(), False) for file in live)
+            rows = [row for file in live for row in _rows(table, base, file)]
+            yield from (replace(add, data_change=False) for add, _ in files.write(rows, base))
+        return
+    for file in live:
+        before = _rows(table, base, file)
+        serial = SerialTable(base.schema.names, rows=list(before))
+        serial.run(script)
+        if serial.rows != before:
+            yield file.removed(clock.now_ms(), True)
+            yield from (add for add, _ in files.write(serial.rows, base))
+
+
+def padded(rows: Sequence[Literals], width: int) -> tuple[Literals, ...]:
+    """The rows, null in columns that the table has beside theirs."""
+    return tuple((*row, *(None,) * (width - len(row))) for row in rows)
+
+
+def _rows(table: Table, base: Snapshot, file: AddFile) -> list[dict[str, Any]]:
+    return list(table.statement_engine.sample([live_slice(file, table.state.vectors.of)], None, snapshot=base))
