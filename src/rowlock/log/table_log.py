@@ -205,8 +205,17 @@ class TableLog:
         return out
 
     def write_checkpoint(self, snapshot: Snapshot) -> None:
-        """Writes a checkpoint of the snapshot, as its policy says, and points `_last_checkpoint` to it.  May raise, but no commit depends on it."""
-        write_checkpoint(self.store, snapshot, self.tombstones(snapshot))
+        """Writes a checkpoint of the snapshot, as its policy says, and points `_last_checkpoint` to it.  May raise, but no commit depends on it.
+
+        Writes none where a cleanup after a newer checkpoint has deleted the log up to the snapshot's version.
+        """
+        try:
+            tombstones = self.tombstones(snapshot)
+        except VersionNotFound:
+            if self.latest().version == snapshot.version:
+                raise
+            return
+        write_checkpoint(self.store, snapshot, tombstones)
 
     def tombstones(self, snapshot: Snapshot, checkpoint: Sequence[LogFile] | None = None) -> list[RemoveFile]:
         """The removes up to the snapshot's version that a checkpoint must keep for vacuum: within retention and not live again.
@@ -226,9 +235,19 @@ class TableLog:
     def removes(self, snapshot: Snapshot, checkpoint: Sequence[LogFile] | None = None) -> tuple[int, list[RemoveFile], list[tuple[int, RemoveFile]]]:
         """(version of the checkpoint, by default the newest, or -1; its removes; the removes of later commits with their versions).
 
-        Includes removes of files that are live again.
+        Includes removes of files that are live again.  Raises VersionNotFound where a cleanup has deleted the log up to the snapshot's version.
         """
-        checkpoint = newest_checkpoint(self.store, snapshot.version) if checkpoint is None else checkpoint
+        if checkpoint is not None:
+            return self._removes_from(checkpoint, snapshot)
+        while True:
+            newest = newest_checkpoint(self.store, snapshot.version)
+            try:
+                return self._removes_from(newest, snapshot)
+            except (CorruptLog, VersionNotFound):  # a cleanup may have deleted it beneath this reader, after a newer one was written
+                if [f.key for f in newest_checkpoint(self.store, snapshot.version)] == [f.key for f in newest]:
+                    raise
+
+    def _removes_from(self, checkpoint: Sequence[LogFile], snapshot: Snapshot) -> tuple[int, list[RemoveFile], list[tuple[int, RemoveFile]]]:
         base = checkpoint[0].version if checkpoint else -1
         kept = read_checkpoint(self.store, checkpoint, removes_only=True).removes if checkpoint else []
         return base, kept, [(c.version, r) for c in self.commits(base, snapshot.version) for r in c.removes]

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from rowlock import clock, progress
 from rowlock.conditions import named
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, VersionNotFound
 from rowlock.limits import limits
 from rowlock.log.removed import removed_since
 from rowlock.log.snapshot import Snapshot
@@ -75,13 +75,19 @@ def vacuum(
     (delta.deletedFileRetentionDuration), under which files could be deleted that a reader or writer still needs.
     """
     with progress.work("VACUUM", log.store.root):
-        return _vacuumed(log, retention_hours, check_retention, dry_run, only_known, inventory)
+        while True:
+            head = log.latest()
+            try:
+                return _vacuumed(log, head, retention_hours, check_retention, dry_run, only_known, inventory)
+            except VersionNotFound:  # a cleanup may have deleted the log up to this version meanwhile
+                if log.latest().version == head.version:
+                    raise
 
 
 def _vacuumed(
-    log: TableLog, retention_hours: float | None, check_retention: bool, dry_run: bool, only_known: bool, inventory: Sequence[ObjectMeta] | None
+    log: TableLog, head: Snapshot, retention_hours: float | None, check_retention: bool, dry_run: bool, only_known: bool, inventory: Sequence[ObjectMeta] | None
 ) -> Vacuumed:
-    head, now_ms = log.latest(), clock.now_ms()
+    now_ms = clock.now_ms()
     retention_ms = _retention_ms(head, retention_hours, check_retention)
     progress.step("listing files")
     if inventory is None:

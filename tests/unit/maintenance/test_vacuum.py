@@ -250,3 +250,37 @@ def age(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
             os.utime(path, (then, then))
+
+
+@pytest.mark.parametrize("overtaken", [False, True], ids=["a newer checkpoint that serves", "the log of that version is gone"])
+def test_a_vacuum_that_stood_still_while_the_log_was_cleaned_up_looks_again(days: Days, monkeypatch: pytest.MonkeyPatch, overtaken: bool) -> None:
+    """I9: the checkpoint that it was about to read went beneath it, which is no damage (found by the simulation: dynamodb 2000155)."""
+    world = World(days)
+    first = newest_checkpoint(world.state.store, 4)
+    head = run(world.table, parse("APPEND (4)")).version
+    assert head is not None
+    get, met = world.state.store.get, []
+    reads = 1 if overtaken else 2  # VACUUM reads the checkpoint for its snapshot, and again for the removes
+
+    def late(key: str) -> bytes:
+        met.extend([key] * (key == first[0].key and len(met) < reads))
+        if key == first[0].key and len(met) == reads and world.has(key):
+            if overtaken:
+                run(world.table, parse("APPEND (5)"))
+            with monkeypatch.context() as undisturbed:
+                undisturbed.setattr(world.state.store, "get", get)
+                world.checkpoint()
+            world.cleaned_up(head + overtaken)
+            world.state.store.delete(key)
+        return get(key)
+
+    found = TableLog(world.state.store)
+    old = found.latest()
+    monkeypatch.setattr(world.state.store, "get", late)
+    if overtaken:
+        assert old.version == head
+        found.write_checkpoint(old)  # it has a successor, so there is nothing to write
+        assert len(met) == reads and newest_checkpoint(world.state.store, head) == ()
+        met.clear()
+    assert world.removed in world.vacuum().files and len(met) == (0 if overtaken else reads)
+    assert InMemory(store=world.state.store).state.refresh().version == head + overtaken
