@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 BUDGETS = {
     "": 2040,
     "advice": 1670,
-    "api": 8170,
+    "api": 8195,
     "boundary": 800,
     "cli": 3250,
     "conflict": 900,
@@ -23,13 +23,14 @@ BUDGETS = {
     "locks": 600,
     "log": 2010,
     "maintenance": 2360,
-    "parquet": 1580,
-    "protocol": 6110,
+    "parquet": 1595,
+    "protocol": 6230,
     "storage": 2880,
     "testing": 150,
-    "transaction": 6270,
+    "transaction": 6460,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
+# DROP FEATURE with its history, or behind protected checkpoints, for every feature that delta-spark drops: transaction +190, protocol +120, api +25, parquet +15.
 SLACK = 1.05
 
 

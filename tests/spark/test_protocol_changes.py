@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import rowlock
 from rowlock import DeltaTable
 from rowlock.exceptions import InvalidInput, StatementRefused, UnsupportedFeature
-from spark.support import delta_rows, make, read, unchanged, version
+from spark.support import delta_rows, delta_spark_rows, make, read, unchanged, version
 
 pytestmark = pytest.mark.spark
 
@@ -106,48 +110,108 @@ def test_row_tracking_as_a_feature_gives_new_rows_ids(spark, table_path):
     assert delta_rows(spark, table_path) == [(1,), (2,)]
 
 
+# ---- features that are dropped -------------------------------------------------------------------
+
+PLAIN_FEATURES = ["appendOnly", "invariants"]
 DROPPED = {
-    "checkConstraints": ["appendOnly", "invariants"],
-    "domainMetadata": ["appendOnly", "invariants"],
-    "inCommitTimestamp": ["appendOnly", "invariants"],
-    "vacuumProtocolCheck": ["appendOnly", "invariants"],
+    "checkConstraints": {},
+    "domainMetadata": {},
+    "inCommitTimestamp": {"delta.enableInCommitTimestamps": "true"},
+    "rowTracking": {"delta.enableRowTracking": "true"},
+    "columnMapping": {"delta.columnMapping.mode": "name"},
+    "deletionVectors": {"delta.enableDeletionVectors": "true"},
+    "typeWidening": {"delta.enableTypeWidening": "true"},
+    "v2Checkpoint": {"delta.checkpointPolicy": "v2"},
+    "vacuumProtocolCheck": {},
 }
+GUARDED = {"columnMapping", "deletionVectors", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}
+"""Those that older versions cannot be read without: with them comes the feature checkpointProtection."""
+
+
+def with_feature(spark, path, name):
+    """A table that has the feature and uses it, of 3 rows of which one is deleted."""
+    properties = {"delta.feature." + name: "supported", **PLAIN, **DROPPED[name]}
+    table = make(spark, path, [(1, 1), (2, 2), (3, 3)], "id int, v int", **properties)
+    table.delete("id = 2")
+    if name == "typeWidening":
+        rowlock.sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN v TYPE BIGINT")
+    if name == "columnMapping":
+        table.renameColumn("v", "w")
+    return table
+
+
+def operations(spark, path):
+    return [r.operation for r in spark.sql(f"DESCRIBE HISTORY delta.`{path}`").select("operation").collect()]
 
 
 @pytest.mark.parametrize("name", DROPPED)
-@pytest.mark.short("checkConstraints", "inCommitTimestamp", why="the other features go the same way")
-def test_a_feature_without_a_trace_is_dropped(spark, table_path, name):
-    table = make(spark, table_path, [(1,)], "id int", **PLAIN)
-    table.addFeatureSupport(name)
-    assert name in described(spark, table_path)[2]
-    with unchanged(table_path), pytest.raises(StatementRefused, match="truncate"):
-        table.dropFeatureSupport(name, True)
+@pytest.mark.short("deletionVectors", "inCommitTimestamp", why="the other features go the same way, and what differs is asked without Spark")
+def test_a_feature_is_dropped_as_by_delta_spark(spark, table_path, name):
+    """Rows, protocol, properties and the versions that are made on the way, beside delta-spark's on a copy."""
+    table, twin = with_feature(spark, table_path, name), table_path + "_twin"
+    shutil.copytree(table_path, twin)
     table.dropFeatureSupport(name.upper())
-    assert described(spark, table_path) == (1, 2, DROPPED[name])
+    spark.sql(f"ALTER TABLE delta.`{twin}` DROP FEATURE {name}")
+    assert described(spark, table_path) == described(spark, twin)
+    left = described(spark, table_path)[2]
+    assert name not in left and ("checkpointProtection" in left) == (name in GUARDED)
+    assert operations(spark, table_path) == operations(spark, twin)
+    ours, theirs = (spark.sql(f"DESCRIBE DETAIL delta.`{p}`").first().properties for p in (table_path, twin))
+    assert ours == theirs
     table.update(set={"id": "id + 1"})
-    assert delta_rows(spark, table_path) == [(2,)]
+    assert read(spark, table_path) == delta_spark_rows(spark, table_path) == [(2, 1), (4, 3)]
+    assert sorted(spark.read.format("delta").option("versionAsOf", 0).load(table_path).collect()) == []
 
 
-def test_a_feature_that_left_a_trace_stays(spark, table_path):
+def aged(path):
+    """Makes the log two days older."""
+    for file in Path(path, "_delta_log").iterdir():
+        at = file.stat().st_mtime - 2 * 86_400
+        os.utime(file, (at, at))
+
+
+def test_type_widening_goes_with_its_history(spark, table_path):
+    """First nothing is left of it in the newest version, then the log waits for its retention, then versions that used it go, and the feature with them."""
+    table = with_feature(spark, table_path, "typeWidening")
+    drop = f"ALTER TABLE delta.`{table_path}` DROP FEATURE typeWidening TRUNCATE HISTORY"
+    for condition in ("DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD", "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST"):
+        with pytest.raises(StatementRefused, match="24 hours") as e:
+            rowlock.sql(spark, drop)
+        assert e.value.getCondition() == condition
+        assert "typeWidening" in described(spark, table_path)[2]
+    assert read(spark, table_path) == delta_rows(spark, table_path) == [(1, 1), (3, 3)]
+    written = [pq.read_schema(f"{table_path}/{f.path}").field("v").type for f in table._handle.state.refresh().files.adds()]
+    assert written and all(t == pa.int64() for t in written)
+    aged(table_path)
+    rowlock.sql(spark, drop)
+    assert described(spark, table_path) == (1, 2, PLAIN_FEATURES)
+    assert delta_spark_rows(spark, table_path) == [(1, 1), (3, 3)]
+    assert "CHANGE COLUMN" not in operations(spark, table_path)
+
+
+def test_a_feature_that_cannot_go_is_named(spark, table_path):
     table = make(spark, table_path, [(1, 1)], "id int, v int", **{"delta.enableInCommitTimestamps": "true"})
     spark.sql(f"ALTER TABLE delta.`{table_path}` ADD CONSTRAINT positive CHECK (id > 0)")
     DeltaTable.createOrReplace(spark).location(table_path + "_2").addColumn("id", "int").clusterBy("id").execute()
     clustered = DeltaTable.forPath(spark, table_path + "_2")
+    lockless = make(spark, table_path + "_3", [(1,)], "id int", **{"delta.enableRowTracking": "true", "rowlock.onConflict": "lockless"})
     cases = [
         (table, "checkConstraints", "positive"),
-        (table, "inCommitTimestamp", "enableInCommitTimestamps"),
-        (table, "deletionVectors", "deletionVectors"),
         (table, "appendOnly", "appendOnly"),
         (table, "rowTracking", "does not list it"),
         (table, "no_such_feature", "not known"),
+        (table, "delta.appendOnly", "UNSET TBLPROPERTIES"),
         (clustered, "domainMetadata", "clustering"),
         (clustered, "clustering", "clustering"),
+        (lockless, "rowTracking", "lockless"),
     ]
-    with unchanged(table_path), unchanged(table_path + "_2"):
+    with unchanged(table_path), unchanged(table_path + "_2"), unchanged(table_path + "_3"):
         for which, name, text in cases:
             with pytest.raises(StatementRefused, match=text) as e:
                 which.dropFeatureSupport(name)
             assert e.value.what == name
+        with pytest.raises(StatementRefused, match="truncate"):
+            table.dropFeatureSupport("inCommitTimestamp", True)
         with pytest.raises(ValueError, match="truncateHistory"):
             table.dropFeatureSupport("checkConstraints", "yes")
 

@@ -16,10 +16,11 @@ from rowlock.engines.spark.statements.compaction import files_where, predicate_t
 from rowlock.engines.spark.statements.row_order import Order
 from rowlock.log.snapshot import Snapshot
 from rowlock.maintenance.optimize import order_bins, order_columns, purge_bins, target_bytes
-from rowlock.parquet.dropped_columns import files_with_dropped_columns
+from rowlock.parquet.stale_files import files_with_dropped_columns
 from rowlock.protocol.actions import AddFile
 from rowlock.protocol.clustering import logical_columns
 from rowlock.protocol.schema import ColumnPath
+from rowlock.storage.store import ObjectStore
 from rowlock.transaction.run import Planned
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Rewritten
@@ -118,13 +119,17 @@ class DeltaOptimizeBuilder:
 
     def _purge(self) -> DataFrame:
         """REORG ... APPLY (PURGE): rewrites, one by one, the files that hold deleted rows or dropped columns; beside other writers it is as a compaction."""
+        return self._rewrite(files_with_dropped_columns, "applyPurge")
+
+    def _rewrite(self, stale: Callable[[ObjectStore, list[AddFile], Snapshot], list[AddFile]], word: str) -> DataFrame:
+        """Rewrites, one by one, the files that hold deleted rows, and of the others those that are `stale`."""
         store = self._handle.state.store
 
         def plan(snapshot: Snapshot, files: list[AddFile]) -> tuple[Statement, Words]:
             plain = [f for f in files if f.deletion_vector is None]
-            return Statement("move", None, only=purge_bins(files, files_with_dropped_columns(store, plain, snapshot))), {}
+            return Statement("move", None, only=purge_bins(files, stale(store, plain, snapshot))), {}
 
-        return self._run(plan, "REORG", {"applyPurge": True})
+        return self._run(plan, "REORG", {word: True})
 
     def _run(
         self, choose: Callable[[Snapshot, list[AddFile]], tuple[Statement, Words]], operation: str = "OPTIMIZE", said: Mapping[str, Any] | None = None

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from rowlock import arguments
+from rowlock.api import table_properties
 from rowlock.api.handle import Handle, Receipts, commits
-from rowlock.transaction.definition import protocol
+from rowlock.api.optimize_builder import DeltaOptimizeBuilder
+from rowlock.conditions import named
+from rowlock.exceptions import StatementRefused
+from rowlock.log.snapshot import Snapshot
+from rowlock.parquet.stale_files import files_with_older_types
+from rowlock.protocol.actions import Metadata
+from rowlock.protocol.column_mapping import MODE
+from rowlock.protocol.feature_removal import COLUMN_MAPPING, DELETION_VECTORS, TYPE_WIDENING, has_type_changes, without_type_changes
+from rowlock.transaction.definition import creation, feature_removal, protocol
 
 
 class Upgrades:
@@ -57,14 +66,16 @@ class Upgrades:
 
     @commits("alter")
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Removes a feature from the table's protocol, where the table holds no trace of it.  Runs no Spark job.
+        """Removes a feature from the table's protocol, and what the table holds of it.  Where data files hold some, they are written again.
 
         Args:
             featureName: The feature's name.
-            truncateHistory: Whether to remove the history that the feature has left; refused by this version where there is some.
+            truncateHistory: Whether the older versions that use the feature are deleted, too, once they are older than
+                `delta.dropFeatureTruncateHistory.retentionDuration` (24 hours by default): the first call ends with an error that says to wait, a later
+                one drops the feature.  Otherwise the feature goes at once, and `checkpointProtection` keeps the checkpoints that hide these versions.
 
         Raises:
-            StatementRefused: The feature is not there, cannot be dropped, or has left traces; it is named.
+            StatementRefused: The feature is not there, cannot be dropped, is the user's to take away first, or older versions use it still; it is named.
             WrongType: An argument is of another type.
 
         Examples:
@@ -74,4 +85,26 @@ class Upgrades:
         arguments.text(featureName, "featureName")
         if truncateHistory is not None:
             arguments.flag(truncateHistory, "truncateHistory")
-        self._receipts.last = protocol.drop_feature(self._handle.state, featureName, truncate_history=bool(truncateHistory))
+        self._receipts.last = feature_removal.drop_feature(
+            self._handle.state, featureName, lambda feature: _clear(self._handle, feature), truncate_history=bool(truncateHistory)
+        )
+
+
+def _clear(handle: Handle, feature: str) -> None:
+    """Writes again what data files hold of a feature, and takes it from the columns.  Runs Spark jobs where there are many rows."""
+    if feature == DELETION_VECTORS:
+        DeltaOptimizeBuilder(handle, Receipts())._purge()
+    elif feature == COLUMN_MAPPING:
+        table_properties.unset_properties(handle, [MODE])
+    elif feature.startswith(TYPE_WIDENING):
+        DeltaOptimizeBuilder(handle, Receipts())._rewrite(files_with_older_types, "rewriteTypeWidening")
+        creation.change_metadata(handle.state, "DROP FEATURE", {"featureName": feature}, lambda head: _unwidened(handle, head))
+
+
+def _unwidened(handle: Handle, head: Snapshot) -> Metadata:
+    """The head's metadata whose columns say of no other types.  Raises StatementRefused where another writer brought a file with an older type back."""
+    if has_type_changes(head.metadata) and (older := files_with_older_types(handle.state.store, head.files.adds(), head)):
+        text = f"Feature {TYPE_WIDENING} cannot be dropped: another writer brought back {older[0].path}, which holds a type that was widened; run it again"
+        condition = named("DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL", concurrentCommit=head.version)
+        raise StatementRefused(text, what=TYPE_WIDENING, table=head.table, condition=condition)
+    return without_type_changes(head.metadata)

@@ -88,6 +88,22 @@ def clean_up(store: ObjectStore, snapshot: Snapshot) -> int:
     return deleted
 
 
+def truncate(store: ObjectStore, snapshot: Snapshot, horizon: int | None = None) -> int:
+    """Deletes what the log has before the newest checkpoint older than `horizon`, all of it, whatever the table says of cleaning up; returns the number of files.
+
+    Without a horizon it is the retention of DROP FEATURE ... TRUNCATE HISTORY ago.  To be called after a checkpoint of `snapshot` was written.  Raises as `clean_up`.
+    """
+    now_ms = store.modified_ms(names.LAST_CHECKPOINT)
+    if now_ms is None:
+        return 0
+    back = now_ms - snapshot.properties.truncated_retention_ms if horizon is None else min(horizon, now_ms)
+    deleted = 0
+    while (expired := find_expired(store, snapshot.properties, min(back - back % _MINUTE_MS, now_ms - _MINUTE_MS))) is not None:
+        _check_whole(store, expired.boundary)
+        deleted += _delete_files(store, expired, math.inf)
+    return deleted
+
+
 def horizon_ms(now_ms: int, retention_ms: int) -> int:
     """The time up to which commits are expired: midnight UTC of the day that the retention leads back to, at least a minute ago."""
     return min(_midnight_ms(now_ms - retention_ms), now_ms - _MINUTE_MS)

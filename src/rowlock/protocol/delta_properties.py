@@ -201,9 +201,7 @@ _ALL = (
         for kind, highest in (("Reader", MAX_READER_VERSION), ("Writer", MAX_WRITER_VERSION))
     ),
     _ignored("ignoreProtocolDefaults", "boolean", "Rowlock takes no protocol or features from a session's settings"),
-    _ignored(
-        "dropFeatureTruncateHistory.retentionDuration", "interval", "delta-spark's DROP FEATURE ... TRUNCATE HISTORY reads it, which Rowlock does not have"
-    ),
+    _effect("dropFeatureTruncateHistory.retentionDuration", "interval", "DROP FEATURE ... TRUNCATE HISTORY keeps versions for so long; 24 hours by default"),
     # ---- other formats and services ----
     _of_feature("enableMaterializePartitionColumnsFeature", "materializePartitionColumns"),
     *(_of_feature(f"enableIceberg{name}", f"iceberg{name}") for name in ("CompatV1", "CompatV2", "CompatV3", "WriterCompatV1")),

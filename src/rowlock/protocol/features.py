@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rowlock.conditions import named
-from rowlock.exceptions import InvalidInput, StatementRefused, UnsupportedFeature
+from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
 from rowlock.protocol.char_varchar import unknown_bounds
-from rowlock.protocol.constraints import checks_of, has_constraints, is_constraint
+from rowlock.protocol.constraints import checks_of, has_constraints
 from rowlock.protocol.defaults import FEATURE as DEFAULTS
 from rowlock.protocol.defaults import column_defaults, inner_defaults
 from rowlock.protocol.delta_properties import FEATURE_PREFIX, MAX_READER_VERSION, MAX_WRITER_VERSION, MIN_READER_VERSION, MIN_WRITER_VERSION
@@ -24,9 +24,8 @@ from rowlock.protocol.generated import generated_columns, inner_generated
 from rowlock.protocol.identity import FEATURE as IDENTITY
 from rowlock.protocol.identity import is_identity
 from rowlock.protocol.identity import problem_of as identity_problem_of
-from rowlock.protocol.in_commit import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from rowlock.protocol.properties import column_mapping_mode, is_true
-from rowlock.protocol.schema import REMOVING_MAPPING, VOID, StructType, check_characters, parse_schema, type_names, void_within
+from rowlock.protocol.schema import VOID, StructType, parse_schema, type_names, void_within
 from rowlock.version import VERSION
 
 V2_CHECKPOINTS = "v2Checkpoint"
@@ -45,7 +44,6 @@ class Feature:
     columns  the columns of a schema that need it
     problem  what of a schema and its partition columns cannot be written even with the feature, as a phrase
     needs    another feature that it depends on
-    trace    what of a table still uses it, given its metadata and its domains; None for a feature that this version does not drop
     """
 
     name: str
@@ -55,7 +53,6 @@ class Feature:
     columns: Callable[[StructType], Collection[str]] = lambda schema: ()
     problem: Callable[[StructType, Collection[str]], str | None] = lambda schema, partitions: None
     needs: str | None = None
-    trace: Callable[[Metadata, Collection[str]], str | None] | None = None
 
 
 def _on(name: str) -> Callable[[Configuration], bool]:
@@ -70,16 +67,10 @@ def _first(texts: Iterable[str]) -> str | None:
     return next(iter(texts), None)
 
 
-_IN_COMMIT = ("delta.enableInCommitTimestamps", ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
 FEATURES: tuple[Feature, ...] = (
     Feature("appendOnly", legacy=2),
     Feature("invariants", legacy=2),
-    Feature(
-        "checkConstraints",
-        legacy=3,
-        asked=has_constraints,
-        trace=lambda metadata, domains: _first(f"property {key} is a CHECK constraint" for key in metadata.configuration if is_constraint(key)),
-    ),
+    Feature("checkConstraints", legacy=3, asked=has_constraints),
     Feature("changeDataFeed", legacy=4, asked=_on("delta.enableChangeDataFeed")),
     Feature(
         GENERATED,
@@ -92,28 +83,17 @@ FEATURES: tuple[Feature, ...] = (
     Feature("deletionVectors", reads=True, asked=_on("delta.enableDeletionVectors")),
     Feature(V2_CHECKPOINTS, reads=True, asked=lambda configuration: configuration.get("delta.checkpointPolicy") == "v2"),
     Feature(ZONELESS, reads=True, columns=lambda schema: type_names(schema) & {"timestamp_ntz"}),
-    Feature("vacuumProtocolCheck", reads=True, trace=lambda metadata, domains: None),
+    Feature("vacuumProtocolCheck", reads=True),
     Feature("typeWidening", reads=True, asked=_on("delta.enableTypeWidening")),
     *(Feature(name, reads=True) for name in ("typeWidening-preview", "variantType", "variantType-preview", "variantShredding", "variantShredding-preview")),
-    Feature(
-        "inCommitTimestamp",
-        asked=_on("delta.enableInCommitTimestamps"),
-        trace=lambda metadata, domains: _first(
-            f"property {n} = {v!r} is set" for n in _IN_COMMIT if (v := metadata.configuration.get(n, "false").strip().lower()) != "false"
-        ),
-    ),
-    Feature(
-        DEFAULTS,
-        columns=column_defaults,
-        problem=lambda schema, partitions: _inside(inner_defaults(schema)),
-        trace=lambda metadata, domains: _first(f"column {n} has a default" for n in column_defaults(parse_schema(metadata.schema_string))),
-    ),
-    Feature("domainMetadata", trace=lambda metadata, domains: _first(f"metadata domain {d} exists" for d in sorted(domains))),
+    Feature("inCommitTimestamp", asked=_on("delta.enableInCommitTimestamps")),
+    Feature(DEFAULTS, columns=column_defaults, problem=lambda schema, partitions: _inside(inner_defaults(schema))),
+    Feature("domainMetadata"),
     Feature("rowTracking", asked=_on("delta.enableRowTracking"), needs="domainMetadata"),  # a domain holds the row id high-water mark
     Feature("clustering", needs="domainMetadata"),
     Feature("checkpointProtection"),
 )
-"""Every feature that this version can write; those with a trace can be dropped, and none of these is needed to read older versions of a table."""
+"""Every feature that this version can write.  Which of them can be dropped: `feature_removal`."""
 _BY_NAME = {f.name: f for f in FEATURES}
 READABLE = frozenset(f.name for f in FEATURES if f.reads)
 WRITABLE = frozenset(_BY_NAME)
@@ -323,36 +303,6 @@ def with_feature(protocol: Protocol, name: str) -> Protocol:
     if added <= writer_features(protocol):
         return protocol
     return lowest_protocol(reader_features(protocol) | (added & READABLE), writer_features(protocol) | added)
-
-
-def without_feature(protocol: Protocol, metadata: Metadata, domains: Collection[str], name: str, table: str | None = None) -> Protocol:
-    """The protocol without a feature that the table no longer uses; `domains` are the table's metadata domains.
-
-    Raises StatementRefused, naming the feature, if it is not listed, still in use, or cannot be dropped by this version.
-    """
-    if name not in writer_features(protocol) | reader_features(protocol):
-        raise StatementRefused(
-            f"Feature {name} cannot be dropped: the table's protocol does not list it",
-            what=name,
-            table=table,
-            condition=named("DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT", feature=name),
-        )
-    if name == "columnMapping":
-        check_characters(parse_schema(metadata.schema_string, table or ""), table, REMOVING_MAPPING)
-    trace = _BY_NAME[name].trace if name in _BY_NAME else None
-    if trace is None:
-        text = "others may still need it to read older versions, or it is part of what the table is; delta-spark's ALTER TABLE ... DROP FEATURE drops some of those"
-        raise StatementRefused(
-            f"This version of Rowlock does not drop feature {name}: {text}",
-            what=name,
-            table=table,
-            condition=named("DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE", feature=name),
-        )
-    if found := trace(metadata, domains):
-        raise StatementRefused(f"Feature {name} cannot be dropped while the table uses it: {found}", what=name, table=table)
-    if needs := sorted(f.name for f in FEATURES if f.needs == name and f.name in writer_features(protocol)):
-        raise StatementRefused(f"Feature {name} cannot be dropped: {needs[0]} needs it", what=name, table=table)
-    return lowest_protocol(reader_features(protocol) - {name}, writer_features(protocol) - {name})
 
 
 def lowest_protocol(readers: frozenset[str], writers: frozenset[str]) -> Protocol:

@@ -34,7 +34,8 @@ KNOBS: dict[str, tuple[str, ...]] = {
 GROUP_COMMIT, CHECKSUMS = "rowlock.groupCommit", "rowlock.checksums"
 LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
 _LOG_RETENTION, _FILE_RETENTION = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
-_PROTECTION, _APPLICATIONS = "delta.requireCheckpointProtectionBeforeVersion", "delta.setTransactionRetentionDuration"
+PROTECTION, _APPLICATIONS = "delta.requireCheckpointProtectionBeforeVersion", "delta.setTransactionRetentionDuration"
+TRUNCATION = "delta.dropFeatureTruncateHistory.retentionDuration"
 _PROVIDER = re.compile(r"object|postgresql|dynamodb:[A-Za-z0-9_.\-]{3,255}")
 
 DELTA_LEVELS: dict[Isolation, str] = {"serializable": "Serializable", "write_serializable": "WriteSerializable", "snapshot": "SnapshotIsolation"}
@@ -229,11 +230,13 @@ class TableProperties:
     _random_prefixes = _boolean("delta.randomizeFilePrefixes")
     log_retention_ms = _retention(_LOG_RETENTION, "interval 30 days")
     """How long old commits are kept, in milliseconds."""
+    truncated_retention_ms = _retention(TRUNCATION, "interval 24 hours")
+    """How long commits are kept from DROP FEATURE ... TRUNCATE HISTORY, in milliseconds."""
     deleted_file_retention_ms = _retention(_FILE_RETENTION, "interval 1 week")
     """How long removed data files are kept for vacuum, in milliseconds."""
     cleans_log = _Property("delta.enableExpiredLogCleanup", lambda text: ("true" if text is None else text).strip().lower() == "true")
     """Whether commits and checkpoints older than the log retention are deleted; a value that is neither true nor false says no."""
-    protected_before = _Property(_PROTECTION, lambda text: int(_readable(_PROTECTION, text, "0")))
+    protected_before = _Property(PROTECTION, lambda text: int(_readable(PROTECTION, text, "0")))
     """The log before this version is cleaned up in one go or not at all; 0 if nothing is protected.  Raises InvalidInput for a value that is no whole number."""
     application_retention_ms = _Property(_APPLICATIONS, lambda text: None if text is None or _delta_problem(_APPLICATIONS, text) else interval_ms(text))
     """How long versions of applications are kept in checkpoints, in milliseconds; None: for ever, also for a value that cannot be read."""

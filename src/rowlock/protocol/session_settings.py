@@ -119,6 +119,7 @@ _ALL = (
     ),
     _works("allowArbitraryProperties.enabled", "boolean", "false", "true: properties delta.* that Delta does not know can be set", "create", "alter"),
     _works("constraints.assumesDropIfExists.enabled", "boolean", "false", "true: DROP CONSTRAINT passes over a constraint that is not there", "alter"),
+    _works("tableFeatures.fastDropFeature.enabled", "boolean", "true", "false: DROP FEATURE waits until no version in the log uses the feature", "alter"),
     _refused("alterLocation.bypassSchemaCheck", "false", "SET LOCATION always compares the columns: make the new table's columns the same", "alter"),
     # ---- reads ----
     _works(
@@ -164,7 +165,7 @@ _ALL = (
     _idle("catalog.update.enabled", "boolean", "false", "The catalog has a table's name and place; its columns are asked of the log"),
     _idle("v2.enableMode", "text", "AUTO", _ONE_WAY),
     _idle("clusteredTable.enableClusteringTablePreview", "boolean", "false", "Clustering is there without it"),
-    _idle("tableFeatures.fastDropFeature.dvTombstoneCountThreshold", "integer", "10000", "Dropping deletion vectors rewrites the files that have them"),
+    _idle("tableFeatures.fastDropFeature.dvTombstoneCountThreshold", "integer", "10000", "One commit names all files of deletion vectors that are kept"),
     _idle("convert.iceberg.useNativePartitionValues", "boolean", "true", _NO_ICEBERG),
     _idle("convert.iceberg.partitionEvolution.enabled", "boolean", "false", _NO_ICEBERG),
     _idle("uniform.iceberg.maxActionsToConvertForCommitLarge", "integer", "1000000", _NO_ICEBERG),

@@ -1,4 +1,4 @@
-"""Changes a table's protocol by name: raises versions, adds a feature, drops a feature.
+"""Changes a table's protocol by name: raises versions, adds a feature.  How one is dropped: `feature_removal`.
 
 Owns no rules of what a protocol means (`protocol/features.py` has them).  Never commits a protocol under which
 this version could not write the table any more (I9).
@@ -18,7 +18,7 @@ from rowlock.transaction.definition.head_commit import HeadActions, commit_from_
 from rowlock.transaction.state.receipt import Receipt
 from rowlock.transaction.state.shared import SharedState
 
-_UPGRADE, _DROP = "UPGRADE PROTOCOL", "DROP FEATURE"
+_UPGRADE = "UPGRADE PROTOCOL"
 
 
 def raise_versions(state: SharedState, reader: int, writer: int) -> Receipt:
@@ -44,29 +44,6 @@ def add_feature(state: SharedState, name: str) -> Receipt:
         return features.with_feature(head.protocol, spelled)
 
     return _commit(state, _UPGRADE, {"featureName": spelled}, change)
-
-
-def drop_feature(state: SharedState, name: str, *, truncate_history: bool = False) -> Receipt:
-    """Drops a table feature of which the table holds no trace.  Raises StatementRefused where it holds one."""
-    root = state.store.root
-    listed = features.reader_features(head := state.refresh().protocol) | features.writer_features(head)
-    spelled = next((n for n in (*listed, *features.READABLE, *features.WRITABLE) if n.lower() == name.lower()), None)
-    if spelled is None:
-        raise StatementRefused(
-            f"Feature {name!r} is not known to this version of Rowlock",
-            what=name,
-            table=root,
-            condition=named("DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE", feature=name),
-        )
-
-    def change(head: Snapshot) -> Protocol:
-        after = features.without_feature(head.protocol, head.metadata, head.domains, spelled, root)
-        if truncate_history:
-            text = f"The history need not be truncated to drop feature {spelled}: leave truncateHistory out"
-            raise StatementRefused(text, what=spelled, table=root, condition=named("DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED"))
-        return after
-
-    return _commit(state, _DROP, {"featureName": spelled}, change)
 
 
 def _commit(state: SharedState, operation: str, parameters: Mapping[str, Any], change: Callable[[Snapshot], Protocol]) -> Receipt:

@@ -1,0 +1,215 @@
+"""DROP FEATURE: takes away what uses a feature, then the feature from the protocol, while others go on writing (I3, I9).
+
+    properties that begin its use → rows and metadata without it → the history truncated, or guarded by checkpoints → the protocol
+
+What takes long is done before the commit that changes the protocol; that one looks at its head again, and is refused where a trace came
+back meanwhile.  Each step is a commit of its own and changes no row: where one is refused, the table can be read and written as before.
+What needs an engine (rewriting files) is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+
+from rowlock import clock
+from rowlock.conditions import named
+from rowlock.exceptions import StatementRefused
+from rowlock.limits import limits
+from rowlock.log import cleanup
+from rowlock.log.replay import read_commit
+from rowlock.log.segment import complete_checkpoints, list_log
+from rowlock.log.snapshot import Snapshot
+from rowlock.protocol import features
+from rowlock.protocol.actions import RemoveFile
+from rowlock.protocol.feature_removal import (
+    CHECKPOINT_PROTECTION,
+    DELETION_VECTORS,
+    REMOVALS,
+    Removal,
+    Uses,
+    check_own_traces,
+    check_truncation,
+    feature_to_drop,
+    with_properties,
+    without_feature,
+)
+from rowlock.protocol.properties import PROTECTION, TRUNCATION
+from rowlock.protocol.row_tracking import FEATURE as ROW_TRACKING
+from rowlock.transaction.definition import creation
+from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
+from rowlock.transaction.state.call import settings
+from rowlock.transaction.state.receipt import Receipt
+from rowlock.transaction.state.shared import SharedState
+
+_DROP = "DROP FEATURE"
+_BARRIERS = 3
+"""Checkpoints that guard the history of a dropped feature: delta-spark tries so many before it gives up on what it cannot read."""
+
+
+def drop_feature(state: SharedState, name: str, clear: Callable[[str], None], *, truncate_history: bool = False) -> Receipt:
+    """Drops a table feature; the receipt is that of the commit that changes the protocol.
+
+    `clear(feature)` rewrites what files and columns hold of it.  Raises StatementRefused where the feature is not there or not to be dropped, where
+    its history has to expire first, and where it came back meanwhile.
+    """
+    table, head = state.store.root, state.refresh()
+    feature = feature_to_drop(head.protocol, name, table)
+    check_truncation(feature, truncate_history, table)
+    check_own_traces(feature, _uses(head), table)
+    guarded = REMOVALS[feature].history is not None and not truncate_history and settings().flag("tableFeatures.fastDropFeature.enabled")
+    if feature == CHECKPOINT_PROTECTION:
+        _truncate_protected(state)
+    had_traces = _take_traces(state, feature, clear)
+    if guarded:
+        for _ in range(_BARRIERS):
+            _empty_commit_and_checkpoint(state)
+    elif REMOVALS[feature].history is not None:
+        _truncate(state, feature, had_traces, truncate_history)
+    receipt = commit_from_head(state, _DROP, {"featureName": feature, "truncateHistory": truncate_history}, lambda at: _downgrade(at, feature, guarded=guarded))
+    if guarded:
+        state.log.write_checkpoint(state.refresh())
+    return receipt
+
+
+def _uses(head: Snapshot) -> Uses:
+    return Uses(head.metadata, head.domains, head.files.adds())
+
+
+def _take_traces(state: SharedState, feature: str, clear: Callable[[str], None]) -> bool:
+    """Takes away what the newest version has of a feature; returns whether there was anything."""
+    removal = REMOVALS[feature]
+    found = removal.trace(_uses(state.refresh())) is not None
+    if found:
+        if removal.takes:
+            unsets = None in removal.takes.values()
+            operation, words = (
+                ("UNSET TBLPROPERTIES", {"properties": sorted(removal.takes), "ifExists": True})
+                if unsets
+                else ("SET TBLPROPERTIES", {"properties": dict(removal.takes)})
+            )
+            creation.change_metadata(state, operation, words, lambda head: with_properties(head.metadata, removal.takes))
+        clear(feature)
+    if feature == ROW_TRACKING:
+        while commit_from_head(state, "ROW TRACKING UNBACKFILL", {}, _take_row_ids).version is not None:
+            pass
+    elif feature == DELETION_VECTORS:
+        commit_from_head(state, "Deletion Vector Tombstones", {}, lambda head: _tombstones(state, head))
+    elif feature == "domainMetadata":
+        commit_from_head(state, "Domain Metadata Cleanup", {}, _without_domains)
+    return found
+
+
+def _take_row_ids(head: Snapshot) -> HeadActions | None:
+    """Re-adds some of the live files that have row ids, without them."""
+    held = list(islice((f for f in head.files.adds() if f.base_row_id is not None), limits().backfill_files))
+    return HeadActions(adds=tuple(replace(f, data_change=False, base_row_id=None, default_row_commit_version=None) for f in held)) if held else None
+
+
+def _without_domains(head: Snapshot) -> HeadActions | None:
+    return HeadActions(domains=tuple(replace(d, removed=True) for d in head.domains.values())) if head.domains else None
+
+
+def _tombstones(state: SharedState, head: Snapshot) -> HeadActions | None:
+    """Removes that name the files of deletion vectors which older versions need, so that a VACUUM that knows of no deletion vectors leaves them."""
+    removes = state.log.tombstones(head)
+    there = {r.path for r in removes if r.deletion_vector is None}
+    found = {r.deletion_vector.path for r in removes if r.deletion_vector is not None and r.deletion_vector.storage_type == "u"}
+    now = clock.now_ms()
+    missing = sorted(path for path in found if path is not None and path not in there)
+    return HeadActions(removes=tuple(RemoveFile(path, deletion_timestamp_ms=now, data_change=False) for path in missing)) if missing else None
+
+
+def _empty_commit_and_checkpoint(state: SharedState) -> None:
+    """A version that changes nothing, and its checkpoint."""
+    commit_from_head(state, "Empty Commit", {}, lambda head: HeadActions())
+    state.log.write_checkpoint(state.refresh())
+
+
+def _truncate(state: SharedState, feature: str, had_traces: bool, now: bool) -> None:
+    """Deletes what may go of the log.  Raises StatementRefused where a version that is left uses the feature; `now`: only the retention of TRUNCATE HISTORY counts."""
+    _empty_commit_and_checkpoint(state)
+    head = state.refresh()
+    log, short = head.metadata.configuration.get("delta.logRetentionDuration", "interval 30 days"), _truncation(head)
+    wait = f"wait until these are older than {short} (property {TRUNCATION}), then run ALTER TABLE ... DROP FEATURE {feature} TRUNCATE HISTORY"
+    said = {"feature": feature, "logRetentionPeriodKey": "delta.logRetentionDuration", "logRetentionPeriod": log, "truncateHistoryLogRetentionPeriod": short}
+    if had_traces:
+        raise StatementRefused(
+            f"Feature {feature} is no longer used by the newest version of the table, but by older ones, so the protocol still lists it: {wait}",
+            what=feature,
+            table=head.table,
+            condition=named("DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD", **said),
+        )
+    at = state.store.modified_ms("_delta_log/_last_checkpoint") or clock.now_ms()
+    cleanup.truncate(state.store, head, None if now else cleanup.horizon_ms(at, head.properties.log_retention_ms))
+    if (version := _version_that_uses(state, head, feature, REMOVALS[feature])) is not None:
+        raise StatementRefused(
+            f"Feature {feature} cannot be dropped yet: version {version} of the table uses it: {wait}",
+            what=feature,
+            table=head.table,
+            condition=named("DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST", **said),
+        )
+
+
+def _truncation(head: Snapshot) -> str:
+    return head.metadata.configuration.get(TRUNCATION, "24 hours").removeprefix("interval ")
+
+
+def _version_that_uses(state: SharedState, head: Snapshot, feature: str, removal: Removal) -> int | None:
+    """The oldest version in the log that uses a feature; of the oldest checkpoint its live files and metadata count, of commits all that they hold."""
+    uses = removal.history
+    assert uses is not None
+    files = [f for f in list_log(state.store) if f.version <= head.version]
+    checkpoints = sorted(c[0].version for c in complete_checkpoints(files))
+    if checkpoints:
+        oldest = state.log.at(checkpoints[0])
+        if uses(oldest.metadata) or any(uses(f) for f in oldest.files.adds()):
+            return oldest.version
+    if feature == features.V2_CHECKPOINTS and (others := [f.version for f in files if f.kind == "v2_checkpoint"]):
+        return min(others)
+    for version in sorted(f.version for f in files if f.kind == "commit"):
+        commit = read_commit(state.store, version, lambda line: any(word in line for word in (b'"metaData"', b'"add"', b'"remove"')))
+        if commit is not None and (any(map(uses, commit.adds)) or any(map(uses, commit.removes)) or (commit.metadata is not None and uses(commit.metadata))):
+            return version
+    return None
+
+
+def _truncate_protected(state: SharedState) -> None:
+    """Deletes the log before the version that checkpoint protection names.  Raises StatementRefused where that is too young."""
+    head = state.refresh()
+    if _is_truncated(state, head):
+        return
+    _empty_commit_and_checkpoint(state)
+    cleanup.truncate(state.store, head)
+    if not _is_truncated(state, head):
+        short = _truncation(head)
+        raise StatementRefused(
+            f"Feature {CHECKPOINT_PROTECTION} cannot be dropped yet: versions before {head.properties.protected_before} use dropped features, "
+            f"and must be older than {short} (property {TRUNCATION}); then run the statement again",
+            what=CHECKPOINT_PROTECTION,
+            table=head.table,
+            condition=named("DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD", truncateHistoryLogRetentionPeriod=short),
+        )
+
+
+def _is_truncated(state: SharedState, head: Snapshot) -> bool:
+    """Whether nothing is left of the log before the version that checkpoint protection names."""
+    before = head.properties.protected_before
+    files = list_log(state.store)
+    return before <= 0 or (bool(complete_checkpoints(files)) and min(f.version for f in files) >= before)
+
+
+def _downgrade(head: Snapshot, feature: str, *, guarded: bool) -> HeadActions:
+    """The protocol without the feature, where the head has no trace of it; `guarded`: with checkpoint protection up to this version."""
+    removal, listed = REMOVALS[feature], features.reader_features(head.protocol) | features.writer_features(head.protocol)
+    if feature not in listed or (found := removal.trace(_uses(head))):
+        text = f"Feature {feature} cannot be dropped: another writer changed the table meanwhile ({'it was dropped' if feature not in listed else found}); run it again"
+        condition = named("DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL", concurrentCommit=head.version)
+        raise StatementRefused(text, what=feature, table=head.table, condition=condition)
+    protocol, changes = without_feature(head.protocol, feature), dict.fromkeys(removal.loses)
+    if guarded:
+        protocol = features.with_feature(protocol, CHECKPOINT_PROTECTION)
+        changes[PROTECTION] = str(head.version + 1)
+    domains = tuple(replace(d, removed=True) for d in head.domains.values() if d.domain in removal.loses)
+    return HeadActions(protocol=protocol, metadata=with_properties(head.metadata, changes), domains=domains)

@@ -1,0 +1,133 @@
+"""Dropping features without an engine: what has to be gone first, what another writer brings back, and what becomes of the log (I3, I9)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rowlock
+from rowlock.exceptions import StatementRefused
+from rowlock.protocol.features import writer_features
+from rowlock.protocol.schema import PrimitiveType, StructField
+from rowlock.protocol.session_settings import Settings
+from rowlock.transaction.definition import creation
+from rowlock.transaction.definition.feature_removal import drop_feature
+from rowlock.transaction.state.call import calling
+from rowlock.transaction.state.shared import SharedState
+from support.appends import create, info, numbers, rows
+
+PLAIN = {"appendOnly", "invariants"}
+
+
+def made(folder: Path, **properties: str) -> SharedState:
+    state = create(str(folder), StructField("id", PrimitiveType("long")), properties={"delta.enableDeletionVectors": "false", **properties})
+    rowlock.append(str(folder), numbers(1, 2))
+    return state
+
+
+def no_rows(feature: str) -> None:
+    """What a caller without an engine can do of the rows."""
+
+
+def features(state: SharedState) -> set[str]:
+    return set(writer_features(state.refresh().protocol))
+
+
+def aged(folder: Path, days: float = 2) -> None:
+    for file in (folder / "_delta_log").iterdir():
+        at = file.stat().st_mtime - days * 86_400
+        os.utime(file, (at, at))
+
+
+def versions(folder: Path) -> list[int]:
+    return sorted(int(f.name[:20]) for f in (folder / "_delta_log").glob("*.json"))
+
+
+def condition_of(call: Callable[[], object]) -> str | None:
+    with pytest.raises(StatementRefused) as e:
+        call()
+    assert e.value.condition is not None
+    return e.value.condition.name
+
+
+def test_a_guarded_feature_leaves_checkpoints_that_log_cleanup_keeps(tmp_path: Path) -> None:
+    state = made(tmp_path, **{"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "2"})
+    rowlock.append(str(tmp_path), numbers(3))
+    receipt = drop_feature(state, "V2CHECKPOINT", no_rows)
+    assert features(state) == {*PLAIN, "checkpointProtection"}
+    head = state.refresh()
+    assert head.properties.protected_before == receipt.version == head.version
+    log = {f.name for f in (tmp_path / "_delta_log").iterdir()}
+    assert {f"{receipt.version - n:020}.checkpoint.parquet" for n in range(4)} <= log
+    assert rows(str(tmp_path)) == [(1,), (2,), (3,)]
+    drop = lambda: drop_feature(state, "checkpointProtection", no_rows, truncate_history=True)  # noqa: E731
+    assert condition_of(drop) == "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD"
+    assert versions(tmp_path)[0] == 0
+    aged(tmp_path)
+    drop()
+    assert features(state) == PLAIN
+    assert versions(tmp_path)[0] >= receipt.version
+    assert rows(str(tmp_path)) == [(1,), (2,), (3,)]
+
+
+def test_checkpoint_protection_goes_with_the_history_alone(tmp_path: Path) -> None:
+    state = made(tmp_path, **{"delta.feature.checkpointProtection": "supported"})
+    assert (
+        condition_of(lambda: drop_feature(state, "checkpointProtection", no_rows))
+        == "DELTA_FEATURE_CAN_ONLY_DROP_CHECKPOINT_PROTECTION_WITH_HISTORY_TRUNCATION"
+    )
+    drop_feature(state, "checkpointProtection", no_rows, truncate_history=True)
+    assert features(state) == PLAIN
+    assert versions(tmp_path)[0] == 0  # nothing was protected, so nothing had to go
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_history_that_uses_the_feature_is_truncated_first(tmp_path: Path, fast: bool) -> None:
+    """With TRUNCATE HISTORY after a day, or without, where the session wants no checkpoint protection, after the retention of the log."""
+    state = made(tmp_path, **{"delta.checkpointPolicy": "v2"})
+    session = Settings({} if fast else {"tableFeatures.fastDropFeature.enabled": "false"})
+
+    def drop() -> None:
+        with calling(None, lambda: session):
+            drop_feature(state, "v2Checkpoint", no_rows, truncate_history=fast)
+
+    assert condition_of(drop) == "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD"
+    assert state.refresh().properties.checkpoint_policy == "classic"
+    assert condition_of(drop) == "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST"
+    aged(tmp_path)
+    if not fast:
+        assert condition_of(drop) == "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST"
+        aged(tmp_path, 31)
+    drop()
+    assert features(state) == PLAIN
+    assert versions(tmp_path)[0] > 2
+    assert info(str(tmp_path), state.refresh().version)["operationParameters"] == {"featureName": "v2Checkpoint", "truncateHistory": str(fast).lower()}
+    assert rows(str(tmp_path)) == [(1,), (2,)]
+
+
+def test_row_ids_go_file_by_file(tmp_path: Path) -> None:
+    state = made(tmp_path, **{"delta.enableRowTracking": "true"})
+    rowlock.append(str(tmp_path), numbers(3))
+    with rowlock.limits.limited(backfill_files=1):
+        drop_feature(state, "rowTracking", no_rows)
+    head = state.refresh()
+    assert features(state) == {*PLAIN, "domainMetadata"}
+    assert not head.domains
+    assert not [k for k in head.metadata.configuration if "rowTracking" in k or "RowTracking" in k]
+    assert all(f.base_row_id is None for f in head.files.adds())
+    rowlock.append(str(tmp_path), numbers(4))
+    drop_feature(state, "domainMetadata", no_rows)
+    assert features(state) == PLAIN
+    assert rows(str(tmp_path)) == [(1,), (2,), (3,), (4,)]
+
+
+def test_a_feature_that_comes_back_meanwhile_stays(tmp_path: Path) -> None:
+    state = made(tmp_path, **{"delta.enableTypeWidening": "true"})
+    again = lambda feature: creation.set_properties(state, {"delta.enableTypeWidening": "true"})  # noqa: E731
+    assert condition_of(lambda: drop_feature(state, "typeWidening", again)) == "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL"
+    assert "typeWidening" in features(state)
+    drop_feature(state, "typeWidening", no_rows)
+    assert "typeWidening" not in features(state)
