@@ -267,3 +267,45 @@ def test_manifests_that_would_lie_are_refused(spark, table_path, tmp_path):
     table.optimize().executeCompaction()
     table.generate("symlink_format_manifest")
     assert manifests(table_path) == {".": files_of(table)}
+
+
+MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
+
+
+def test_manifests_follow_each_commit(spark, table_path):
+    """Of appends without Spark and of statements; they are those that delta-spark's GENERATE writes."""
+    table = make(spark, table_path, [(n, p) for n in range(4) for p in "xy"], "id int, p string", partition_by=["p"], files=2, **{MANIFESTS: "true"})
+    assert table.detail().first()["properties"] == {MANIFESTS: "true"}  # and no deletion vectors
+    steps = [
+        lambda: table.delete("p = 'x'"),
+        lambda: table.update("id = 1", {"id": "id + 10"}),
+        lambda: rowlock.append(table_path, pa.table({"id": [1], "p": ["z"]})),
+    ]
+    for step in steps:
+        step()
+        ours = manifests(table_path)
+        assert sorted(line for lines in ours.values() for line in lines) == files_of(table)
+    spark.sql(f"GENERATE symlink_format_manifest FOR TABLE delta.`{table_path}`")
+    assert manifests(table_path) == ours
+    table.setProperties({MANIFESTS: "false"})
+    table.delete()
+    assert manifests(table_path) == ours
+
+
+def test_manifests_and_what_they_cannot_say_are_refused_together(spark, table_path, tmp_path):
+    for other in ({"delta.enableDeletionVectors": "true"}, {"delta.columnMapping.mode": "name"}):
+        with pytest.raises(InvalidInput, match="manifest") as e:
+            make(spark, str(tmp_path / "refused"), [(1,)], "id int", **{MANIFESTS: "true"}, **other)
+        assert e.value.getCondition().startswith(("DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED.PERSISTENT", "DELTA_UNSUPPORTED_MANIFEST_GENERATION"))
+    table = make(spark, table_path, [(1,), (2,)], "id int")
+    table.delete("id = 1")
+    with unchanged(table_path):
+        with pytest.raises(InvalidInput, match="deleted"):
+            table.setProperties({MANIFESTS: "true"})
+        with pytest.raises(StatementRefused, match="PURGE"):
+            table.setProperties({MANIFESTS: "true", "delta.enableDeletionVectors": "false"})
+    table.setProperties({"delta.enableDeletionVectors": "false"})
+    rowlock.sql(spark, f"REORG TABLE delta.`{table_path}` APPLY (PURGE)")
+    table.setProperties({MANIFESTS: "true"})
+    rowlock.append(table_path, pa.table({"id": pa.array([3], pa.int32())}))
+    assert sorted(manifests(table_path)["."]) == files_of(table)

@@ -17,10 +17,11 @@ from rowlock.engines.spark.frames.descriptions import restore_frame
 from rowlock.engines.spark.frames.instants import milliseconds, session_zone
 from rowlock.exceptions import VersionNotFound
 from rowlock.log.snapshot import Snapshot
-from rowlock.maintenance import manifest, vacuum
+from rowlock.maintenance import vacuum
 from rowlock.maintenance.restore import restore
 from rowlock.maintenance.vacuum import Vacuumed
 from rowlock.storage.store import ObjectMeta
+from rowlock.transaction.publish import manifests
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.versions import snapshot_of
 
@@ -47,7 +48,7 @@ class Maintenance:
             >>> _ = rowlock.write(updates, folder + "/plain", properties=plain)
             >>> DeltaTable.forPath(spark, folder + "/plain").generate("symlink_format_manifest")
         """
-        manifest.generate(self._handle.state.store, self._handle.state.refresh(), arguments.text(mode, "mode"))
+        manifests.generate(self._handle.state.store, self._handle.state.refresh(), arguments.text(mode, "mode"))
 
     @classic
     def optimize(self) -> DeltaOptimizeBuilder:

@@ -169,10 +169,10 @@ _ALL = (
     ),
     _refused("parquet.format.version", "Data files have the format version of the writing library, Spark or pyarrow"),
     _refused("writePartitionColumnsToParquet", "Partition values are in the log and not in data files", "false"),
-    _refused(
+    _effect(
         "compatibility.symlinkFormatManifest.enabled",
-        "Manifests are not written after each commit; call DeltaTable.generate('symlink_format_manifest'), also where others have set this",
-        "false",
+        "boolean",
+        "After each commit of files the manifests in _symlink_format_manifest are written; not together with deletion vectors, which new tables have none of then, or column mapping",
     ),
     _ignored("sampleRetentionDuration", "interval", "No samples of data files are kept"),
     # ---- rows ----

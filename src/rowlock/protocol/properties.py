@@ -35,6 +35,7 @@ GROUP_COMMIT, CHECKSUMS = "rowlock.groupCommit", "rowlock.checksums"
 LOCK_PROVIDER, LOCK_TIMEOUT, LOCK_TERM, LOCK_KEY = "rowlock.lockProvider", "rowlock.lockTimeout", "rowlock.lockTerm", "rowlock.lockKey"
 _LOG_RETENTION, _FILE_RETENTION = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
 PROTECTION, _APPLICATIONS = "delta.requireCheckpointProtectionBeforeVersion", "delta.setTransactionRetentionDuration"
+MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 TRUNCATION = "delta.dropFeatureTruncateHistory.retentionDuration"
 _PROVIDER = re.compile(r"object|postgresql|dynamodb:[A-Za-z0-9_.\-]{3,255}")
 
@@ -79,6 +80,8 @@ def validate_together(configuration: Mapping[str, str], table: str | None = None
             "set both in one statement"
         )
         raise InvalidInput(text, table=table, condition=named("UNSUPPORTED_TABLE_CHANGE", message=text))
+    if is_true(configuration, MANIFESTS):
+        _check_manifests(configuration, table)
     if configuration.get("rowlock.onConflict") != "lockless":
         return
     if "rowlock.isolation" in configuration:
@@ -88,6 +91,21 @@ def validate_together(configuration: Mapping[str, str], table: str | None = None
         )
     if not TableProperties(configuration).row_tracking:
         raise InvalidInput("rowlock.onConflict = 'lockless' needs delta.enableRowTracking = 'true' as well: it identifies rows by their row ids", table=table)
+
+
+def _check_manifests(configuration: Mapping[str, str], table: str | None) -> None:
+    """Raises InvalidInput where a table that keeps manifests would have what readers of manifests cannot see."""
+    if is_true(configuration, "delta.enableDeletionVectors"):
+        text = f"{MANIFESTS} and delta.enableDeletionVectors are not possible together: a manifest cannot say which rows of a file are deleted"
+        raise InvalidInput(text, table=table, condition=no_manifests("PERSISTENT", table))
+    if column_mapping_mode(configuration) != "none":
+        text = f"{MANIFESTS} and delta.columnMapping.mode are not possible together: a manifest cannot say what columns are called"
+        raise InvalidInput(text, table=table, condition=named("DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING"))
+
+
+def no_manifests(which: Literal["PERSISTENT", "EXISTING"], table: str | None) -> Condition:
+    """What delta-spark calls it where deletion vectors may come, or are there, on a table that is to keep manifests."""
+    return named(f"DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED.{which}_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION", table=table or "")
 
 
 def _condition(name: str, value: str) -> Condition | None:
@@ -212,6 +230,8 @@ class TableProperties:
     """Whether appends that queue are committed as one version."""
     writes_checksums = _boolean(CHECKSUMS)
     """Whether a version checksum is written after each commit."""
+    writes_manifests = _boolean(MANIFESTS)
+    """Whether the manifests follow each commit."""
     optimizes_writes = _boolean("delta.autoOptimize.optimizeWrite")
     """Whether rows are shuffled before they are written."""
     _auto_optimizes = _boolean("delta.autoOptimize")

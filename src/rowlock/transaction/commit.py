@@ -14,7 +14,7 @@ from rowlock.locks.turns import TurnRequest
 from rowlock.log import checksums
 from rowlock.log.cleanup import clean_up
 from rowlock.log.snapshot import Snapshot
-from rowlock.transaction.publish import outcome
+from rowlock.transaction.publish import manifests, outcome
 from rowlock.transaction.state.call import landed
 from rowlock.transaction.state.proposal import Over, Proposal
 from rowlock.transaction.state.receipt import Receipt
@@ -41,7 +41,7 @@ def _committed(what: Proposal) -> Receipt:
         raise
     receipt = what.receipt(over.version)
     if over.version is not None and not over.by_another:
-        _after_commit(what)
+        _after_commit(what, over.version)
     return receipt
 
 
@@ -83,7 +83,7 @@ def _put(what: Proposal) -> Over | None:
     return what.put_ended(version, won)
 
 
-def _after_commit(what: Proposal) -> None:
+def _after_commit(what: Proposal, version: int) -> None:
     """Refreshes the shared snapshot, writes a checkpoint when one is due and then deletes the expired log; none of them can fail the commit (I10)."""
     what.phase("committed")
     if what.head is None:
@@ -92,6 +92,7 @@ def _after_commit(what: Proposal) -> None:
     try:
         newest = what.state.newest()
         _write_checksum(what, newest)
+        manifests.follow_quietly(what.state, newest, version)
         has_checkpoint = what.state.log.maybe_checkpoint(newest)
     except Exception as e:  # noqa: BLE001 - the commit has landed; a checkpoint is only a convenience
         logger.warning("the checkpoint after the commit failed and will be tried again: %s", e)

@@ -31,12 +31,13 @@ from rowlock.protocol.features import (
     writer_features,
 )
 from rowlock.protocol.in_commit import with_commit_timestamp
-from rowlock.protocol.properties import validate_properties, validate_together
+from rowlock.protocol.properties import MANIFESTS, is_true, no_manifests, validate_properties, validate_together
 from rowlock.protocol.schema import ColumnPath, StructType
 from rowlock.transaction.commit import commit
 from rowlock.transaction.definition.clustering import checked_columns
 from rowlock.transaction.definition.head_commit import HeadActions, commit_from_head
 from rowlock.transaction.definition.new_table import NewTable
+from rowlock.transaction.publish import manifests
 from rowlock.transaction.publish.commit_bytes import commit_info
 from rowlock.transaction.state.call import settings
 from rowlock.transaction.state.receipt import Receipt
@@ -59,7 +60,8 @@ def new_metadata(
     schemas.check_no_collation(schema.fields, table)
     said = settings()
     said.check("create")
-    merged = {**NEW_TABLE_DEFAULTS, **said.table_defaults(configuration)}
+    asked = said.table_defaults(configuration)
+    merged = dict(asked) if is_true(asked, MANIFESTS) else {**NEW_TABLE_DEFAULTS, **asked}  # a manifest cannot say which rows are deleted
     schemas.validate_new_schema(schema, partition_columns, column_mapping=column_mapping.is_mapped(merged), table=table)
     check_properties(merged, table)
     validate_together(merged, table, given=configuration)
@@ -191,7 +193,10 @@ def create_from(
         commit_info(operation, parameters, txn_id, read_version=None, blind=bool(adds), metrics=append_metrics(adds)), metadata.configuration, None
     )
     actions = {"protocol": protocol, "metadata": metadata, "domains": domains, "adds": adds, "txns": () if app is None else (app,)}
-    return commit(NewTable(state, info, actions, append_metrics(adds)))
+    receipt = commit(NewTable(state, info, actions, append_metrics(adds)))
+    if adds and is_true(metadata.configuration, MANIFESTS):
+        manifests.follow_quietly(state, state.refresh(), 0)
+    return receipt
 
 
 def change_metadata(
@@ -231,6 +236,9 @@ def set_properties(state: SharedState, properties: Mapping[str, str]) -> Receipt
     def change(head: Snapshot) -> Metadata:
         configuration = row_tracking.with_column_names({**head.metadata.configuration, **properties}, clock.new_id)
         validate_together(configuration, state.store.root, given=properties)
+        if is_true(properties, MANIFESTS) and (marked := next((f.path for f in head.files.adds() if f.deletion_vector is not None), None)):
+            text = f"{MANIFESTS} needs files without deletion vectors, and {marked} has one: REORG TABLE ... APPLY (PURGE) writes such files anew"
+            raise StatementRefused(text, what=MANIFESTS, table=head.table, condition=no_manifests("EXISTING", head.table))
         if row_tracking.asks_for_tracking(configuration) and not row_tracking.is_enabled(head.protocol, head.metadata):
             _check_row_ids(head)
         return column_mapping.with_changed_mode(head.metadata, replace(head.metadata, configuration=configuration), state.store.root)
