@@ -21,7 +21,7 @@ BUDGETS = {
     "engines/appends": 420,
     "engines/spark": 11690,
     "locks": 600,
-    "log": 2010,
+    "log": 2030,
     "maintenance": 2305,
     "parquet": 1595,
     "protocol": 6250,
@@ -30,7 +30,7 @@ BUDGETS = {
     "transaction": 6575,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
-# DROP FEATURE with its history, or behind protected checkpoints, for every feature that delta-spark drops: transaction +190, protocol +120, api +25, parquet +15.
+# DROP FEATURE with its history, or behind protected checkpoints, for every feature that delta-spark drops: transaction +190, protocol +120, api +25, parquet +15, log +15.
 # Manifests after each commit: transaction +95, of which maintenance gave 60; protocol +25.
 SLACK = 1.05
 
