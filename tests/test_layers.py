@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("maintenance",),
     ("testing",),
     ("api",),
-    ("tables", "streaming"),
+    ("tables", "streaming", "telemetry"),
     ("as_delta",),
     ("rowlock",),  # the package's own __init__: the face
     ("cli",),

@@ -12,7 +12,7 @@ from tools.structure import circles, circles_of_rooms, heights, main, modules, u
 SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 
 BUDGETS = {
-    "": 2040,
+    "": 2160,
     "advice": 1670,
     "api": 8195,
     "boundary": 800,
@@ -27,11 +27,12 @@ BUDGETS = {
     "protocol": 6250,
     "storage": 2880,
     "testing": 150,
-    "transaction": 6575,
+    "transaction": 6630,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 # DROP FEATURE with its history, or behind protected checkpoints, for every feature that delta-spark drops: transaction +190, protocol +120, api +25, parquet +15, log +15.
 # Manifests after each commit: transaction +95, of which maintenance gave 60; protocol +25.
+# Metrics and spans: 112 beside the rooms (telemetry.py), transaction +46 (who is told of commits and failures).
 SLACK = 1.05
 
 

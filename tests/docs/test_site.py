@@ -94,7 +94,7 @@ def test_nothing_is_fetched_from_elsewhere(site: _Site) -> None:
 
 def _public_names() -> Iterator[str]:
     """Every public name, and every public member of every public class, under the name that users import."""
-    for module in ("rowlock", "rowlock.tables", "rowlock.streaming", "rowlock.exceptions"):
+    for module in ("rowlock", "rowlock.tables", "rowlock.streaming", "rowlock.telemetry", "rowlock.exceptions"):
         space = importlib.import_module(module)
         for name in getattr(space, "__all__", None) or [n for n, v in vars(space).items() if inspect.isclass(v) and v.__module__ == module]:
             value = getattr(space, name)

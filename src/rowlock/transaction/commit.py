@@ -15,6 +15,7 @@ from rowlock.log import checksums
 from rowlock.log.cleanup import clean_up
 from rowlock.log.snapshot import Snapshot
 from rowlock.transaction.publish import manifests, outcome
+from rowlock.transaction.state import accounts
 from rowlock.transaction.state.call import landed
 from rowlock.transaction.state.proposal import Over, Proposal
 from rowlock.transaction.state.receipt import Receipt
@@ -29,7 +30,9 @@ def commit(what: Proposal) -> Receipt:
     CommitUnknown where the log cannot be read back, and StorageError where the store refused the first put.
     """
     with progress.work("commit to", what.state.store.root):
-        return landed(_committed(what))
+        receipt = landed(_committed(what))
+    accounts.committed(what.state.store.root, receipt)
+    return receipt
 
 
 def _committed(what: Proposal) -> Receipt:

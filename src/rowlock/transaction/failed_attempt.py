@@ -16,6 +16,7 @@ from rowlock.advice import attempts
 from rowlock.conflict.value import Work
 from rowlock.exceptions import CommitUnknown, DeltaConcurrentModificationException, RowlockError, StorageError
 from rowlock.transaction.publish.metrics import operation_parameters
+from rowlock.transaction.state import accounts
 from rowlock.transaction.state.call import user_metadata
 from rowlock.transaction.state.pending import Attempt, Pending
 from rowlock.transaction.state.proposal import Committing
@@ -43,12 +44,13 @@ def recorded(txn: Pending, operation: str, parameters: Mapping[str, Any], attemp
 def record(txn: Pending, error: BaseException, operation: str, parameters: Mapping[str, Any], attempt: Attempt | None = None) -> None:
     """Records the failure of a transaction, once for each transaction.  Never raises: the original error matters more.
 
-    Not recorded: errors without a concurrent commit, and errors of the store, which could not take the record either.
+    Not recorded beside the table: errors without a concurrent commit, and errors of the store, which could not take the record either.
     """
-    if isinstance(error, StorageError):
+    if not txn.fails():
         return
+    accounts.failed(txn.table.path, operation, error)
     alone = outcome_of(error) == "refused" and "rebase" not in txn.watch.seconds
-    if alone or not txn.fails():
+    if alone or isinstance(error, StorageError):
         return
     with never_in_the_way(txn.table.path):
         account = attempt.receipt(txn, None, {}).record() if attempt is not None else {"seconds": dict(txn.watch.seconds)}

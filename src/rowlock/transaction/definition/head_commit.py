@@ -23,6 +23,7 @@ from rowlock.transaction import commit as loop
 from rowlock.transaction import failed_attempt
 from rowlock.transaction.publish.commit_bytes import bytes_on, commit_info
 from rowlock.transaction.rebase import fail_policy, log_chain
+from rowlock.transaction.state import accounts
 from rowlock.transaction.state.options import Options
 from rowlock.transaction.state.phases import Observer, current_observer, reached
 from rowlock.transaction.state.proposal import Over, Single
@@ -247,7 +248,8 @@ class HeadCommit(Single):
         reached(name, self, self._observer)
 
     def failed(self, error: RowlockError) -> None:
-        """Records a failure that other writers had a part in; a change that cannot be carried out at all is not recorded."""
+        """Records a failure that other writers had a part in; a change that cannot be carried out at all is not recorded beside the table."""
+        accounts.failed(self.state.store.root, self.operation, error)
         if isinstance(error, (CommitUnknown, DeltaConcurrentModificationException)):
             with failed_attempt.never_in_the_way(self.state.store.root):
                 failed_attempt.hand_over(
