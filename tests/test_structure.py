@@ -27,7 +27,7 @@ BUDGETS = {
     "protocol": 6250,
     "storage": 2880,
     "testing": 150,
-    "transaction": 6630,
+    "transaction": 6640,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 # DROP FEATURE with its history, or behind protected checkpoints, for every feature that delta-spark drops: transaction +190, protocol +120, api +25, parquet +15, log +15.
