@@ -53,6 +53,9 @@ faults: $(VENV)/.test  ## 6 writers behind a proxy that breaks their puts; every
 slow-store: $(VENV)/.test  ## 64 appenders on an S3 server that answers after 60 ms: with group commit, without, and deltalake (ARGS="--seconds 30")
 	$(PYTHON) tests/tools/slow_store.py $(ARGS)
 
+cluster: $(VENV)/.test  ## a Spark cluster with tables on S3: workers killed in the midst of a MERGE, an OPTIMIZE, a rebase, a stream; tasks that run twice (ARGS="fill merge")
+	$(PYTHON) tests/tools/cluster.py $(ARGS)
+
 swarm: $(VENV)/.test  ## random histories on Spark with a draw of every axis, against serial execution (ARGS="--seeds 1234", "--seeds 0:60")
 	PYTHONPATH=tests $(PYTHON) -m model.swarm $(ARGS)
 

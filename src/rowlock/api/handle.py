@@ -22,11 +22,13 @@ from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.session.settings import fixed_variables
+from rowlock.engines.spark.sql import hadoop_files
 from rowlock.engines.spark.statements.merge_source import Source
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.actions import Metadata, SetTransaction
 from rowlock.protocol.schema import type_name
 from rowlock.protocol.session_settings import ROWS, Work
+from rowlock.storage import hadoop
 from rowlock.storage.open import open_store
 from rowlock.transaction import run
 from rowlock.transaction.run import Planned
@@ -36,6 +38,7 @@ from rowlock.transaction.state.shared import SharedState, logger, state_of
 from rowlock.transaction.state.writer import in_session
 from rowlock.transaction.transaction import Table
 
+hadoop.serve(hadoop_files.open_files)
 Plan = Callable[[Evaluator, Snapshot], Planned]
 WORKS: Mapping[str, Work] = {
     "WRITE": "write",

@@ -16,6 +16,7 @@ from rowlock import arguments, threads
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, TableExists, WrongType
 from rowlock.protocol.paths import canonical, decode, encode, is_absolute, relative_to, scheme_of
 from rowlock.storage.address import SCHEMES, parse, shown
+from rowlock.storage.hadoop import open_hadoop
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.options import Settings, settings_for
@@ -29,8 +30,8 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
     """The store of the table at a path or URI.
 
     Accepts a local path or `file:` URI; `s3://` (also `s3a://`), `gs://`, `az://` and `abfss://`, with credentials
-    and endpoints from `storage_options` and the environment (see rowlock.storage.options); and `memory://name`, one
-    store per name in this process.  Raises InvalidInput.
+    and endpoints from `storage_options` and the environment (see rowlock.storage.options); `memory://name`, one
+    store per name in this process; and `hdfs://` where a Spark session's Hadoop client is registered (rowlock.storage.hadoop).  Raises InvalidInput.
     """
     options = arguments.text_by_text(storage_options, "storage_options")
     text = _checked_path(path_or_uri)
@@ -49,7 +50,7 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
 
         address = parse(text)
         return arbitrated(RemoteStore(address, settings_for(address.kind, options, table=address.root)), options or None)
-    raise InvalidInput(f"the scheme {scheme}: is not supported; use a local path, file:, s3:, gs:, az:, abfss: or memory:", table=shown(text))
+    return open_hadoop(shown(text.rstrip("/")))
 
 
 def _checked_path(given: Any) -> str:

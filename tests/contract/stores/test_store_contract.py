@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from rowlock.engines.spark.sql.hadoop_files import open_files
 from rowlock.exceptions import InvalidInput
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, ObjectStore, Unknown, open_store
 from rowlock.storage.dynamodb import arbitrated
+from rowlock.storage.hadoop import serve
 from rowlock.storage.requests import PART_BYTES
 
+HDFS = pytest.param("hdfs", marks=[pytest.mark.spark, pytest.mark.soak("a JVM with HDFS, and Spark's for its client", ci=True)])
 
-@pytest.fixture(params=["local", "memory", "minio", "gcs", "azurite", "arbitrated"])
+
+@pytest.fixture(params=["local", "memory", "minio", "gcs", "azurite", "arbitrated", HDFS])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "local":
         return LocalStore(tmp_path / "table")
@@ -26,6 +30,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "arbitrated":
         options = {**request.getfixturevalue("dynamodb").storage_options, "AWS_S3_LOCKING_PROVIDER": "dynamodb"}
         return arbitrated(MemoryStore(), options)
+    if request.param == "hdfs":
+        request.getfixturevalue("spark")  # its Hadoop client
+        serve(open_files)
+        return open_store(request.getfixturevalue("hdfs").fresh_root())
     server = request.getfixturevalue(request.param)
     return open_store(server.fresh_root(), server.storage_options)
 
@@ -207,10 +215,11 @@ def test_memory_faults_lose_replies_and_puts() -> None:
     assert moments == ["before", "after", "before"]
 
 
-def test_open_store(tmp_path: Path) -> None:
+def test_open_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rowlock.storage.hadoop._open", None)
     assert open_store(tmp_path).root == str(tmp_path)
     assert open_store(f"file://{tmp_path}/a%20b").root == f"{tmp_path}/a b"
     assert open_store(f"file:{tmp_path}").root == str(tmp_path)
     assert open_store("memory://open-store-test") is open_store("memory://open-store-test")
-    with pytest.raises(InvalidInput, match="the scheme hdfs: is not supported"):
+    with pytest.raises(InvalidInput, match="hdfs: tables are reached through the Hadoop client of a Spark session"):
         open_store("hdfs://namenode/table")

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from rowlock import threads
 from rowlock.exceptions import InvalidInput
-from rowlock.storage.address import Address, parse
+from rowlock.protocol.paths import scheme_of
+from rowlock.storage.address import SCHEMES, Address, parse
 from rowlock.storage.options import Settings, settings_for
 from rowlock.storage.store import ObjectStore
 
@@ -61,8 +62,8 @@ def connectors(stores: Sequence[str]) -> dict[str, str]:
 
 
 def address_of(store: ObjectStore) -> Address | None:
-    """The address of the store's folder on an object store; None on a disk or in memory."""
-    return parse(store.root) if store.is_remote else None
+    """The address of the store's folder on an object store; None on a disk, in memory or on a file system of Hadoop."""
+    return parse(store.root) if scheme_of(store.root) in SCHEMES else None
 
 
 def spark_root(store: ObjectStore) -> str:

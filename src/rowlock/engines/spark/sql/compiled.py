@@ -22,9 +22,13 @@ from rowlock.engines.spark.catalyst.versions import java_of
 from rowlock.engines.spark.session.java import cache_folder
 from rowlock.exceptions import RowlockError, UnsupportedFeature
 
-SOURCES = {"streams": "rowlock.Bridge", "scans": "rowlock.Scans", "saved": "rowlock.Saved", "rowlock": "rowlock.Statement"}
+SOURCES = {"streams": "rowlock.Bridge", "scans": "rowlock.Scans", "saved": "rowlock.Saved", "rowlock": "rowlock.Statement", "hadoop": "rowlock.Hadoop"}
 """The files of Java source, in their order, and a class of each."""
-SERVICES = {"streams": (), "scans": (), "saved": (), "rowlock": ("rowlock.DefaultSource", "rowlock.Delta"), "rowlock-beside": ("rowlock.DefaultSource",)}
+SERVICES = {
+    **dict.fromkeys(SOURCES, ()),
+    "rowlock": ("rowlock.DefaultSource", "rowlock.Delta"),
+    "rowlock-beside": ("rowlock.DefaultSource",),
+}
 """The data sources that the classes of a source bring by their names: `rowlock-beside` is `rowlock` beside delta-spark, which has the name `delta`."""
 _SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 

@@ -23,6 +23,7 @@ from rowlock.engines.spark.catalyst.bridge import Catalyst, JavaObject, normaliz
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.read.scan import local_frame, read_parquet, spark_uri
 from rowlock.engines.spark.read.stored_origin import SOURCE_ROW, paths_by_hash
+from rowlock.engines.spark.write.writer import data_files
 from rowlock.limits import limits
 from rowlock.parquet.files import open_parquet
 from rowlock.protocol import paths
@@ -124,7 +125,7 @@ def pin(evaluator: Evaluator, source: DataFrame, bridge: Catalyst) -> Source:
     folder = f"_rowlock/staging/{clock.new_id()}"
     place = paths.join(evaluator.root, folder)
     evaluator.bridge.dataframe(positional._jdf.queryExecution().analyzed(), evaluator.spark, evaluator.session()).write.parquet(place)
-    found = {m.key: m.size_bytes for m in evaluator.store.list(folder, recursive=True) if m.key.endswith(".parquet")}
+    found = dict(data_files(evaluator.store, folder))
     files = tuple((paths.join(evaluator.root, k), rows) for k in found if (rows := _num_rows(evaluator, k)))
     return Source(source.schema, sum(n for _, n in files), None, folder, files, sum(found.values()))
 

@@ -117,13 +117,22 @@ def write_native(
     if by:
         writer = writer.partitionBy(*by)
     writer.parquet(paths.join(spark_root(store), folder))
-    written = [_file(store, folder, key, size, by, group, snapshot) for key, size in _data_files(store, folder)]
+    written = [_file(store, folder, key, size, by, group, snapshot) for key, size in data_files(store, folder)]
     return [(of_group, replace(f, partition_values={**f.partition_values, **known})) for of_group, f in written]
 
 
-def _data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
-    found = [(m.key, m.size_bytes) for m in store.list(folder, recursive=True)]
-    return [(k, size) for k, size in found if k.endswith(".parquet") and not k.rsplit("/", 1)[-1].startswith(("_", "."))]
+def data_files(store: ObjectStore, folder: str) -> list[tuple[str, int]]:
+    """The keys and sizes of the files that a job's tasks have put into a folder.
+
+    Without those of tries that came too late (a task that ran twice, a worker that was lost): they lie in hidden folders of Hadoop's committers, such as
+    `_temporary`, and a try may still write there after the job has ended and cleared them away.
+    """
+    return [(m.key, m.size_bytes) for m in store.list(folder, recursive=True) if m.key.endswith(".parquet") and not _is_hidden(m.key[len(folder) + 1 :])]
+
+
+def _is_hidden(place: str) -> bool:
+    """Whether a name of a path is one that Hadoop hides; a partition's name has an equals sign."""
+    return any(part.startswith(("_", ".")) and "=" not in part for part in place.split("/"))
 
 
 def _file(store: ObjectStore, folder: str, key: str, size_bytes: int, by: Sequence[str], group: str | None, snapshot: Snapshot) -> tuple[str | None, AddFile]:

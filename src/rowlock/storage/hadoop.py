@@ -1,0 +1,269 @@
+"""The store of a table on a file system of Hadoop that renames atomically and never onto a file that is there, such as HDFS.
+
+A commit is a complete, synced file that is renamed to its name: the file system lets one caller win, and readers never see a partial file
+(I1).  The calls go through `HadoopFiles`, which an engine with a Hadoop client registers; without one such tables are refused by name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast
+
+from rowlock import clock
+from rowlock.exceptions import InvalidInput
+from rowlock.protocol.paths import check_key
+from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutcome, StorageError, Unknown, tag_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+_CLAIM_MS = 30_000
+"""After this time, by the file system's clock, the claim of a writer that ended in the midst of `replace_if` is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file or folder in a listing."""
+
+    name: str
+    is_folder: bool
+    size_bytes: int
+    modified_ms: int
+
+
+class HadoopFiles(Protocol):
+    """Calls of a Hadoop client on whole paths.  They raise FileNotFoundError, FileExistsError, PermissionError or another OSError.  Safe to call from any thread."""
+
+    @property
+    def root(self) -> str:
+        """The table's folder as a URI with its authority."""
+        ...
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """A file's bytes from `start`, at most `length` of them."""
+        ...
+
+    def write(self, path: str, parts: Iterable[bytes]) -> None:
+        """Creates a file and its folders; the bytes are durable on return."""
+        ...
+
+    def rename(self, source: str, target: str, *, replace: bool) -> None:
+        """Renames a file atomically; without `replace` it raises FileExistsError where there is a file of that name."""
+        ...
+
+    def info(self, path: str) -> FileInfo | None:
+        """What is at a path; None where nothing is."""
+        ...
+
+    def entries(self, folder: str) -> list[FileInfo]:
+        """What lies in a folder."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Deletes a file; does nothing where there is none."""
+        ...
+
+
+_open: Callable[[str], HadoopFiles] | None = None
+
+
+def serve(open_files: Callable[[str], HadoopFiles]) -> None:
+    """Registers the function that opens a folder with a Hadoop client, and raises InvalidInput where it cannot."""
+    global _open
+    _open = open_files
+
+
+def open_hadoop(uri: str) -> HadoopStore:
+    """The store of a table's URI.  Raises InvalidInput where this process has no Hadoop client, or the file system cannot hold tables."""
+    if _open is None:
+        scheme = uri.partition(":")[0]
+        raise InvalidInput(
+            f"{scheme}: tables are reached through the Hadoop client of a Spark session, and this process has not given Rowlock one: "
+            "use them through rowlock.enable(spark) or rowlock.DeltaTable; without Spark there are a local path, file:, s3:, gs:, az:, abfss: and memory:",
+            table=uri,
+        )
+    return HadoopStore(_open(uri))
+
+
+def _named(what: str) -> Callable[[F], F]:
+    """Makes a method raise StorageError, with table, file and remedy, where the file system fails."""
+
+    def decorate(method: F) -> F:
+        @functools.wraps(method)
+        def named(self: HadoopStore, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(self, *args, **kwargs)
+            except OSError as e:
+                key = str(args[0]) if args else ""
+                remedy = "give the user of this process access to the folder" if isinstance(e, PermissionError) else "the call may be run again once it answers"
+                raise StorageError(f"could not {what} {key or 'the folder'}: {e}; {remedy}", table=self.root, file=key or None) from e
+
+        return cast(F, named)
+
+    return decorate
+
+
+class HadoopStore:
+    """The store of one folder, which need not exist yet.  Its methods are documented in `ObjectStore`."""
+
+    def __init__(self, files: HadoopFiles) -> None:
+        self.files = files
+        self.root = self.identity = files.root
+
+    @property
+    def is_remote(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"HadoopStore({self.root!r})"
+
+    def _path(self, key: str) -> str:
+        return f"{self.root}/{check_key(key)}"
+
+    @_named("write")
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        path = self._path(key)
+        if self.files.info(path) is not None:
+            return Lost()
+        temporary = self._write_temporary(path, (data,))
+        try:
+            self.files.rename(temporary, path, replace=False)
+        except FileExistsError:
+            self._discard(temporary)
+            return Lost()
+        except OSError as e:
+            return Unknown(f"{path} may have got its name, or not: {e}")
+        return Committed(tag_of(data))
+
+    def _write_temporary(self, path: str, parts: Iterable[bytes]) -> str:
+        """A complete file beside `path`, under a name that no listing of the store has."""
+        folder, _, name = path.rpartition("/")
+        temporary = f"{folder}/.{name}.{clock.new_id()}.tmp"
+        try:
+            self.files.write(temporary, parts)
+        except BaseException:
+            self._discard(temporary)
+            raise
+        return temporary
+
+    def _discard(self, path: str) -> None:
+        try:
+            self.files.delete(path)
+        except OSError:  # it stays, under a name that no reader looks at, for VACUUM
+            return
+
+    @_named("write")
+    def put(self, key: str, data: bytes) -> None:
+        self._put(key, (data,))
+
+    @_named("write")
+    def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
+        self._put(key, parts())
+
+    def _put(self, key: str, parts: Iterable[bytes]) -> None:
+        path = self._path(key)
+        temporary = self._write_temporary(path, parts)
+        try:
+            self.files.rename(temporary, path, replace=True)
+        except BaseException:
+            self._discard(temporary)
+            raise
+
+    @_named("read")
+    def get(self, key: str) -> bytes:
+        return self._read(key)
+
+    @_named("read")
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._read(key, start, length)
+
+    def _read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        try:
+            return self.files.read(self._path(key), start, length)
+        except FileNotFoundError:
+            raise NotFound(key, self.root) from None
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        data = self.get(key)
+        return data, tag_of(data)
+
+    @_named("write")
+    def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
+        """Claims the state with this tag by a file of that name, looks again, and renames the claim onto the object.
+
+        A state has one claim at a time, and nobody else renames or replaces it; whose claim was given up as too old finds nothing to rename and has lost.
+        """
+        path = self._path(key)
+        folder, _, name = path.rpartition("/")
+        claim = f"{folder}/.{name}.{tag[:32]}.claim"
+        if self.tag(key) != tag:
+            return Lost()
+        temporary = self._write_temporary(path, (data,))
+        try:
+            self.files.rename(temporary, claim, replace=False)
+        except FileExistsError:
+            self._give_up(claim, temporary)
+            return Lost()
+        if self.tag(key) != tag:
+            self._discard(claim)
+            return Lost()
+        try:
+            self.files.rename(claim, path, replace=True)
+        except FileNotFoundError:
+            return Lost()
+        except OSError as e:
+            return Unknown(f"{path} may have been replaced, or not: {e}")
+        return Committed(tag_of(data))
+
+    def _give_up(self, claim: str, temporary: str) -> None:
+        """Deletes a claim that is much older than a file of now, whose writer has ended; and that file."""
+        theirs, ours = self.files.info(claim), self.files.info(temporary)
+        if theirs is not None and ours is not None and ours.modified_ms - theirs.modified_ms > _CLAIM_MS:
+            self._discard(claim)
+        self._discard(temporary)
+
+    def _info(self, key: str) -> FileInfo | None:
+        found = self.files.info(self._path(key))
+        return None if found is None or found.is_folder else found
+
+    @_named("look at")
+    def head(self, key: str) -> int | None:
+        found = self._info(key)
+        return None if found is None else found.size_bytes
+
+    def tag(self, key: str) -> str | None:
+        try:
+            return tag_of(self.get(key))
+        except NotFound:
+            return None
+
+    @_named("look at")
+    def modified_ms(self, key: str) -> int | None:
+        found = self._info(key)
+        return None if found is None else found.modified_ms
+
+    @_named("list")
+    def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
+        found = sorted(self._walk(prefix, recursive), key=lambda m: m.key)
+        return iter([m for m in found if start_after is None or m.key > start_after][:limit])
+
+    def _walk(self, prefix: str, recursive: bool) -> Iterator[ObjectMeta]:
+        try:
+            entries = self.files.entries(self._path(prefix) if prefix else self.root)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            key = f"{prefix}/{entry.name}" if prefix else entry.name
+            if not entry.is_folder:
+                if not (entry.name.startswith(".") and entry.name.endswith((".tmp", ".claim"))):
+                    yield ObjectMeta(key, entry.size_bytes, entry.modified_ms)
+            elif recursive:
+                yield from self._walk(key, True)
+
+    @_named("delete")
+    def delete(self, key: str) -> None:
+        self.files.delete(self._path(key))
+
+    @_named("look at")
+    def exists(self, key: str = "") -> bool:
+        return self.files.info(self._path(key) if key else self.root) is not None
