@@ -191,7 +191,7 @@ class HadoopStore:
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
         """Claims the state with this tag by a file of that name, looks again, and renames the claim onto the object.
 
-        A state has one claim at a time, and nobody else renames or replaces it; whose claim was given up as too old finds nothing to rename and has lost.
+        A state has one claim at a time.  A claim that is too old is given up for its writer, and another may take its name: so what was renamed is read back.
         """
         path = self._path(key)
         folder, _, name = path.rpartition("/")
@@ -210,9 +210,11 @@ class HadoopStore:
         try:
             self.files.rename(claim, path, replace=True)
         except FileNotFoundError:
-            return Lost()
+            return Unknown(f"the claim {claim} was given up, or renamed by whoever had given it up")
         except OSError as e:
             return Unknown(f"{path} may have been replaced, or not: {e}")
+        if self.tag(key) != tag_of(data):
+            return Unknown(f"{path} has changed since the claim {claim} was renamed, which may have been another writer's")
         return Committed(tag_of(data))
 
     def _give_up(self, claim: str, temporary: str) -> None:
