@@ -85,6 +85,17 @@ def test_columns_are_added_and_steps_are_committed_once_by_each_entrance(spark: 
         run(spark, table_path, 6)
 
 
+def test_a_delete_of_no_row_takes_no_step(spark: SparkSession, table_path: str) -> None:
+    """As in delta-spark: what follows under the same number is the step, and the number stays set."""
+    table = make(spark, table_path, [(1, "a")], "id int, s string")
+    with settings(spark, {APP: "a", STEP: 1, f"{STEP}.autoReset.enabled": "true"}):
+        with unchanged(table_path):
+            table.delete("id = 9")
+        assert spark.conf.get(PREFIX + STEP) == "1"
+        table.update("id = 9", {"s": "'no'"})
+        assert spark.conf.get(PREFIX + STEP, None) is None and head(table_path).txns["a"].version == 1
+
+
 def test_statements_through_a_table_are_steps_and_several_in_a_block_are_one(spark: SparkSession, table_path: str) -> None:
     table = make(spark, table_path, [(1, "a"), (2, "b"), (3, "c")], "id int, s string")
     with settings(spark, {APP: "a", STEP: 1}):

@@ -38,7 +38,7 @@ _EVENTS = (
 _KEYED = "SELECT 'k' AS key, 1 AS value, TIMESTAMP'2020-01-01 00:00:00' AS lastSeen, 'active' AS status, TIMESTAMP'2024-01-01 00:00:00' AS timestamp"
 WORLD: dict[str, str] = {
     "people10m": _BOTH, "people10mupdates": _LATER, "morePeople": _LATER, "people-10m": _BOTH, "people-10m-updates": _LATER,
-    "target": _KEYED, "source": _KEYED, "target_table": "SELECT 1 AS id, 'a' AS name", "source_table": "SELECT 2 AS id, 'b' AS name, 3 AS age", "events": _EVENTS,
+    "target": _KEYED, "source": _KEYED, "target_table": "SELECT 1 AS id, 'a' AS name", "source_table": "SELECT 2 AS id, 'b' AS name, 3 AS age", "events": _EVENTS, "delta_source_table": _EVENTS,
     "logs": "SELECT 1 AS uniqueId, current_date() AS date", "newDedupedLogs": "SELECT 2 AS uniqueId, current_date() AS date", "replace_data": _EVENTS, "source_data": _EVENTS,
     "students": "SELECT 'n' AS name, 'DE' AS country", "new_students": "SELECT 'm' AS name, 'DE' AS country", "people": "SELECT 'n' AS name, 'FR' AS country",
     "boxes": "SELECT 'a' AS colA, named_struct('field1', 'x', 'field2', 'y') AS colB", "old_table": "SELECT 7L AS id, DATE'2024-01-01' AS event_date, 5L AS some_value",
@@ -52,6 +52,12 @@ WORLD: dict[str, str] = {
 
 _PLAIN = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')"
 """Properties of the tables that are there: the same with both engines."""
+_NEEDED = (
+    ("row_id", "delta.enableRowTracking"),
+    ("readChangeFeed|table_changes", "delta.enableChangeDataFeed"),
+    ("COLUMN id TYPE|typeWidening", "delta.enableTypeWidening"),
+)
+"""What a table must have for what a snippet does, and says nothing of."""
 
 _PATHS = {
     "delta-table": "SELECT 1L AS id",
@@ -108,14 +114,19 @@ def snippets(checkout: Path) -> Iterator[Snippet]:
 def statements(snippet: Snippet) -> list[str]:
     """What is run of a snippet: each statement of SQL, or all of the Python; nothing where it only shows a grammar."""
     text = snippet.text
+    if snippet.language == "python":
+        text = re.sub(r"\s*\\?\n\s*\.(?=\w)", ".", text).replace(
+            "<your-partition-columns>", '"id"'
+        )  # some snippets forget the backslash of a line that goes on
     for old, new in _FILLED:
         text = re.sub(old, str(new), text)
     if snippet.language == "python":
         text = re.sub(r"^(\w+) = \.\.\..*$", lambda m: f"{m[1]} = {_FRAMES.get(m[1], '1')}", text, flags=re.MULTILINE).replace('"..."', '"{root}/delta/table"')
         if re.search(r"SparkSession|configure_spark|\.\.\.|storage-account|\"rate\"|\"console\"", text):
             return []
+        told = next((name for part, name in (("newDedupedLogs", "logs"), ("newValue", "target")) if part in text), "people10m")
         given = [
-            f"{name} = {to}"
+            f"{name} = {to.replace('people10m', told) if name == 'deltaTable' else to}"
             for name, to in _FRAMES.items()
             if re.search(rf"(?<![\w.\"'/]){name}(?![\w\"'/=-])", text) and not re.search(rf"(?<!\w){name} *=(?!=)", text)
         ]
@@ -135,7 +146,8 @@ def statements(snippet: Snippet) -> list[str]:
 def world(snippet: Snippet, texts: list[str]) -> tuple[str, ...]:
     """The statements that make what a snippet names."""
     whole = "\n".join(texts)
-    plain = _PLAIN if "row_id" not in whole else "TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
+    plain = next((f"TBLPROPERTIES ('{name}' = 'true')" for part, name in _NEEDED if re.search(part, whole)), _PLAIN)
+    by = next((f"PARTITIONED BY ({column}) " for part, column in (("(?i)optimize", "date"), ("dataChange", "year")) if re.search(part, whole)), "")
     before = []
     for name, query in WORLD.items():
         if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", whole) or (
@@ -143,14 +155,14 @@ def world(snippet: Snippet, texts: list[str]) -> tuple[str, ...]:
         ):
             continue
         if "-" not in name and not re.search(rf"create\(.*tableName\(\"{name}\"", whole, re.DOTALL):
-            before.append(f"CREATE TABLE {name} USING delta {plain} AS {query}")
+            before.append(f"CREATE TABLE {name} USING delta {by if query == _EVENTS else ''}{plain} AS {query}")
     for place in dict.fromkeys(re.findall(r"[`'\"](\{root\}/[\w/-]+)", whole)):
         last = place.rstrip("/").rsplit("/", 1)[-1]
         made = WORLD.get(last) or _PATHS.get(last)
         if "parquet`" in whole or "parquet" in place or "data-pipeline" in place:
             before.append(f"py:spark.sql(\"SELECT 1 AS id, 'a' AS name, 1 AS part, 2 AS part2\").write.mode('overwrite').parquet('{place}')")
         elif made and not re.search(rf"CREATE TABLE (IF NOT EXISTS )?delta\.`{place}", whole) and f'.write.format("delta").save("{place}")' not in whole:
-            before.append(f"CREATE TABLE delta.`{place}` USING delta {plain} AS {made}")
+            before.append(f"CREATE TABLE delta.`{place}` USING delta {by if made == _EVENTS else ''}{plain} AS {made}")
     return tuple(before)
 
 

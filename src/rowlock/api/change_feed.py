@@ -147,7 +147,7 @@ def _last(handle: Handle, end: Bound, times: Mapping[int, int], newest: Snapshot
     at = milliseconds(handle.spark, end, handle.path)  # type: ignore[arg-type]
     found = [v for v, t in times.items() if t <= at]
     if not found:
-        raise VersionNotFound(f"The end {end} is before the oldest version in the log, {min(times)}: give a later time", table=handle.path)
+        raise outside_the_log(at, list(times.items()), session_zone(handle.spark), handle.path)
     return found[-1]
 
 

@@ -9,6 +9,7 @@ from typing import Self
 from rowlock import arguments
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import Place, place_of
+from rowlock.conditions import named
 from rowlock.engines.appends.engine import ArrowEngine
 from rowlock.engines.spark.frames.instants import milliseconds, session_zone
 from rowlock.exceptions import TableExists, UnsupportedFeature
@@ -25,9 +26,10 @@ def clone_name(source: Handle) -> str:
 
 def clone_to(place: Place, source: Snapshot, *, name: str, replaces: bool, properties: Mapping[str, str], receipts: Receipts) -> None:
     """Makes the clone and gives it its name.  Raises what `Place.check` and `shallow_clone` raise."""
+    if not replaces and (place.listed or place.has_log):
+        there = named("DELTA_TABLE_ALREADY_EXISTS", tableName=str(place.name)) if place.listed else None
+        raise TableExists("There is a table already: a clone makes a new one; name another place", table=place.handle.path, condition=there)
     place.check("createOrReplace" if replaces else "create")
-    if place.has_log and not replaces:
-        raise TableExists("There is a table already: a clone makes a new one; name another place", table=place.handle.path)
     count = ArrowEngine(place.handle.state.store).count
     with place.handle.commits("clone"):
         receipts.last = shallow_clone(source, place.handle.state, properties, name=name, replaces=replaces, count=count)

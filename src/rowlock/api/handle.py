@@ -142,8 +142,10 @@ class Handle:
         """One statement as one transaction (see `run.run`): where `app` is None, and it changes rows, the step that the session's settings name."""
         work = WORKS[operation]
         with self.commits(work), fixed_variables(self.spark):
-            with self.step(app, work in ROWS) as step:
-                receipt = run.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=step)
+            step = call.settings().application if app is None and work in ROWS else None
+            receipt = run.run(self.table, operation, lambda snapshot: plan(self.evaluator, snapshot), metadata=metadata, app=app or step)
+            if step is not None and (receipt.version is not None or receipt.already_committed):
+                reset_step(self.spark)
             return self.compacted(receipt) if work in ROWS else receipt
 
     def compacted(self, receipt: Receipt) -> Receipt:
@@ -159,9 +161,9 @@ class Handle:
             logger.warning("the compaction after version %d of %s failed and will be tried again: %s", receipt.version, self.path, e)
         return receipt
 
-    def step(self, app: SetTransaction | None, changes_rows: bool = True) -> AbstractContextManager[SetTransaction | None]:
-        """A block within `commits` for work that is the step `app` of an application; where that is None, and the work changes rows, the step that the settings name."""
-        return step_of(self.spark, app, changes_rows)
+    def step(self, app: SetTransaction | None) -> AbstractContextManager[SetTransaction | None]:
+        """A block within `commits` for work that is the step `app` of an application; where that is None, the step that the settings name."""
+        return step_of(self.spark, app)
 
     @contextmanager
     def commits(self, work: Work | None = None, user_metadata: str | None = None, **options: Any) -> Iterator[None]:
@@ -198,9 +200,9 @@ def by_settings_of(spark: SparkSession, work: Work | None = None, user_metadata:
 
 
 @contextmanager
-def step_of(spark: SparkSession, app: SetTransaction | None, changes_rows: bool = True) -> Iterator[SetTransaction | None]:
+def step_of(spark: SparkSession, app: SetTransaction | None) -> Iterator[SetTransaction | None]:
     """A block for work that is the step `app` of an application, else the one that the session's settings name."""
-    found = call.settings().application if app is None and changes_rows else None
+    found = call.settings().application if app is None else None
     yield app or found
     if found is not None:
         reset_step(spark)

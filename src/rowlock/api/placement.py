@@ -31,6 +31,8 @@ class Place:
     """Whether the catalog holds the name already, with this folder."""
     managed: bool = False
     """Whether the catalog owns the folder, and deletes it with the name."""
+    elsewhere: str | None = None
+    """Another location, which the statement says of a name that the catalog has."""
 
     @property
     def has_log(self) -> bool:
@@ -43,7 +45,7 @@ class Place:
             self.name.register(self.handle.path, managed=self.managed)
 
     def check(self, mode: CreateMode) -> None:
-        """Raises TableExists or TableNotFound where a table cannot be made or replaced here in this mode."""
+        """Raises TableExists, TableNotFound or InvalidInput where no table is made here in this mode."""
         if mode != "replace":
             check_is_folder(self.handle.state.store)
         if mode == "create" and self.listed:
@@ -51,6 +53,12 @@ class Place:
                 f"Table {self.name} already exists; open it with DeltaTable.forName, or {_INSTEAD}",
                 table=self.handle.path,
                 condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=self.name.quoted if self.name else ""),
+            )
+        if mode in ("replace", "createOrReplace") and self.elsewhere is not None:
+            raise InvalidInput(
+                f"The location of table {self.name} is {self.handle.path}, not {self.elsewhere}: leave location() out",
+                table=self.handle.path,
+                condition=named("DELTA_TABLE_LOCATION_MISMATCH"),
             )
         if mode == "replace" and self.name is not None and not self.listed:
             raise NameNotFound(
@@ -82,7 +90,7 @@ class Place:
 def place_of(spark: SparkSession, identifier: str | None, location: str | None, storage_options: Mapping[str, str] | None = None) -> Place:
     """The place that a name, a path or both say.
 
-    Raises InvalidInput where neither is given, InvalidInput where they contradict each other, NameTaken where the name is that of
+    Raises InvalidInput where neither is given, InvalidInput where two paths contradict each other, NameTaken where the name is that of
     something else, and what Spark raises for a name that it does not take.
     """
     path = path_in_name(identifier) if identifier is not None else location
@@ -105,13 +113,8 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
         return Place(_local(spark, location or folder, name), name, managed=location is None)
     if entry.folder is None:
         raise NameTaken(f"{name} already exists and is {entry.kind}, not a Delta table: choose another name")
-    if location is not None and _root(location) != _root(entry.folder):
-        raise InvalidInput(
-            f"The location of table {name} is {entry.folder}, not {location}: leave location() out",
-            table=entry.folder,
-            condition=named("DELTA_TABLE_LOCATION_MISMATCH"),
-        )
-    return Place(_local(spark, entry.folder, name), name, listed=True, managed=entry.kind == "managed")
+    elsewhere = location if location is not None and _root(location) != _root(entry.folder) else None
+    return Place(_local(spark, entry.folder, name), name, listed=True, managed=entry.kind == "managed", elsewhere=elsewhere)
 
 
 def open_by_name(spark: SparkSession, name: str) -> Handle:

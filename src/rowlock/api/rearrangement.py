@@ -12,6 +12,7 @@ from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.read.scan import table_schema
 from rowlock.engines.spark.statements.append import conform
+from rowlock.engines.spark.statements.compaction import WITHOUT_CHANGE, check_partition_condition
 from rowlock.engines.spark.statements.row_comparison import have_same_rows
 from rowlock.exceptions import InvalidInput
 from rowlock.transaction.state.receipt import Receipt
@@ -23,6 +24,8 @@ def rearrange(handle: Handle, df: DataFrame, where: str | None) -> Receipt:
     Raises InvalidInput where the rows of `df` are others than the table has there, StatementRefused for a condition on other columns than partition columns.
     """
     snapshot = handle.state.refresh()
+    if where is not None:
+        check_partition_condition(handle.evaluator, snapshot, where, WITHOUT_CHANGE)
     held = read_frame(handle.evaluator, snapshot)
     if not have_same_rows(held if where is None else held.where(where), conform(df, table_schema(snapshot), handle.path)):
         raise InvalidInput(

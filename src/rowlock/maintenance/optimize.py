@@ -98,6 +98,11 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
                 f"Column {name} has no statistics, by which files could be skipped: see delta.dataSkippingStatsColumns and delta.dataSkippingNumIndexedCols",
                 what=name,
                 table=table,
+                condition=named(
+                    "DELTA_ZORDERING_ON_COLUMN_WITHOUT_STATS",
+                    cols=f"[{name}]",
+                    zorderColStatKey="spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled",
+                ),
             )
         if path not in out:
             out.append(path)

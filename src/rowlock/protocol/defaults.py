@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
+from rowlock.conditions import named
+from rowlock.exceptions import InvalidInput
 from rowlock.protocol.schema import INTEGER_BITS, DecimalType, PrimitiveType, StructField, StructType
 
 FEATURE = "allowColumnDefaults"
@@ -23,6 +25,15 @@ Constant = bool | int | float | Decimal | str | datetime.date | None
 
 class NotConstant(ValueError):
     """A default that only Spark can evaluate."""
+
+
+def default_of(path: Sequence[str], defaults: Mapping[str, str], required: Collection[str]) -> str:
+    """What the word DEFAULT stands for in an assignment to a column; null for a field inside of one.  Raises InvalidInput where it would be null and is `required`."""
+    name = path[0]
+    if len(path) == 1 and name not in defaults and name in required:
+        condition = named("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=f"`{name}`")
+        raise InvalidInput(f"Column {name} is NOT NULL and has no default: give a value", condition=condition)
+    return defaults.get(name, "null") if len(path) == 1 else "null"
 
 
 def column_defaults(schema: StructType) -> dict[str, str]:

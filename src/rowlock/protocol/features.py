@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rowlock.conditions import named
+from rowlock.conditions import Condition, named
 from rowlock.exceptions import InvalidInput, UnsupportedFeature
 from rowlock.protocol.actions import Metadata, Protocol
 from rowlock.protocol.char_varchar import FEATURE as CHAR_VARCHAR
@@ -182,6 +182,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str | None = N
             f"a column of type timestamp_ntz whose protocol does not list {ZONELESS}: add the feature first, with DeltaTable.addFeatureSupport({ZONELESS!r})",
             "write",
             table,
+            named("DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT", unsupportedFeatures=ZONELESS, supportedFeatures=", ".join(sorted(listed))),
         )
     for name, is_active in (*_REFUSED_WHILE_ACTIVE.items(), *_ACTIVATED_BY_PROPERTY.items()):
         if is_active(metadata, schema):
@@ -201,14 +202,15 @@ def _row_tracking_problem(protocol: Protocol, metadata: Metadata) -> str | None:
     return next((f"without {name}" for name in missing if not metadata.configuration.get(name)), None)
 
 
-def _refusal(feature: str, access: Literal["read", "write"], table: str | None) -> UnsupportedFeature:
+def _refusal(feature: str, access: Literal["read", "write"], table: str | None, condition: Condition | None = None) -> UnsupportedFeature:
     """The error for a feature that this version of Rowlock cannot read or write."""
     return UnsupportedFeature(
         f"this version of Rowlock cannot {access} tables with {feature}",
         feature=feature,
         access=access,
         table=table,
-        condition=named(
+        condition=condition
+        or named(
             "DELTA_UNSUPPORTED_FEATURES_FOR_READ" if access == "read" else "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
             tableNameOrPath=table or "",
             deltaVersion=VERSION,

@@ -65,7 +65,8 @@ def validate_properties(properties: Mapping[str, str], table: str | None = None,
             continue
         if allowed := _problem(name, str(value)):
             shown = "..." if name.lower() == LOCK_PROVIDER.lower() else value  # it may be a connection string with a password
-            raise InvalidInput(f"property {name} = {shown!r} is not possible: {allowed}", table=table, condition=_condition(name, str(value)))
+            text = f"property {name} = {shown!r} is not possible: {allowed}"
+            raise InvalidInput(text, table=table, condition=_condition(name, str(value), text))
 
 
 def validate_together(configuration: Mapping[str, str], table: str | None = None, *, given: Mapping[str, str]) -> None:
@@ -108,12 +109,16 @@ def no_manifests(which: Literal["PERSISTENT", "EXISTING"], table: str | None) ->
     return named(f"DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED.{which}_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION", table=table or "")
 
 
-def _condition(name: str, value: str) -> Condition | None:
-    """What delta-spark calls it where a property cannot be set: it has a condition for unknown ones."""
+def _condition(name: str, value: str, text: str) -> Condition | None:
+    """What delta-spark calls it where a property cannot be set, which `text` says; it has no name for those that it does not know beside its own."""
     known = delta_properties.find(name)
     if known is not None and known.kind == "interval":
         return named("DELTA_INVALID_INTERVAL", interval=value)
     unknown = name.lower().startswith("delta.") and known is None
+    if name == "delta.isolationLevel":
+        return named("DELTA_INVALID_ISOLATION_LEVEL", isolationLevel=value)
+    if known is not None:
+        return named("UNSUPPORTED_TABLE_CHANGE", message=text)
     setting = "spark.databricks.delta.allowArbitraryProperties.enabled"
     return named("DELTA_UNKNOWN_CONFIGURATION", config=name, disableCheckConfig=setting) if unknown else None
 

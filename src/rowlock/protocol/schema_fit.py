@@ -57,7 +57,8 @@ def fit(rows: StructType, columns: StructType, table: str, *, computed: Collecti
         if found is not None:
             _check_type(found.type, f.type, f.name, table)
         elif f.name not in computed and (must := required_in(f)) is not None:
-            raise SchemaMismatch(f"Column {must} is NOT NULL and the rows do not have it", table=table)
+            absent = named("DELTA_INSERT_COLUMN_MISMATCH", columnName=must)
+            raise SchemaMismatch(f"Column {must} is NOT NULL and the rows do not have it", table=table, condition=absent)
     return Fit(given)
 
 

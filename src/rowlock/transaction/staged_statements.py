@@ -72,9 +72,10 @@ class StagedStatements(Single):
 
     @property
     def has_nothing(self) -> bool:
-        """Whether there is nothing to commit.  As in Delta, an append or overwrite without rows and the step of an application are commits."""
+        """Whether there is nothing to commit.  As in Delta, an append or overwrite without rows and the step of an application are commits, but for a DELETE of no row."""
         txn = self.txn
-        always = any(s.kind == "append" for s in txn.program) or txn.metadata is not None or txn.app is not None
+        is_step = txn.app is not None and self.attempt.operation != "DELETE"
+        always = any(s.kind == "append" for s in txn.program) or txn.metadata is not None or is_step
         return self.attempt.already_committed or (txn.effects.is_empty and not always)
 
     def write(self) -> None:

@@ -81,6 +81,7 @@ def _line(result: Result, seconds: float) -> dict[str, Any]:
     return {
         "seed": result.case.seed, "statements": result.statements, "failed_alike": result.failed_alike, "void": result.void, "seconds": round(seconds, 1),
         "unmeant": len(result.unmeant), "kinds": sorted({kind_of(*found) for found in result.unmeant}),
+        "differences": [f"{step.text}\n  {found.text()}" for step, found in result.unmeant],
         "meant": Counter(reason for *_, reason in result.found if reason),
         "steps": Counter(step.kind for step in result.case.steps[: result.statements]),
     }  # fmt: skip

@@ -70,7 +70,7 @@ def _plain_schema(node: Any) -> Any:
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[Difference]:
     """What differs, the weightiest first.  Each side is an outcome of `engine.py`; its tables have their definition in them."""
     for side, other in ((theirs, ours), (ours, theirs)):
-        if "error" in side and side.get("tables"):
+        if "error" in side and side.get("tables") and not ("error" in other and side["tables"] == other.get("tables")):
             yield Difference("changed by a failed statement", _shown(theirs, full=True), _shown(ours, full=True))
             return
         if ("error" in side) and "error" not in other:

@@ -17,10 +17,11 @@ from typing import Any
 
 from model.differential.compare import definition
 
-CHEAPER = {"spark.sql.adaptive.enabled": "false"}
+CHEAPER = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.sql.lightweightPlanChangeValidation": "false"}
 OF_DELTA_SPARK = CHEAPER | {
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.stateReconstructionValidation.enabled": "false",
     "spark.databricks.delta.retentionDurationCheck.enabled": "true",
 }
 """Settings that change no answer and make small statements cheaper, and the usual one where the session of other tests has another."""
@@ -132,6 +133,9 @@ class Engine:
         for name in ("getCondition", "getErrorClass"):
             if not condition and hasattr(error, name):
                 condition = getattr(error, name)() or ""
+        if not condition and hasattr(error, "java_exception"):  # an exception of the JVM that has no class in PySpark, or whose message PySpark cannot make
+            unnamed = re.search(r"Cannot find main error class '(\w+)'", str(error)) or re.search(r"Exception: \[([A-Z_.]+)\]", str(error))
+            condition = unnamed[1] if unnamed else ""
         classes = [c.__name__ for c in type(error).__mro__ if c.__module__.startswith(("pyspark", "rowlock", "builtins", "delta"))]
         return {"error": classes, "condition": condition, "text": str(error)[:1500].replace(str(self.root), "{root}")}
 
@@ -144,8 +148,9 @@ class Engine:
             if self.seen.get(folder, -1) != version:
                 commits, self.seen[folder] = version - self.seen.get(folder, -1), version
                 content = self.content(str(log.parent), version)
-                out[folder] = {"commits": commits, "unchanged": content == self.contents.get(folder), **content}
-                self.contents[folder] = content
+                lasting = {aspect: what for aspect, what in content.items() if aspect != "feed"}
+                out[folder] = {"commits": commits, "unchanged": lasting == self.contents.get(folder) and not content.get("feed"), **content}
+                self.contents[folder] = lasting
         return out
 
     def content(self, path: str, version: int) -> dict[str, Any]:
@@ -164,7 +169,7 @@ class Engine:
     def read(self, path: str, **options: Any) -> list[str]:
         """The rows of a table as the engine itself reads them."""
         try:
-            return rows_of(self.reader.read.format("delta").options(**options).load(path).drop("_commit_timestamp").toArrow())
+            return rows_of(self.reader.read.format("delta").options(**options).load(path).drop("_commit_timestamp", "_commit_version").toArrow())
         except Exception as e:
             return [f"not readable: {type(e).__name__} {str(e)[:600]}"]
 

@@ -19,13 +19,14 @@ HERE = Path(__file__).parents[3]
 
 
 class Process:
-    """An engine's process."""
+    """An engine's process; one that is to run for `long` has both of Java's compilers."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, *, long: bool = False) -> None:
         self.name = name
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {"PYTHONPATH": f"{HERE / 'src'}{os.pathsep}{HERE / 'tests'}", "ROWLOCK_GENERATED_CODE": "no", "TZ": "UTC"}
+        environment |= {"JAVA_TOOL_OPTIONS": "-XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=512m"} if long else {}
         self.errors = (place / "stderr").open("w")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "model.differential.engine", name],
@@ -85,7 +86,7 @@ class Runner:
     def __init__(self, folder: Path, meant: Meant, *, ours: str = "rowlock") -> None:
         self.folder = folder
         self.meant = meant
-        self.engines = {"delta-spark": Process("delta-spark", folder), "rowlock": Process(ours, folder)}
+        self.engines = {"delta-spark": Process("delta-spark", folder, long=True), "rowlock": Process(ours, folder)}
         for engine in self.engines.values():
             engine.answer()
         self.tables = 0

@@ -31,7 +31,6 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("spark.databricks.delta.checkLatestSchemaOnRead", ("false",), 0.02),
     ("spark.databricks.delta.history.metricsEnabled", ("false",), 0.02),
     ("spark.databricks.delta.restore.protocolDowngradeAllowed", ("true",), 0.02),
-    ("spark.databricks.delta.merge.materializeSource.maxAttempts", ("1",), 0.02),
     ("spark.databricks.delta.optimizeWrite.enabled", ("true",), 0.02),
     ("spark.databricks.delta.autoCompact.enabled", ("true",), 0.02),
     ("spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled", ("true",), 0.02),

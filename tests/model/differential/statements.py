@@ -36,7 +36,7 @@ def draw_case(seed: int, fixed: dict[str, int] | None = None) -> tuple[Case, dic
     target = table(draw.within("table"))
     made = tuple(target.statements)
     steps = []
-    for n in range(draw.pick("statements", range(1, 9), (1, 1, 1, 1, 2, 4, 8, 8))):
+    for n in range(draw.pick("statements", range(1, 25), range(1, 25))):
         at = draw.within(f"statement{n}")
         kind, one, _ = at.pick("kind", KINDS, [k[2] for k in KINDS])
         text = one(at.within(kind), target)

@@ -126,7 +126,7 @@ def _edit(target: Target, spec: Any, schema: StructType) -> ColumnEdit:
 def _check_type(target: Target, path: tuple[str, ...], known: StructField, wanted: StructField) -> None:
     """Raises SchemaMismatch for a type that Spark alters no column to, whatever the table is."""
     before, after = (schema_json(nullable(StructType((f,)))) for f in (known, wanted))
-    if KEY in known.metadata or KEY in wanted.metadata or target.nodes.bridge.can_up_cast(before, after):
+    if known.type == wanted.type or target.nodes.bridge.can_up_cast(before, after):
         return
     old, new = type_name(known.type, sql=True), type_name(wanted.type, sql=True)
     name, parameters = dotted(path), {"originType": f'"{old.upper()}"', "newType": f'"{new.upper()}"', "table": ".".join(target.parts)}

@@ -112,7 +112,7 @@ def insert(target: Target, plan: Any) -> None:
     names = given or (list(rows.columns) if plan.byName() else others)
     if evolving and not given:  # the columns beyond those of the table are new, under their own names
         names = [*names, *rows.columns[len(names) :]]
-    rows = fitted(target, rows, names, by_name=bool(plan.byName()), evolving=evolving and not given)
+    rows = fitted(target, rows, names, by_name=bool(plan.byName()), evolving=evolving and not given, listed=bool(given))
     where: Column | None = None
     for name, value in fixed.items():
         column, same = partition_literal(table, name, value, target.path, replaces=bool(plan.overwrite()) and not dynamic)

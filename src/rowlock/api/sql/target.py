@@ -74,10 +74,11 @@ class Target:
         refuse(f"{self.statement} {what}".strip(), self.folder or ".".join(self.parts), "this version of Rowlock has no such form", instead)
 
 
-def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bool = False, evolving: bool = False) -> DataFrame:
+def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bool = False, evolving: bool = False, listed: bool = False) -> DataFrame:
     """The rows under the table's columns `names`, by position, cast as the session's store assignment policy says.  Raises SchemaMismatch.
 
     With `by_name` the fields of structs are matched by their names; with `evolving` columns and fields that the table lacks keep their own types.
+    `listed`: the statement itself lists the names.
     """
     if len(rows.columns) != len(names):
         counts = {"numColumns": len(names), "insertColumns": len(rows.columns)}
@@ -96,7 +97,7 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bo
         raise SchemaMismatch(
             f"There is no column {missing[0]!r} to set; the table has {', '.join(schema.names)}",
             table=target.path,
-            condition=unresolved_column(missing[:1], schema.names),
+            condition=unresolved_column(missing[:1], schema.names) if listed else named("DELTA_METADATA_MISMATCH"),
         )
     if len({n.lower() for n in names}) < len(names):
         raise SchemaMismatch(

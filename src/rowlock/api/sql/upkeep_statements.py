@@ -11,6 +11,7 @@ from rowlock.api.convert import parquet_files
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.placement import open_by_name, place_of
 from rowlock.api.sql.target import Target
+from rowlock.conditions import named
 from rowlock.engines.spark.catalog.names import Name, ParquetTable
 from rowlock.engines.spark.catalyst.types import DataFrame, SparkSession, StructType
 from rowlock.engines.spark.frames.descriptions import CLONE, DETAIL, HISTORY, RESTORE, clone_frame
@@ -22,7 +23,7 @@ from rowlock.engines.spark.sql.hooks import is_enabled
 from rowlock.engines.spark.sql.nodes import path_of
 from rowlock.engines.spark.sql.own_syntax import OwnStatement
 from rowlock.engines.spark.sql.parsing import parsed
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, TableNotFound
 from rowlock.protocol.paths import join, location
 from rowlock.protocol.schema import dotted
 from rowlock.storage.store import ObjectMeta
@@ -112,7 +113,7 @@ def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
         source = Handle(spark, path) if path is not None else open_by_name(spark, dotted(said["source"]))
     target = path_of(statement.table)
     place = place_of(spark, dotted(statement.table), said.get("location")) if target is None else place_of(spark, None, target)
-    if said["if_not_exists"] and (place.listed or (place.name is None and place.has_log)):
+    if said["mode"] == "createIfNotExists" and (place.listed or (place.name is None and place.has_log)):
         return clone_frame(spark, {})
     time_ms = milliseconds(spark, said["timestamp"], source.path) if "timestamp" in said else None
     receipts = Receipts()
@@ -122,6 +123,9 @@ def clone(spark: SparkSession, statement: OwnStatement) -> DataFrame:
         snapshot = parquet_files(source, StructType() if listed is None else listed.partition_columns, listed)
     else:
         snapshot = snapshot_of(source.state, said.get("version"), time_ms, session_zone(spark))
+    if said["mode"] == "replace" and not place.has_log:
+        missing = named("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=dotted(statement.table))
+        raise TableNotFound("There is no table to replace; use CREATE OR REPLACE TABLE ... SHALLOW CLONE", table=place.handle.path, condition=missing)
     name = f"parquet.`{location(source.path)}`" if parquet and listed is None else clone_name(source)
-    clone_to(place, snapshot, name=name, replaces=said["replace"], properties=said.get("properties", {}), receipts=receipts)
+    clone_to(place, snapshot, name=name, replaces=said["mode"] in ("replace", "createOrReplace"), properties=said.get("properties", {}), receipts=receipts)
     return clone_frame(spark, receipts.last.metrics if receipts.last is not None else {})

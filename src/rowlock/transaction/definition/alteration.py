@@ -281,7 +281,7 @@ def _alter(
             engine.check_slices(_born(state, asked, head), snapshot=after)
             asked = head
         elif asks_names:
-            engine.check_slices((), snapshot=after)
+            _check_names(engine, after, parameters)
         return metadata
 
     return creation.change_metadata(state, operation, parameters, checked, reads_rows=asks_rows)
@@ -290,6 +290,22 @@ def _alter(
 def _under(head: Snapshot, metadata: Metadata) -> Snapshot:
     """The snapshot with other metadata: what the table is, with the same files."""
     return replace(head, metadata=metadata, schema=schemas.parse_schema(metadata.schema_string, head.table))
+
+
+def _check_names(engine: AppendEngine, after: Snapshot, parameters: Mapping[str, Any]) -> None:
+    """Raises StatementRefused where a constraint or a generated column names a column that is not there any more."""
+    try:
+        engine.check_slices((), snapshot=after)
+    except StatementRefused as e:
+        if not e.getCondition().startswith("UNRESOLVED_COLUMN"):
+            raise
+        column, text = str(parameters.get("oldColumnPath") or ", ".join(parameters.get("columns", ()))), str(e).partition("] ")[2]
+        condition = (
+            named("DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE", columnName=column, generatedColumns=text)
+            if e.what == "generated column"
+            else named("DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE", columnName=column, constraints=text)
+        )
+        raise StatementRefused(text, what=e.what, table=None, condition=condition) from e
 
 
 def _check_generates_none(engine: AppendEngine, head: Snapshot, name: str) -> None:

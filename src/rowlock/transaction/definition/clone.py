@@ -82,7 +82,8 @@ def _check_places(source: Snapshot, target: ObjectStore) -> None:
     """
     place = real_place(target.root)
     if real_place(source.table) == place:
-        raise InvalidInput("A table cannot be cloned onto itself: name another place", table=target.root)
+        filled = named("DELTA_UNSUPPORTED_NON_EMPTY_CLONE") if len(source.files) else None
+        raise InvalidInput("A table cannot be cloned onto itself: name another place", table=target.root, condition=filled)
     folders = {real_place(paths.join(source.table, f.path)).rpartition("/")[0] for f in source.files.adds() if paths.is_absolute(f.path)} | {
         real_place(source.table)
     }

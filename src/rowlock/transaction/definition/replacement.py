@@ -100,12 +100,14 @@ def replace_table(
 
     `properties`: those that the statement sets; the table keeps what it has of _OUTLIVING beside them, as in delta-spark.
 
-    Raises UnsupportedFeature, TableNotFound, ConcurrentDeleteReadException where the rows were read from the table itself and it is another by then,
-    and under `fail` DeltaConcurrentModificationException.
+    Raises UnsupportedFeature, TableNotFound, StatementRefused on an append-only table with rows, ConcurrentDeleteReadException where the rows were read from the
+    table itself and it is another by then, and under `fail` DeltaConcurrentModificationException.
     """
     given, rows = settings().table_defaults(properties), _NewRows(state, write)
 
     def make(head: Snapshot) -> HeadActions:
+        if len(head.files):
+            refuse_on_append_only(head, "replace the table")
         adds = rows.under(metadata, head)
         kept = {k: v for k, v in head.metadata.configuration.items() if k in _OUTLIVING and k not in given}
         configuration = row_tracking.with_column_names({**metadata.configuration, **kept}, clock.new_id)

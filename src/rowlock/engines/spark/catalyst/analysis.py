@@ -21,6 +21,7 @@ from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
 from rowlock.engines.spark.catalyst.store_policy import StorePolicy
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
+from rowlock.protocol.defaults import default_of
 from rowlock.protocol.generated import Generated
 from rowlock.protocol.identity import Identity
 from rowlock.protocol.schema import column_path, unresolved_column
@@ -98,8 +99,8 @@ class Target:
         return frozenset((*(g.name for g in self.generated), *(i.name for i in self.identities)))
 
     def default(self, path: Sequence[str]) -> Expression:
-        """What the word DEFAULT stands for in an assignment to this column; null where it has no default, and for a field inside of one."""
-        return self.defaults.get(path[0], "null") if len(path) == 1 else "null"
+        """What the word DEFAULT stands for in an assignment to this column; null where it has no default, and for a field inside of one.  Raises InvalidInput where it may not be."""
+        return default_of(path, self.defaults, {f.name for f in self.schema.fields if not f.nullable} - self.made)
 
     def columns_in_order(self) -> list[Column]:
         """The table's columns as Columns."""

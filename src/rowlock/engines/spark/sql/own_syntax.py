@@ -205,12 +205,12 @@ def parse(statement: str, *, constraints: bool = False) -> OwnStatement | None:
 
 def _clone(reader: _Reader) -> OwnStatement:
     """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] or REPLACE TABLE target SHALLOW CLONE source [time] [TBLPROPERTIES (...)] [LOCATION 'path']."""
-    values: dict[str, object] = {"replace": not reader.take("CREATE")}
-    if values["replace"]:
-        raise _missing("REPLACE TABLE ... SHALLOW CLONE", "use CREATE OR REPLACE TABLE ... SHALLOW CLONE")
-    values["replace"] = reader.take("OR", "REPLACE")
+    creates = reader.take("CREATE")
+    values: dict[str, object] = {"mode": ("createOrReplace" if reader.take("OR", "REPLACE") else "create") if creates else "replace"}
+    reader.take("REPLACE")
     reader.need("TABLE")
-    values["if_not_exists"] = not values["replace"] and reader.take("IF", "NOT", "EXISTS")
+    if values["mode"] == "create" and reader.take("IF", "NOT", "EXISTS"):
+        values["mode"] = "createIfNotExists"
     table = reader.name()
     reader.need("SHALLOW", "CLONE")
     values["source"] = reader.name()

@@ -30,6 +30,8 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     wanted = empty_frame(spark, schema)._jdf.queryExecution().analyzed().output()
     conf = spark._jsparkSession.sessionState().conf()
     rows = _castable(rows, schema, by_name, ansi=store_policy(spark) == "ANSI")
+    if by_name and rows.columns != schema.names:  # spelled otherwise, which Spark heeds where the session does
+        rows = rows.toDF(*schema.names)
     resolver: Any = bridge.jvm.org.apache.spark.sql.catalyst.analysis.TableOutputResolver
     default = getattr(resolver, "resolveOutputColumns$default$6")()
     plan = resolver.resolveOutputColumns(table, wanted, rows._jdf.queryExecution().analyzed(), by_name, conf, default)

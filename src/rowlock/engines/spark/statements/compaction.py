@@ -69,8 +69,11 @@ def files_where(evaluator: Evaluator, snapshot: Snapshot, condition: str | None)
     return [f for f in files if tuple(f.partition_values.get(n) for n in stored) in kept]
 
 
-def check_partition_condition(evaluator: Evaluator, snapshot: Snapshot, condition: str | Column) -> None:
-    """Raises StatementRefused for a condition that names a column by which the table is not partitioned, AnalysisException for one that cannot be resolved."""
+WITHOUT_CHANGE = "DELTA_REPLACE_WHERE_WITH_FILTER_DATA_CHANGE_UNSET"
+
+
+def check_partition_condition(evaluator: Evaluator, snapshot: Snapshot, condition: str | Column, why: str = "DELTA_NON_PARTITION_COLUMN_REFERENCE") -> None:
+    """Raises StatementRefused, with the error condition `why`, for a condition that names a column by which the table is not partitioned, AnalysisException for one that cannot be resolved."""
     session, fields = wrap_session(evaluator.spark, evaluator.session()), nullable(table_schema(snapshot)).fields
     resolved = empty_frame(session, StructType(fields)).where(condition)._jdf.queryExecution().analyzed()
     names = {str(a.exprId()): f.name for a, f in zip(evaluator.bridge.list(resolved.output()), fields, strict=True)}  # the condition may spell them otherwise
@@ -78,8 +81,8 @@ def check_partition_condition(evaluator: Evaluator, snapshot: Snapshot, conditio
     if other := used - set(snapshot.partition_columns):
         listed = ", ".join(snapshot.partition_columns)
         text = f"Predicate references non-partition column '{min(other)}'. Only the partition columns may be referenced: [{listed}]"
-        why = named("DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=min(other), columnList=listed)
-        raise StatementRefused(text, what=str(condition), table=evaluator.store.root, condition=why)
+        told = {"dataFilters": str(condition)} if why == WITHOUT_CHANGE else {"columnName": min(other), "columnList": listed}
+        raise StatementRefused(text, what=str(condition), table=evaluator.store.root, condition=named(why, **told))
 
 
 def predicate_text(evaluator: Evaluator, condition: str) -> str:

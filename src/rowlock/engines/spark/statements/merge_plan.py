@@ -208,6 +208,13 @@ def _positional(fields: Sequence[StructField]) -> StructType:
     return StructType([StructField(f"c{n}", f.dataType, True) for n, f in enumerate(fields)])
 
 
+_UNREACHED = {
+    "MATCHED": "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
+    "NOT MATCHED": "DELTA_NON_LAST_NOT_MATCHED_CLAUSE_OMIT_CONDITION",
+    "NOT MATCHED BY SOURCE": "DELTA_NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION",
+}
+
+
 def check_clauses(clauses: Clauses, root: str) -> None:
     """Raises InvalidInput for a MERGE without clauses, and for a clause that cannot be reached."""
     if not (clauses.matched or clauses.not_matched or clauses.not_matched_by_source):
@@ -218,7 +225,11 @@ def check_clauses(clauses: Clauses, root: str) -> None:
         )
     for kind, group in (("MATCHED", clauses.matched), ("NOT MATCHED", clauses.not_matched), ("NOT MATCHED BY SOURCE", clauses.not_matched_by_source)):
         if any(c.condition is None for c in group[:-1]):
-            raise InvalidInput(f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply", table=root)
+            raise InvalidInput(
+                f"Only the last WHEN {kind} clause may have no condition: the clauses after it could never apply",
+                table=root,
+                condition=named(_UNREACHED[kind]),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +341,9 @@ def _all_columns(resolver: Resolver, tables: Target, source: DataFrame, *, inser
     if missing := [n for n in names if n.lower() not in by_name]:
         form = "insertAll" if insert else "updateAll"
         raise SchemaMismatch(
-            f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}", table=resolver.table
+            f"The source of the MERGE lacks the column {missing[0]}, which {form} needs; it has {', '.join(source.columns)}",
+            table=resolver.table,
+            condition=named("DELTA_MERGE_UNRESOLVED_EXPRESSION", sqlExpr=missing[0], clause=form, cols=", ".join(source.columns)),
         )
     return {f"`{n.replace('`', '``')}`": resolver.bridge.column(by_name[n.lower()]) for n in names}
 

@@ -51,8 +51,7 @@ from rowlock.exceptions import InvalidInput, UnsupportedFeature
                 "CLONE",
                 ("db", "a"),
                 {
-                    "replace": False,
-                    "if_not_exists": True,
+                    "mode": "createIfNotExists",
                     "source": ("delta", "/b"),
                     "version": 3,
                     "properties": {"x": "y", "delta.appendOnly": "true"},
@@ -62,8 +61,9 @@ from rowlock.exceptions import InvalidInput, UnsupportedFeature
         ),
         (
             "create or replace table a shallow clone b timestamp as of '2026-01-31'",
-            OwnStatement("CLONE", ("a",), {"replace": True, "if_not_exists": False, "source": ("b",), "timestamp": "2026-01-31"}),
+            OwnStatement("CLONE", ("a",), {"mode": "createOrReplace", "source": ("b",), "timestamp": "2026-01-31"}),
         ),
+        ("REPLACE TABLE a SHALLOW CLONE b", OwnStatement("CLONE", ("a",), {"mode": "replace", "source": ("b",)})),
         ("CREATE TABLE t (clone int)", None),
         ("CREATE TABLE t AS SELECT shallow clone FROM x", None),
         ("CREATE TABLE t USING delta AS SELECT * FROM shallow clone", None),
@@ -81,7 +81,6 @@ def test_parsed(text: str, statement: OwnStatement | None) -> None:
     [
         ("REORG TABLE t APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))", "REORG TABLE ... APPLY (UPGRADE ...)"),
         ("CREATE OR REPLACE TABLE a DEEP CLONE b", "DEEP CLONE"),
-        ("REPLACE TABLE a SHALLOW CLONE b", "REPLACE TABLE ... SHALLOW CLONE"),
     ],
 )
 def test_refused_by_name(text: str, feature: str) -> None:
