@@ -12,23 +12,24 @@ from tools.structure import circles, circles_of_rooms, heights, main, modules, u
 SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 
 BUDGETS = {
-    "": 2160,
+    "": 2185,
     "advice": 1670,
-    "api": 8195,
+    "api": 8225,
     "boundary": 800,
     "cli": 3250,
     "conflict": 900,
     "engines/appends": 420,
-    "engines/spark": 11810,
+    "engines/spark": 11840,
     "locks": 600,
     "log": 2030,
     "maintenance": 2305,
     "parquet": 1595,
-    "protocol": 6250,
+    "protocol": 6280,
     "storage": 3130,
     "testing": 150,
-    "transaction": 6640,
+    "transaction": 6670,
 }
+# The last raise, of 15 to 20 lines each in five rooms: delta-spark's conditions for what drawn statements named otherwise.
 """The most lines that each room may have.  A room that shrinks takes its budget along; who adds to one says here what it was worth."""
 # DROP FEATURE with its history, or behind protected checkpoints, for every feature that delta-spark drops: transaction +190, protocol +120, api +25, parquet +15, log +15.
 # Manifests after each commit: transaction +95, of which maintenance gave 60; protocol +25.
