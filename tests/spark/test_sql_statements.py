@@ -97,6 +97,16 @@ STEPS: list[tuple[str, Any, Any]] = [
             ["a", "string", "text"],
         ],
     ),
+    (
+        "a partition with a blank",
+        "CREATE TABLE b (`a b` INT, n INT) USING delta PARTITIONED BY (`a b`) TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        [],
+    ),
+    (
+        "its name in back quotes",
+        "DESCRIBE TABLE b",
+        [["a b", "int", None], ["n", "int", None], ["# Partition Information", "", ""], ["# col_name", "data_type", "comment"], ["`a b`", "int", None]],
+    ),
     ("a column described", "DESCRIBE p n", [["col_name", "n"], ["data_type", "int"], ["comment", "number"]]),
     ("columns shown", "SHOW COLUMNS IN p", [["id"], ["a"], ["n"], ["o"]]),
     ("partitions shown", "SHOW PARTITIONS p PARTITION (a = 'merged')", [["merged"]]),

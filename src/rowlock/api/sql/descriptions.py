@@ -38,7 +38,7 @@ def describe(target: Target, plan: Any) -> DataFrame:
     clusters = _clusters(snapshot) if plan.isExtended() else []  # as delta-spark has it
     for title, names in (("# Partition Information", snapshot.partition_columns), ("# Clustering Information", clusters)):
         if names:
-            rows += [(title, "", ""), ("# col_name", "data_type", "comment"), *(columns.get(n, (n, "", None)) for n in names)]
+            rows += [(title, "", ""), ("# col_name", "data_type", "comment"), *((_column_name(n), *columns.get(n, (n, "", None))[1:]) for n in names)]
     if plan.isExtended():
         rows += [("", "", ""), ("# Detailed Table Information", "", ""), *((k, v, "") for k, v in _details(target, snapshot))]
     return rows_frame(target.spark, DESCRIPTION, rows)
