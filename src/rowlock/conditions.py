@@ -17,6 +17,7 @@ ANY = "PySparkException"
 _RAISED_AS: Mapping[str, Mapping[str, str]] = {
     ANALYSIS: {
         "ALL_PARTITION_COLUMNS_NOT_ALLOWED": "KD005",
+        "CANNOT_UPDATE_FIELD": "0A000",
         "CANNOT_UP_CAST_DATATYPE": "42846",
         "COLUMN_ALREADY_EXISTS": "42711",
         "DELTA_AGGREGATE_IN_GENERATED_COLUMN": "42621",

@@ -60,10 +60,35 @@ def test_a_void_column_gets_a_type_beside_others(spark: SparkSession, table_path
     assert both(spark, table_path) == [(100, None), (101, None), (120, "20"), (21, "21"), (3, "three"), (4, None), (5, None)]
 
 
+@pytest.mark.parametrize("where", ["driver", "job"])
+def test_void_fields_of_structs_are_kept_beside_others(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """They are null in every row and in no file, whoever writes and however."""
+    if where == "job":
+        set_limits(monkeypatch, small=-1, local=-1)
+    row = "SELECT {} AS id, named_struct('n', NULL, 'a', {}, 'deep', named_struct('m', NULL, 'b', 'x')) AS s"
+    rowlock.write(spark.sql(" UNION ALL ".join(row.format(n, n) for n in range(4))), table_path, properties={"delta.columnMapping.mode": "name"})
+    table, other = DeltaTable.forPath(spark, table_path), DeltaTable.forPath(spark, table_path)
+    with winner(lambda: other.update("id = 1", {"s.a": "10"})):
+        table.update("id <= 1", {"s.deep.b": "'y'"})
+    with winner(lambda: other.optimize().executeCompaction()):
+        table.delete("id = 2 AND s.n IS NULL")
+    table.alias("t").merge(spark.sql(row.format(7, 8)).alias("s"), "s.id = t.id").whenNotMatchedInsertAll().execute()
+    rowlock.append(
+        table_path,
+        pa.table({"id": pa.array([9], pa.int32()), "s": [{"a": 9, "deep": {"b": "z"}}]}).cast(
+            pa.schema([("id", pa.int32()), ("s", pa.struct([("a", pa.int32()), ("deep", pa.struct([("b", pa.string())]))]))])
+        ),
+    )
+    found = [(r.id, r.s.n, r.s.a, r.s.deep.m, r.s.deep.b) for r in rowlock.read(spark, table_path).orderBy("id").collect()]
+    assert found == [(0, None, 0, None, "y"), (1, None, 10, None, "y"), (3, None, 3, None, "x"), (7, None, 8, None, "x"), (9, None, 9, None, "z")]
+    assert both(spark, table_path)
+    assert [r["deep"] for r in rowlock.to_arrow(table_path).sort_by("id")["s"].to_pylist()][:2] == [{"m": None, "b": "y"}] * 2
+
+
 def test_what_void_columns_cannot_be(spark: SparkSession, table_path: str) -> None:
     rowlock.write(spark.sql(ROWS), table_path)
     table = DeltaTable.forPath(spark, table_path)
-    for type_ in ("array<void>", "map<string, void>", "struct<a: void, b: int>"):
+    for type_ in ("array<void>", "map<string, void>", "struct<a: void>", "struct<a: array<struct<b: void, c: int>>>"):
         with pytest.raises(UnsupportedFeature, match="void"):
             table.addColumn("inner", type_)
     with pytest.raises(SchemaMismatch):

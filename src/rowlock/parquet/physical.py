@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowlock.log.snapshot import Snapshot
 from rowlock.protocol.arrow_types import is_variant, to_arrow_type
@@ -72,6 +73,31 @@ def _nullable_type(t: pa.DataType) -> pa.DataType:
     if pa.types.is_map(t):
         return pa.map_(pa.field(t.key_field.name, _nullable_type(t.key_type), False), pa.field(t.item_field.name, _nullable_type(t.item_type), True))
     return t
+
+
+def without_void(table: pa.Table) -> pa.Table:
+    """The rows without the fields of structs that have the type void, of which files hold nothing."""
+    if not any(map(_holds_void, table.schema.types)):
+        return table
+    columns = [pa.chunked_array([_stripped(c) for c in column.chunks], _stripped_type(column.type)) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=pa.schema([f.with_type(c.type) for f, c in zip(table.schema, columns, strict=True)]))
+
+
+def _holds_void(t: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(t) and any(pa.types.is_null(f.type) or _holds_void(f.type) for f in t))
+
+
+def _stripped_type(t: pa.DataType) -> pa.DataType:
+    return pa.struct([f.with_type(_stripped_type(f.type)) for f in t if not pa.types.is_null(f.type)]) if _holds_void(t) else t
+
+
+def _stripped(column: Any) -> Any:
+    if not _holds_void(column.type):
+        return column
+    kept = [n for n, f in enumerate(column.type) if not pa.types.is_null(f.type)]
+    return pa.StructArray.from_arrays(
+        [_stripped(pc.struct_field(column, [n])) for n in kept], fields=list(_stripped_type(column.type)), mask=pc.is_null(column)
+    )
 
 
 def relabelled(table: pa.Table, schema: pa.Schema) -> pa.Table:

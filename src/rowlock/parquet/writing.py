@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from rowlock import clock
 from rowlock.log.snapshot import Snapshot
 from rowlock.parquet.compression import codec_of
-from rowlock.parquet.physical import file_schema, names_in_files, nullable_schema, relabelled
+from rowlock.parquet.physical import file_schema, names_in_files, nullable_schema, relabelled, without_void
 from rowlock.parquet.reading import SPARK_VERSION
 from rowlock.parquet.values import stored_values
 from rowlock.protocol import partition_values, paths, statistics
@@ -54,7 +54,7 @@ def write_file(store: ObjectStore, part: pa.Table, values: PartitionValues, snap
     schema = nullable_schema(to_arrow(snapshot.schema))
     own = [n for n in data.column_names if n in schema.names and not pa.types.is_null(schema.field(n).type)]
     own_rows = data.select(own).cast(pa.schema([schema.field(n) for n in own]))
-    stored = relabelled(own_rows, file_schema(snapshot, own))
+    stored = without_void(relabelled(own_rows, file_schema(snapshot, own)))
     for name in (n for n in data.column_names if n not in schema.names):
         stored = stored.append_column(data.schema.field(name), data.column(name))
     sink = pa.BufferOutputStream()

@@ -311,8 +311,14 @@ def type_names(type_: DataType) -> frozenset[str]:
 
 
 def void_within(schema: StructType) -> str | None:
-    """The name of the first column that has the type void inside of it; None if there is none."""
-    return next((f.name for f in schema.fields if f.type != PrimitiveType(VOID) and VOID in type_names(f.type)), None)
+    """The name of the first column that no file could hold for the type void in it: inside of an array or a map, or as all that a struct has; None if there is none."""
+    return next((f.name for f in schema.fields if _no_file_holds(f.type)), None)
+
+
+def _no_file_holds(type_: DataType) -> bool:
+    if isinstance(type_, StructType):
+        return type_names(type_) == {VOID} or any(map(_no_file_holds, (f.type for f in type_.fields)))
+    return any(VOID in type_names(part) for part in parts(type_).values())
 
 
 def schema_json(schema: StructType) -> str:
@@ -356,7 +362,10 @@ def validate_new_schema(schema: StructType, partition_columns: Sequence[str] = (
     if reserved := reserved_names(schema.names):
         raise SchemaMismatch(f"a column cannot be named {reserved[0]!r}: names that begin with {RESERVED_PREFIX} are Rowlock's own; rename it", table=table)
     if inner := void_within(schema):
-        text, condition = f"column {inner} has the type {VOID} inside of it", named("DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE")
+        text, condition = (
+            f"column {inner} has the type {VOID} inside of an array or a map, or nothing else in a struct",
+            named("DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE"),
+        )
         raise UnsupportedFeature(text, feature=f"type {VOID} within a column", access="write", table=table, condition=condition)
     stored = [f.type for f in schema.fields if f.name.lower() not in {p.lower() for p in partition_columns}]
     if stored and all(type_ == PrimitiveType(VOID) for type_ in stored):

@@ -235,6 +235,10 @@ def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
     if schemas.nullable_type(type_) == schemas.nullable_type(field.type):
         return field
     if field.type == schemas.PrimitiveType(schemas.VOID):
+        if isinstance(type_, StructType | schemas.ArrayType | schemas.MapType):
+            text = f"Column {field.name} of type void cannot become {schemas.type_name(type_)}, as in delta-spark: drop it and add one, or let a write with mergeSchema give it the type"
+            kind = type(type_).__name__.removesuffix("Type").upper()
+            raise SchemaMismatch(text, table=head.table, condition=named(f"CANNOT_UPDATE_FIELD.{kind}_TYPE", table=head.table, fieldName=field.name))
         return replace(field, type=type_)
     old, new = schemas.type_name(field.type), schemas.type_name(type_)
     condition = named("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=field.name, oldField=old.upper(), newField=new.upper())

@@ -21,7 +21,7 @@ from rowlock.log import cleanup
 from rowlock.log.replay import read_commit
 from rowlock.log.segment import complete_checkpoints, list_log
 from rowlock.log.snapshot import Snapshot
-from rowlock.protocol import features
+from rowlock.protocol import features, names
 from rowlock.protocol.actions import RemoveFile
 from rowlock.protocol.feature_removal import (
     CHECKPOINT_PROTECTION,
@@ -141,7 +141,7 @@ def _truncate(state: SharedState, feature: str, had_traces: bool, now: bool) -> 
             table=head.table,
             condition=named("DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD", **said),
         )
-    at = state.store.modified_ms("_delta_log/_last_checkpoint") or clock.now_ms()
+    at = state.store.modified_ms(names.LAST_CHECKPOINT) or clock.now_ms()
     cleanup.truncate(state.store, head, None if now else cleanup.horizon_ms(at, head.properties.log_retention_ms))
     if (version := _version_that_uses(state, head, feature, REMOVALS[feature])) is not None:
         raise StatementRefused(

@@ -15,6 +15,7 @@ from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.protocol.session_settings import Settings
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.feature_removal import drop_feature
+from rowlock.transaction.definition.protocol import add_feature
 from rowlock.transaction.state.call import calling
 from rowlock.transaction.state.shared import SharedState
 from support.appends import create, info, numbers, rows
@@ -131,3 +132,24 @@ def test_a_feature_that_comes_back_meanwhile_stays(tmp_path: Path) -> None:
     assert "typeWidening" in features(state)
     drop_feature(state, "typeWidening", no_rows)
     assert "typeWidening" not in features(state)
+
+
+def test_the_steps_of_deltas_own_test(tmp_path: Path) -> None:
+    """`test_dropFeatureSupport` of Delta's Python tests, with features of the protocol for those that only its own test runs know."""
+    state = made(tmp_path)
+
+    def drop(feature: str, truncate: bool = False) -> None:
+        with calling(None, lambda: Settings({"tableFeatures.fastDropFeature.enabled": "false"})):
+            drop_feature(state, feature, no_rows, truncate_history=truncate)
+
+    add_feature(state, "domainMetadata")
+    assert features(state) == {*PLAIN, "domainMetadata"}
+    assert condition_of(lambda: drop("domainMetadata", True)) == "DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED"
+    drop("domainMetadata")
+    add_feature(state, "vacuumProtocolCheck")
+    assert (state.refresh().protocol.min_reader_version, features(state)) == (3, {*PLAIN, "vacuumProtocolCheck"})
+    drop("vacuumProtocolCheck")
+    assert (state.refresh().protocol.min_reader_version, state.refresh().protocol.min_writer_version) == (1, 2)
+    assert condition_of(lambda: drop("__invalid_feature__")) == "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"
+    assert condition_of(lambda: drop("vacuumProtocolCheck")) == "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"
+    assert condition_of(lambda: drop("appendOnly")) == "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE"

@@ -62,18 +62,25 @@ VectorOf = Callable[[AddFile], BitMap64]
 
 
 def table_schema(snapshot: Snapshot) -> StructType:
-    """The table's schema as Spark's type, with logical names; without void fields inside structs, which no file can hold."""
+    """The table's schema as Spark's type, with logical names."""
     import orjson
 
-    schema = StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
-    return StructType(
-        [StructField(f.name, _without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in schema.fields]
-    )
+    return StructType.fromJson(orjson.loads(snapshot.metadata.schema_string))
 
 
-def _without_void(schema: StructType) -> StructType:
+def without_void(schema: StructType) -> StructType:
+    """The schema without void columns and fields, of which files hold nothing."""
     kept = [f for f in schema.fields if not isinstance(f.dataType, NullType)]
-    return StructType([StructField(f.name, _without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in kept])
+    return StructType([StructField(f.name, without_void(f.dataType), f.nullable, f.metadata) if isinstance(f.dataType, StructType) else f for f in kept])
+
+
+def reshaped(value: Column, have: DataType, want: DataType) -> Column:
+    """A value whose structs have the fields of `want`: those of type void, which is all in which `have` may differ, are added as nulls or left out."""
+    if have == want or not (isinstance(have, StructType) and isinstance(want, StructType)):
+        return value
+    known = {f.name: f.dataType for f in have.fields}
+    fields = [reshaped(value.getField(f.name), known[f.name], f.dataType).alias(f.name) if f.name in known else F.lit(None).alias(f.name) for f in want.fields]
+    return F.when(value.isNotNull(), F.struct(*fields))
 
 
 def physical_schema(schema: StructType, mode: str) -> StructType:
@@ -192,7 +199,7 @@ class Scanner:
 
     def _read(self, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], beside: _Beside) -> DataFrame:
         mode = column_mapping_mode(snapshot.metadata.configuration)
-        data = StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns and not isinstance(f.dataType, NullType)])
+        data = without_void(StructType([f for f in schema.fields if f.name not in snapshot.metadata.partition_columns]))
         names = [paths.join(self.root, f.path) for f in files]
         physical = StructType([*physical_schema(data, mode).fields, *(StructField(n, LongType()) for n in beside.carried)])
         options = {"parquet.filter.dictionary.enabled": "false"} if has_ambiguous_names(snapshot.schema) else {}
@@ -248,9 +255,11 @@ class Scanner:
         if f.name in snapshot.metadata.partition_columns:
             value = padded(value_of(_partition_key(snapshot, f.name)).cast(f.dataType), f)
             return (value if f.nullable else catalyst(self.spark).known_not_null(value)).alias(f.name)
-        physical = _physical_field(f, mode)
-        column, logical = F.col(quote(physical.name)), bare(f.dataType)
-        return (column if physical.dataType == logical or mode == "none" else column.cast(logical)).alias(f.name)
+        (held,) = without_void(StructType([f])).fields
+        physical = _physical_field(held, mode)
+        column, logical = F.col(quote(physical.name)), bare(held.dataType)
+        column = column if physical.dataType == logical or mode == "none" else column.cast(logical)
+        return reshaped(column, logical, bare(f.dataType)).alias(f.name)
 
     def _buckets(self, vectors: Mapping[str, BitMap64]) -> DataFrame:
         table = bucket_table(vectors)

@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, _parse_datatype_json_string
 
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.sql.nodes import Nodes, has_method
+from rowlock.protocol.char_varchar import KEY, bound_in
 from rowlock.protocol.schema import ColumnPath
 
 
@@ -94,7 +95,6 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
     said = plan.tableSpec()
     missing: list[str] = []
     has_query = class_name(plan).endswith("AsSelect")
-    columns = [] if has_query else [_column(nodes, c) for c in nodes.items(plan.columns())]
     options = _options(nodes, said)
     location = next((options.pop(k) for k in list(options) if k.lower() == "path"), nodes.option(said.location()))  # of spark.catalog.createTable(path=...)
     partitions: list[str] = []
@@ -120,7 +120,7 @@ def spec_of(nodes: Nodes, plan: JavaObject) -> Spec:
         provider=provider_of(nodes, plan),
         location=location,
         comment=nodes.option(said.comment()),
-        columns=columns,
+        columns=[] if has_query else [_column(nodes, c, partitions) for c in nodes.items(plan.columns())],
         partitions=partitions,
         clusters=clusters,
         properties={k: str(v) for k, v in nodes.mapping(said.properties()).items()} | options | {f"option.{k}": v for k, v in options.items()},
@@ -135,9 +135,12 @@ def _options(nodes: Nodes, said: JavaObject) -> dict[str, str]:
     return {str(pair._1()): str(pair._2().toString()) for pair in nodes.items(said.optionExpression().options())}
 
 
-def _column(nodes: Nodes, c: Any) -> NewColumn:
+def _column(nodes: Nodes, c: Any, partitions: Sequence[str]) -> NewColumn:
     default = str(c.defaultValue().get().originalSQL()) if c.defaultValue().isDefined() else None
     said = nodes.option(c.identityColumnSpec()) if has_method(c, "identityColumnSpec") else None
     identity = None if said is None else (int(said.getStart()), int(said.getStep()), bool(said.isAllowExplicitInsert()))
-    type_ = _parse_datatype_json_string(str(c.dataType().json()))
+    marked = c.metadata().contains(KEY) if has_method(c, "metadata") else False  # of a stream's table: Spark says its columns by their types alone
+    bound = bound_in(c.metadata().getString(KEY)) if marked else None
+    plain = bound is None or (bound.kind == "char" and str(c.name()) in partitions)  # as a new table of a DataFrame has it
+    type_ = _parse_datatype_json_string(str(c.dataType().json()) if plain else f'"{bound}"')
     return NewColumn(str(c.name()), type_, bool(c.nullable()), nodes.option(c.comment()), nodes.option(c.generationExpression()), default, identity)

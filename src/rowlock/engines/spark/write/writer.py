@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rowlock import clock
-from rowlock.engines.spark.read.physical import file_column
+from rowlock.engines.spark.read.physical import file_column, stored_columns
 from rowlock.engines.spark.read.scan import PATH, POSITION
 from rowlock.engines.spark.read.stored_origin import from_file, stored_position
 from rowlock.engines.spark.session.clouds import spark_root
@@ -100,9 +100,9 @@ def write_native(
     prefix = None if within else snapshot.properties.random_prefix_length
     folder = (f"{within}/" if within else f"{clock.new_id()[:prefix]}/" if prefix else "") + f"rl-{clock.new_id()[:13]}"
     types = {f.name: f.type for f in snapshot.schema.fields}
-    mapped = is_mapped(snapshot.metadata.configuration)
+    mapped, plain = is_mapped(snapshot.metadata.configuration), stored_columns(snapshot)
     columns = [
-        folder_text(n, types[n]).alias(stored[n]) if n in partitions else file_column(snapshot, n) if mapped and n in stored else F.col(quote(n))
+        folder_text(n, types[n]).alias(stored[n]) if n in partitions else file_column(snapshot, n) if mapped and n in stored else plain.get(n, F.col(quote(n)))
         for n in frame.columns
         if n not in (PATH, POSITION) and stored.get(n) not in known and types.get(n) != PrimitiveType(VOID)
     ]
