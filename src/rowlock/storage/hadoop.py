@@ -244,6 +244,9 @@ class HadoopStore:
         found = self._info(key)
         return None if found is None else found.modified_ms
 
+    def sync(self, key: str) -> None:
+        """Nothing: the name node has written a name down before it shows it; the bytes were synced before."""
+
     @_named("list")
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         found = sorted(self._walk(prefix, recursive), key=lambda m: m.key)

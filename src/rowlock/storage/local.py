@@ -225,6 +225,10 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    @_named("sync")
+    def sync(self, key: str) -> None:
+        self._sync_directory(os.path.dirname(self._path(key)))
+
     @_named("list")
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         found = list[ObjectMeta]()

@@ -103,6 +103,9 @@ class MemoryStore:
         found = self._objects.get(check_key(key))
         return None if found is None else found[1]
 
+    def sync(self, key: str) -> None:
+        """Nothing: in memory nothing outlives the process."""
+
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         folder = f"{check_key(prefix)}/" if prefix else ""
         with self._lock:

@@ -145,6 +145,9 @@ class RemoteStore:
         except NotFound:
             return None
 
+    def sync(self, key: str) -> None:
+        """Nothing: an object that can be read is durable."""
+
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         folder = f"{check_key(prefix)}/" if prefix else ""
 

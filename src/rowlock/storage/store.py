@@ -128,6 +128,10 @@ class ObjectStore(Protocol):
         """When the object was last written, by the store's clock, in milliseconds (in some stores truncated to seconds); None if it does not exist."""
         ...
 
+    def sync(self, key: str) -> None:
+        """Makes an object that can be read durable: one whose put was Unknown may be lost with the machine's power.  Does nothing where every put is durable."""
+        ...
+
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         """The objects in the folder `prefix` (without a trailing slash; '' is the root), sorted by key.
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from model.schedules.in_memory import InMemory
+from model.schedules.play import schema_string
 from rowlock import clock
 from rowlock.exceptions import CommitUnknown, ConcurrentWriteException, CorruptLog
 from rowlock.log.table_log import TableLog
@@ -14,7 +19,11 @@ from rowlock.protocol import names
 from rowlock.protocol.actions import CommitInfo
 from rowlock.protocol.commits import serialize_commit
 from rowlock.storage import Committed, Lost, MemoryStore, PutOutcome, StorageError, Unknown
+from rowlock.storage.local import LocalStore
+from rowlock.storage.system_calls import SystemCalls
 from rowlock.transaction.publish.outcome import TRIES, landed
+from rowlock_simulation.memory.sql.script import parse
+from rowlock_simulation.memory.statements import run
 
 OURS, THEIRS = "ours", "theirs"
 
@@ -192,3 +201,49 @@ def test_the_first_version_is_won_where_there_is_no_log_and_only_there() -> None
     assert settle(MemoryStore("memory://outcome"), 0)
     with pytest.raises(ConcurrentWriteException):
         settle(aged(log_of(range(8, 10), checkpoint=8)), 0)
+
+
+class UnclearDisk(SystemCalls):
+    """A network disk, at version 3: the sync of the folder fails once; or the link is done and denied, and the comparison of the two names fails."""
+
+    def __init__(self, fails: str) -> None:
+        self._fails = [fails]
+        self._folders: dict[int, str] = {}
+        self.durable: set[str] = set()
+
+    def _fail(self, what: str) -> None:
+        if self._fails == [what]:
+            self._fails.clear()
+            raise OSError(errno.EIO, "Input/output error")
+
+    def open(self, path: str, flags: int = os.O_RDONLY) -> int:
+        descriptor = super().open(path, flags)
+        self._folders[descriptor] = path
+        return descriptor
+
+    def fsync(self, descriptor: int) -> None:
+        folder = Path(self._folders[descriptor])
+        if folder.is_dir() and (folder / "00000000000000000003.json").exists():
+            self._fail("sync")
+        super().fsync(descriptor)
+        self.durable |= {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+
+    def link(self, source: str, target: str) -> None:
+        super().link(source, target)
+        if target.endswith("3.json") and self._fails == ["compare"]:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def samefile(self, one: str, other: str) -> bool:
+        self._fail("compare")
+        return super().samefile(one, other)
+
+
+@pytest.mark.parametrize("fails", ["compare", "sync"])
+def test_a_commit_that_was_read_back_is_durable_before_it_is_acknowledged(tmp_path: Path, fails: str) -> None:
+    """I2: found by the simulation (local 813): acknowledged, and gone with the machine's power, for nobody had synced the folder after the put was Unknown."""
+    disk = UnclearDisk(fails)
+    world = InMemory(store=LocalStore(str(tmp_path), disk))
+    world.create(schema_string([("k", "long", True)]), (), {})
+    for k in range(3):
+        assert run(world.table, parse(f"APPEND ({k})")).version == k + 1
+        assert names.commit_key(k + 1).rpartition("/")[2] in disk.durable

@@ -224,6 +224,9 @@ class ArbitratedStore:
     def modified_ms(self, key: str) -> int | None:
         return self.inner.modified_ms(key)
 
+    def sync(self, key: str) -> None:
+        self.inner.sync(key)
+
     def exists(self, key: str = "") -> bool:
         return self.inner.exists(key) or (self._recover(key) and self.inner.exists(key))
 
