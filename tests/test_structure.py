@@ -25,7 +25,7 @@ BUDGETS = {
     "maintenance": 2305,
     "parquet": 1620,
     "protocol": 6290,
-    "storage": 3130,
+    "storage": 3155,
     "testing": 150,
     "transaction": 6670,
 }
