@@ -77,8 +77,12 @@ def new_default(nodes: Nodes, spec: JavaObject) -> tuple[str | None, bool]:
 
 
 def saved_name(nodes: Nodes, plan: JavaObject) -> list[str]:
-    """The parts of the name that `saveAsTable` was given, without the mark of saved.java."""
-    *schema, table = nodes.identifier(plan.tableDesc().identifier())
+    """The parts of the name that `saveAsTable` was given, with its schema and without the mark of saved.java.
+
+    It names a table, also where a temporary view has the name; Spark 4.0 hands it over as it was given.
+    """
+    catalog = nodes.spark._jsparkSession.sessionState().catalog()
+    *schema, table = nodes.identifier(catalog.qualifyIdentifier(plan.tableDesc().identifier()))
     return [*schema, table.removesuffix(" saved by rowlock")]
 
 
