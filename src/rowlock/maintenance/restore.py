@@ -23,6 +23,7 @@ from rowlock.protocol import change_feed, clustering
 from rowlock.protocol.actions import AddCdcFile, AddFile, Metadata, RemoveFile
 from rowlock.protocol.column_mapping import MAX_ID, is_mapped
 from rowlock.protocol.identity import with_marks_of
+from rowlock.protocol.properties import PROTECTION
 from rowlock.storage.open import locate
 from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.transaction.definition.creation import widest
@@ -96,8 +97,12 @@ def _restored_file(file: AddFile, live: AddFile | None) -> AddFile:
 
 
 def _restored_metadata(target: Snapshot, head: Snapshot) -> Metadata:
-    """The old metadata with the table's id at the head, and with the highest column id and numbers of identity columns ever given, so that none is reused."""
+    """The old metadata with the table's id at the head, and with the highest column id and numbers of identity columns ever given, so that none is reused.
+
+    The checkpoints that hide dropped features stay protected: the log is the same.
+    """
     old, now = target.metadata.configuration, head.metadata.configuration
+    old = {**old, **{k: v for k, v in now.items() if k == PROTECTION}}
     if is_mapped(old) and MAX_ID in now:
         old = {**old, MAX_ID: str(max(int(old.get(MAX_ID, "0")), int(now[MAX_ID])))}
     return with_marks_of(replace(target.metadata, id=head.metadata.id, configuration=old), head.metadata)

@@ -22,6 +22,7 @@ from rowlock.protocol import clustering, column_mapping, row_tracking
 from rowlock.protocol import schema as schemas
 from rowlock.protocol.actions import AddFile, Commit, DomainMetadata, Metadata, Protocol, SetTransaction
 from rowlock.protocol.identity import with_marks_of
+from rowlock.protocol.properties import PROTECTION
 from rowlock.protocol.schema import ColumnPath
 from rowlock.transaction.definition import creation
 from rowlock.transaction.definition.head_commit import HeadActions, StagedFiles, commit_from_head
@@ -31,7 +32,14 @@ from rowlock.transaction.state.shared import SharedState
 
 Write = Callable[[Snapshot, Snapshot], tuple[Sequence[AddFile], Sequence[int]]]
 """Writes all new rows for a draft of the table, at a head.  Returns their files, and the versions of this very table that the rows were read from."""
-_OUTLIVING = ("delta.enableDeletionVectors", "delta.checkpointPolicy", row_tracking.ENABLED, row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN)
+_OUTLIVING = (
+    "delta.enableDeletionVectors",
+    "delta.checkpointPolicy",
+    PROTECTION,
+    row_tracking.ENABLED,
+    row_tracking.ROW_ID_COLUMN,
+    row_tracking.COMMIT_VERSION_COLUMN,
+)
 """The properties that a replaced table keeps where neither the statement nor the session sets them."""
 
 

@@ -10,7 +10,9 @@ import pytest
 
 import rowlock
 from rowlock.exceptions import StatementRefused
+from rowlock.maintenance.restore import restoration
 from rowlock.protocol.features import writer_features
+from rowlock.protocol.properties import PROTECTION
 from rowlock.protocol.schema import PrimitiveType, StructField
 from rowlock.protocol.session_settings import Settings
 from rowlock.transaction.definition import creation
@@ -64,6 +66,9 @@ def test_a_guarded_feature_leaves_checkpoints_that_log_cleanup_keeps(tmp_path: P
     log = {f.name for f in (tmp_path / "_delta_log").iterdir()}
     assert {f"{receipt.version - n:020}.checkpoint.parquet" for n in range(4)} <= log
     assert rows(str(tmp_path)) == [(1,), (2,), (3,)]
+    restored = restoration(state.log.at(1), head, 0)
+    assert restored is not None and restored.metadata is not None
+    assert restored.metadata.configuration[PROTECTION] == str(receipt.version)  # the older version did not have it, and the log is the same
     drop = lambda: drop_feature(state, "checkpointProtection", no_rows, truncate_history=True)  # noqa: E731
     assert condition_of(drop) == "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD"
     assert versions(tmp_path)[0] == 0
