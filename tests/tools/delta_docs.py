@@ -115,9 +115,8 @@ def statements(snippet: Snippet) -> list[str]:
     """What is run of a snippet: each statement of SQL, or all of the Python; nothing where it only shows a grammar."""
     text = snippet.text
     if snippet.language == "python":
-        text = re.sub(r"\s*\\?\n\s*\.(?=\w)", ".", text).replace(
-            "<your-partition-columns>", '"id"'
-        )  # some snippets forget the backslash of a line that goes on
+        text = re.sub(r"\s*\\?\n\s*\.(?=\w)", ".", text)  # some snippets forget the backslash of a line that goes on
+        text = text.replace("<your-partition-columns>", '"id"').replace(".create()", ".create(spark)")
     for old, new in _FILLED:
         text = re.sub(old, str(new), text)
     if snippet.language == "python":

@@ -55,11 +55,7 @@ class Place:
                 condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=self.name.quoted if self.name else ""),
             )
         if mode in ("replace", "createOrReplace") and self.elsewhere is not None:
-            raise InvalidInput(
-                f"The location of table {self.name} is {self.handle.path}, not {self.elsewhere}: leave location() out",
-                table=self.handle.path,
-                condition=named("DELTA_TABLE_LOCATION_MISMATCH"),
-            )
+            raise other_location(str(self.name), self.handle.path, self.elsewhere)
         if mode == "replace" and self.name is not None and not self.listed:
             raise NameNotFound(
                 f"Table {self.name} cannot be found, so it cannot be replaced; use createOrReplace", condition=not_found(self.name.quoted, self.name.database)
@@ -113,8 +109,20 @@ def place_of(spark: SparkSession, identifier: str | None, location: str | None, 
         return Place(_local(spark, location or folder, name), name, managed=location is None)
     if entry.folder is None:
         raise NameTaken(f"{name} already exists and is {entry.kind}, not a Delta table: choose another name")
-    elsewhere = location if location is not None and _root(location) != _root(entry.folder) else None
+    elsewhere = location if location is not None and is_elsewhere(location, entry.folder) else None
     return Place(_local(spark, entry.folder, name), name, listed=True, managed=entry.kind == "managed", elsewhere=elsewhere)
+
+
+def is_elsewhere(location: str, folder: str) -> bool:
+    """Whether a location is another than the folder of a table."""
+    return _root(location) != _root(folder)
+
+
+def other_location(name: str, folder: str, location: str) -> InvalidInput:
+    """The error for a statement that says another location of a table than the catalog."""
+    text = f"The location of table {name} is {folder}, not {location}: leave location() (the option path) out"
+    told = {"tableName": name, "existingTableLocation": folder, "tableLocation": location}
+    return InvalidInput(text, table=folder, condition=named("DELTA_TABLE_LOCATION_MISMATCH", **told))
 
 
 def open_by_name(spark: SparkSession, name: str) -> Handle:

@@ -12,7 +12,7 @@ from rowlock import display
 from rowlock.conditions import named
 from rowlock.exceptions import SchemaMismatch
 from rowlock.protocol import char_varchar
-from rowlock.protocol.schema import DataType, StructField, StructType, nullable, parts, quote, shared_parts, type_name, unresolved_column, with_parts
+from rowlock.protocol.schema import DataType, StructField, StructType, dotted, nullable, parts, quote, shared_parts, type_name, unresolved_column, with_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,10 @@ def field_at(schema: StructType, path: Sequence[str], table: str) -> StructField
     if found is None or found[1] != len(path):
         name = ".".join(path)
         text = f"there is no column {name!r}; the table has {', '.join(schema.names)}{display.did_you_mean(name, schema.names)}"
-        raise SchemaMismatch(text, table=table, condition=unresolved_column(path, schema.names))
+        above = owner(schema, path[:-1])
+        no_struct = above is not None and not isinstance(above[0].type, StructType) and not parts(above[0].type)
+        invalid = named("INVALID_FIELD_NAME", fieldName=dotted(path), path=dotted(path[:-1]))
+        raise SchemaMismatch(text, table=table, condition=invalid if no_struct else unresolved_column(path, schema.names))
     return found[0]
 
 

@@ -11,6 +11,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,12 @@ class Engine:
         return {}
 
     def attach(self, folder: str) -> dict[str, Any]:
-        """Gives the name `t` to the table in a folder."""
-        self.session.sql(f"DROP TABLE IF EXISTS d{self.schemas}.t")
+        """Gives the name `t` to the table in a folder; what else the statements made goes, since it may be there with one engine alone."""
+        for name in ("t", "made"):
+            self.session.sql(f"DROP TABLE IF EXISTS d{self.schemas}.{name}")
+        for made in (*(self.root / name for name in ("made", "written", "streamed", "wh/made")), *self.root.glob("checkpoint*")):
+            shutil.rmtree(made, ignore_errors=True)
+            self.seen.pop(made.relative_to(self.root).as_posix(), None)
         self.session.sql(f"CREATE TABLE d{self.schemas}.t USING delta LOCATION '{folder}'")
         self.changed()
         return {}
@@ -169,7 +174,7 @@ class Engine:
     def read(self, path: str, **options: Any) -> list[str]:
         """The rows of a table as the engine itself reads them."""
         try:
-            return rows_of(self.reader.read.format("delta").options(**options).load(path).drop("_commit_timestamp", "_commit_version").toArrow())
+            return rows_of(self.reader.read.format("delta").options(**options).load(path).toArrow())
         except Exception as e:
             return [f"not readable: {type(e).__name__} {str(e)[:600]}"]
 
@@ -182,8 +187,9 @@ def without_sizes(value: Any) -> Any:
 
 
 def rows_of(table: Any) -> list[str]:
-    """The rows of an Arrow table as sorted text."""
-    return sorted(repr(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True))
+    """The rows of an Arrow table as sorted text, without the times and numbers of commits, which are each engine's own."""
+    kept = [n for n in table.column_names if n not in ("_commit_timestamp", "_commit_version")]
+    return sorted(repr(row) for row in zip(*(table[n].to_pylist() for n in kept), strict=True))
 
 
 def main() -> int:

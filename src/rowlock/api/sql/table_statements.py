@@ -7,7 +7,7 @@ from typing import Any
 
 from rowlock.api import frames
 from rowlock.api.delta_table import DeltaTable
-from rowlock.api.placement import Place, place_of
+from rowlock.api.placement import Place, is_elsewhere, other_location, place_of
 from rowlock.api.row_writes import Made
 from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
@@ -188,6 +188,9 @@ def save_as_table(target: Target, plan: Any) -> None:
             condition=named("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=dotted(target.parts[-2:])),
         )
     elif mode != "Ignore":
+        place = None if location is None else str(nodes.bridge.hadoop_path(location).toString())
+        if place is not None and mode == "Overwrite" and is_elsewhere(place, target.path):
+            raise other_location(".".join(target.parts), target.path, place)
         rows = rows if options.get("overwrite_schema") else fitted(target, rows, rows.columns, evolving=evolves(options))
         frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
 

@@ -114,7 +114,7 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
 def _why(error: AnalysisException, check: Check) -> Condition:
     """The condition of a check that Spark cannot resolve: that of Spark, and Delta's for one that is no boolean."""
     name = error.getCondition() or "INTERNAL_ERROR"
-    if name.startswith("DATATYPE_MISMATCH"):
+    if name == "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN":
         return named("DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=check.name, expr=check.expression)
     return Condition(name, error.getSqlState(), error.getMessageParameters() or {})
 
