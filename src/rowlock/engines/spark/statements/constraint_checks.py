@@ -113,8 +113,8 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
 
 def _why(error: AnalysisException, check: Check) -> Condition:
     """The condition of a check that Spark cannot resolve: that of Spark, and Delta's for one that is no boolean."""
-    name = error.getCondition() or "INTERNAL_ERROR"
-    if name == "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN":
+    name, said = error.getCondition() or "INTERNAL_ERROR", (error.getMessageParameters() or {}).get("sqlExpr", "")
+    if name == "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN" or (name == "DATATYPE_MISMATCH.DATA_DIFF_TYPES" and said.endswith(', false)"')):  # as `_resolve` asks it
         return named("DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=check.name, expr=check.expression)
     return Condition(name, error.getSqlState(), error.getMessageParameters() or {})
 
