@@ -189,5 +189,14 @@ def _check_readable(first: Snapshot, commits: Sequence[Commit], shown: Snapshot)
                 "read the versions before and after apart",
                 table=shown.table,
                 version=commit.version,
+                condition=named(
+                    "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA",
+                    start=commits[0].version,
+                    end=commits[-1].version,
+                    readSchema=shown.metadata.schema_string,
+                    readVersion=shown.version,
+                    incompatibleVersion=commit.version,
+                    config="spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable",
+                ),
             )
         checked = metadata

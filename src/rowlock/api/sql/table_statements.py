@@ -191,7 +191,7 @@ def save_as_table(target: Target, plan: Any) -> None:
         place = None if location is None else str(nodes.bridge.hadoop_path(location).toString())
         if place is not None and mode == "Overwrite" and is_elsewhere(place, target.path):
             raise other_location(".".join(target.parts), target.path, place)
-        rows = rows if options.get("overwrite_schema") else fitted(target, rows, rows.columns, evolving=evolves(options))
+        rows = rows if options.get("overwrite_schema") else fitted(target, rows, rows.columns, by_name=True, fills=True, evolving=evolves(options))
         frames.write(rows, target.path, mode="overwrite" if mode == "Overwrite" else "append", partition_by=partitions, **options)
 
 

@@ -74,10 +74,12 @@ class Target:
         refuse(f"{self.statement} {what}".strip(), self.folder or ".".join(self.parts), "this version of Rowlock has no such form", instead)
 
 
-def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bool = False, evolving: bool = False, listed: bool = False) -> DataFrame:
+def fitted(
+    target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bool = False, fills: bool = False, evolving: bool = False, listed: bool = False
+) -> DataFrame:
     """The rows under the table's columns `names`, by position, cast as the session's store assignment policy says.  Raises SchemaMismatch.
 
-    With `by_name` the fields of structs are matched by their names; with `evolving` columns and fields that the table lacks keep their own types.
+    With `by_name` the fields of structs are matched by their names, and with `fills` those that the rows lack are null, as in writes of DataFrames; with `evolving` columns and fields that the table lacks keep their own types.
     `listed`: the statement itself lists the names.
     """
     if len(rows.columns) != len(names):
@@ -104,7 +106,7 @@ def fitted(target: Target, rows: DataFrame, names: Sequence[str], *, by_name: bo
             f"A column is set twice: {', '.join(names)}", table=target.path, condition=named("COLUMN_ALREADY_EXISTS", columnName=quote(names[-1]))
         )
     _, alias = target.nodes.without_alias(rows._jdf.queryExecution().analyzed())
-    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name)
+    out = assigned(rows, [known[n.lower()] for n in names], ".".join(target.parts), by_name=by_name, fills=fills)
     for column in (known[n.lower()] for n in names) if evolving else ():
         out = out.withMetadata(column.name, column.metadata) if column.metadata else out  # which the table gets with a new column
     return out.alias(alias) if alias else out  # by which a replaceOn calls the rows

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType, VariantType
 
 from rowlock.engines.spark.catalyst.bridge import Catalyst, bare, catalyst, nullable
@@ -18,8 +19,8 @@ from rowlock.engines.spark.read.scan import empty_frame
 _NESTED = (StructType, ArrayType, MapType)
 
 
-def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_name: bool = False) -> DataFrame:
-    """The rows under these columns, by position; with `by_name`, fields within structs by their names.
+def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_name: bool = False, fills: bool = False) -> DataFrame:
+    """The rows under these columns, by position; with `by_name`, fields within structs by their names.  With `fills` fields that structs lack are null.
 
     Raises Spark's AnalysisException for a type that may not be stored in a column's.
 
@@ -29,6 +30,7 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     schema = nullable(StructType([StructField(f.name, bare(f.dataType), True) for f in columns]))
     wanted = empty_frame(spark, schema)._jdf.queryExecution().analyzed().output()
     conf = spark._jsparkSession.sessionState().conf()
+    rows = _filled(rows, schema) if fills else rows
     rows = _castable(rows, schema, by_name, ansi=store_policy(spark) == "ANSI")
     if by_name and rows.columns != schema.names:  # spelled otherwise, which Spark heeds where the session does
         rows = rows.toDF(*schema.names)
@@ -36,6 +38,32 @@ def assigned(rows: DataFrame, columns: Sequence[StructField], table: str, *, by_
     default = getattr(resolver, "resolveOutputColumns$default$6")()
     plan = resolver.resolveOutputColumns(table, wanted, rows._jdf.queryExecution().analyzed(), by_name, conf, default)
     return bridge.dataframe(plan, spark).toDF(*[f.name for f in columns])
+
+
+def _filled(rows: DataFrame, wanted: StructType) -> DataFrame:
+    """The rows whose structs have all fields of the wanted ones, those that they lack as nulls."""
+    bridge, names = catalyst(rows.sparkSession), rows.columns
+    given = [bridge.column(a) for a in bridge.list(rows._jdf.queryExecution().analyzed().output())]
+    columns = [_with_fields(c, have.dataType, want.dataType) for c, have, want in zip(given, rows.schema.fields, wanted.fields, strict=True)]
+    changed = any(made is not held for made, held in zip(columns, given, strict=True))
+    return rows.select(*(c.alias(n) for c, n in zip(columns, names, strict=True))) if changed else rows
+
+
+def _with_fields(value: Column, have: DataType, want: DataType) -> Column:
+    """A value whose structs have the fields of `want` that they lack, as nulls; those that only they have stay at the end."""
+    if not (isinstance(have, StructType) and isinstance(want, StructType)):
+        return value
+    held, known = {f.name.lower(): f for f in have.fields}, {f.name.lower() for f in want.fields}
+    if known <= held.keys() and not any(isinstance(f.dataType, StructType) for f in have.fields):
+        return value
+    fields = [
+        F.lit(None).cast(w.dataType).alias(w.name)
+        if (f := held.get(w.name.lower())) is None
+        else _with_fields(value.getField(f.name), f.dataType, w.dataType).alias(f.name)
+        for w in want.fields
+    ]
+    extra = [value.getField(f.name).alias(f.name) for f in have.fields if f.name.lower() not in known]
+    return F.when(value.isNotNull(), F.struct(*fields, *extra))
 
 
 def _castable(rows: DataFrame, wanted: StructType, by_name: bool, *, ansi: bool) -> DataFrame:
