@@ -26,7 +26,7 @@ OF_DELTA_SPARK = CHEAPER | {
     "spark.databricks.delta.retentionDurationCheck.enabled": "true",
 }
 """Settings that change no answer and make small statements cheaper, and the usual one where the session of other tests has another."""
-SIZES = re.compile(r"^(min|max|avg)$|[sS]ize|Time|Bytes|Ms$")
+SIZES = re.compile(r"^(min|max|avg|_commit_timestamp)$|[sS]ize|Time|Bytes|Ms$")
 ENGINES = ("delta-spark", "rowlock", "rowlock-connect")
 
 
