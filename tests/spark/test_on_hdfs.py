@@ -48,6 +48,19 @@ def test_statements_on_hdfs(spark: SparkSession, hdfs: Hdfs) -> None:
 
 
 @LONG
+def test_a_name_for_a_table_on_hdfs(spark: SparkSession, hdfs: Hdfs) -> None:
+    """The catalog holds the place as Spark spells it: both engines find the table by its name."""
+    root = f"{hdfs.fresh_root()}/a b"
+    rowlock.DeltaTable.create(spark).tableName("on_hdfs").location(root).addColumn("id", "BIGINT").execute()
+    try:
+        rowlock.sql(spark, "INSERT INTO on_hdfs VALUES (1), (2)")
+        assert rowlock.DeltaTable.forName(spark, "on_hdfs").detail().first().location == root
+        assert sorted(r.id for r in spark.sql("SELECT id FROM on_hdfs").collect()) == [1, 2]
+    finally:
+        spark.sql("DROP TABLE on_hdfs")
+
+
+@LONG
 def test_a_race_with_delta_spark_on_hdfs(spark: SparkSession, hdfs: Hdfs) -> None:
     """I1: HDFS lets one writer win a version, so no commit of either engine is overwritten; each increment counts once."""
     root, each = hdfs.fresh_root(), 4

@@ -13,6 +13,7 @@ from rowlock.api.handle import Handle
 from rowlock.conditions import named
 from rowlock.engines.spark.catalog.names import Name, folder_at_server, not_found, path_in_name
 from rowlock.engines.spark.catalyst.types import SparkSession
+from rowlock.engines.spark.session.clouds import spark_root
 from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken, TableExists, TableNotFound
 from rowlock.storage.open import check_is_folder, open_store
@@ -42,7 +43,7 @@ class Place:
     def register(self) -> None:
         """Gives the table that is there its name.  Raises NameTaken."""
         if self.name is not None and not self.listed:
-            self.name.register(self.handle.path, managed=self.managed)
+            self.name.register(spark_root(self.handle.state.store), managed=self.managed)
 
     def check(self, mode: CreateMode) -> None:
         """Raises TableExists, TableNotFound or InvalidInput where no table is made here in this mode."""
@@ -137,8 +138,8 @@ def open_by_name(spark: SparkSession, name: str) -> Handle:
 
 def _local(spark: SparkSession, folder: str, name: Name) -> Handle:
     handle = Handle(spark, folder, name=str(name))
-    if not handle.path.startswith("/"):
-        raise InvalidInput(f"A table in the catalog lies in a folder on the disk, not at {handle.path}")
+    if handle.path.startswith("memory:"):
+        raise InvalidInput(f"A table in the catalog lies where Spark finds it, not at {handle.path}")
     return handle
 
 

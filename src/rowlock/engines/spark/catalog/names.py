@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from rowlock.conditions import Condition, named
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.exceptions import InvalidInput, NameNotFound, NameTaken
-from rowlock.protocol.paths import decode
+from rowlock.protocol.paths import canonical, decode, join
 from rowlock.protocol.schema import dotted
 
 SESSION_CATALOG = "spark_catalog"
@@ -178,7 +178,7 @@ class Name:
         """Registers the table in `folder`, whose log exists.  Raises NameTaken where the name was given to something else meanwhile."""
         self._catalog.createTable(self._new_entry(folder, managed), True, False)
         entry = self.entry()
-        if entry is None or entry.folder is None or _without_slash(entry.folder) != _without_slash(folder):
+        if entry is None or entry.folder is None or _without_slash(entry.folder) != _without_slash(canonical(folder)):
             raise NameTaken(
                 f"The table was made, but its name {self} was given to {entry.folder or entry.kind if entry else 'another table'} meanwhile: it is at its path only",
                 table=folder,
@@ -193,7 +193,7 @@ class Name:
         """A CatalogTable without a schema, which readers take from the table's log."""
         held = self._bridge.jvm.org.apache.spark.sql.catalyst.catalog
         kinds, storage = getattr(held, "CatalogTableType$"), getattr(held, "CatalogStorageFormat$")
-        place = self._bridge.hadoop_path(f"file:{folder}").toUri()
+        place = self._bridge.hadoop_path(f"file:{folder}" if folder.startswith("/") else join("/", folder)).toUri()
         stored = getattr(storage, "MODULE$").empty()
         stored = stored.copy(self._bridge.some(place), *(getattr(stored, f"copy$default${n}")() for n in range(2, _arity(stored, "copy") + 1)))
         kind = getattr(kinds, "MODULE$").MANAGED() if managed else getattr(kinds, "MODULE$").EXTERNAL()
@@ -217,8 +217,8 @@ def _arity(instance: Any, method: str) -> int:
 
 
 def _path_of_uri(uri: str) -> str:
-    """A URI of the catalog in the form that `storage.open` takes: file: URIs as local paths, others unchanged."""
-    return "/" + decode(uri[5:]).lstrip("/") if uri.startswith("file:") else uri
+    """A URI of the catalog in the form that `storage.open` takes: decoded, file: URIs as local paths."""
+    return "/" + decode(uri[5:]).lstrip("/") if uri.startswith("file:") else decode(uri)
 
 
 def _without_slash(path: str) -> str:
