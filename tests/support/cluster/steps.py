@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -251,13 +252,16 @@ def many_drivers(world: World, drivers: int = 2, each: int = 4) -> None:
     began = time.monotonic()
     there = world.sql("SELECT count(*) FROM {t} WHERE id < 100")[0][0]
     command = [sys.executable, "-m", "support.cluster.writer", world.cluster.master, world.table, str(each)]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(drivers)]
+    logs = [tempfile.TemporaryFile("w+") for _ in range(drivers)]  # noqa: SIM115 - a pipe that nobody reads would stop the driver
+    running = [subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) for log in logs]
     done = 0
     while any(p.poll() is None for p in running):
         world.sql("UPDATE {t} SET v = v + 1 WHERE id < 100")
         done += 1
-    for process in running:
-        told, _ = process.communicate()
+    for process, log in zip(running, logs, strict=True):
+        log.seek(0)
+        told = log.read()
+        log.close()
         if process.returncode:
             raise Wrong(f"another driver failed: {told[-2000:]}")
     world.total += (drivers * each + done) * there
