@@ -85,7 +85,7 @@ def perform(action: Action, table: Table, scheduler: Scheduler, done: Done) -> N
         case "foreign":
             txn_id = str(clock.new_id())
             done.foreign = txn_id, None
-            done.foreign = txn_id, foreign.commit(table, action.scripts[0], txn_id)
+            done.foreign = txn_id, foreign.commit(table, action.scripts[0], txn_id, **action.options)
         case "read and write":
             done.receipt = _read_and_write(action, table, scheduler)
         case "restore":

@@ -32,7 +32,8 @@ _THEMES = {
     "appends": ["appender"] * 8 + ["optimizer", "reader", "updater", "alterer"],
     "one row": ["counter"] * 6 + ["calculator", "optimizer", "reader"],
     "rows that come and go": ["upserter"] * 3 + ["deleter"] * 2 + ["updater", "optimizer", "restorer", "reader"],
-    "another engine": ["foreigner"] * 4 + ["counter", "counter", "banker", "upserter", "deleter", "updater", "optimizer", "appender", "reader", "restorer"],
+    "another engine": ["foreigner"] * 4
+    + ["counter", "counter", "calculator", "banker", "upserter", "deleter", "updater", "optimizer", "appender", "reader", "restorer"],
     "a definition that changes": ["evolver"] * 3
     + ["counter"] * 2
     + ["banker", "upserter", "deleter", "updater", "appender", "optimizer", "reader", "restorer"],
@@ -48,9 +49,12 @@ def draw(world: World, seed: int) -> Plan:
     accounts = rng.randint(3, 8)
     actors: list[ActorPlan] = []
     properties = _properties(rng, keeps_short=night_s > 0)
+    theme = rng.choice(list(_THEMES))
+    if theme == "another engine":
+        properties = {name: value for name, value in properties.items() if name not in _OWN_ALONE}
     own_alone = any(p in properties for p in _OWN_ALONE)
     writes = 0
-    roles, certain = _THEMES[rng.choice(list(_THEMES))], ["vacuumer", "checkpointer", "reader"] if night_s else []
+    roles, certain = _THEMES[theme], ["vacuumer", "checkpointer", "reader"] if night_s else []
     certain.append(rng.choice(["banker", "counter", "appender"]))
     large = rng.randrange(_LARGE_ONE_IN) == 0
     most_actions = 5 if large else 3
@@ -194,7 +198,7 @@ class _Role:
             Append(tuple((APPENDS + 1000 * self._number + 10 * number + n, 1, 0) for n in range(2))),
             Optimize(),
         ]
-        return Action(number, "foreign", (self._rng.choice(scripts),), pause_s=self._pause())
+        return Action(number, "foreign", (self._rng.choice(scripts),), {"claims_blind": self._rng.random() < 0.3}, pause_s=self._pause())
 
     def _optimizer(self, number: int) -> Action:
         return Action(number, "statements", (Optimize(),), {}, pause_s=self._pause())

@@ -27,8 +27,10 @@ from rowlock_simulation.serial import SerialTable
 TRIES = 10
 
 
-def commit(table: Table, script: Script, txn_id: str) -> int | None:
+def commit(table: Table, script: Script, txn_id: str, *, claims_blind: bool = False) -> int | None:
     """Runs a script as another engine would; the version that it became, None where it changed nothing.
+
+    `claims_blind`: its commitInfo calls it a blind append, whatever it is.
 
     Raises DeltaConcurrentModificationException after TRIES lost puts, and CommitUnknown where the answer to a put did not arrive.
     """
@@ -40,7 +42,7 @@ def commit(table: Table, script: Script, txn_id: str) -> int | None:
             return None
         info: Mapping[str, Any] = {
             "timestamp": clock.now_ms(), "operation": operation(script), "operationParameters": parameters(script), "readVersion": base.version,
-            "isolationLevel": "Serializable", "isBlindAppend": isinstance(script, Append), "engineInfo": "Another-Engine/1.0", "txnId": txn_id,
+            "isolationLevel": "Serializable", "isBlindAppend": claims_blind or isinstance(script, Append), "engineInfo": "Another-Engine/1.0", "txnId": txn_id,
         }  # fmt: skip
         key, data = commit_key(base.version + 1), serialize_commit(CommitInfo(info), *actions)
         outcome = log.store.put_if_absent(key, data)
