@@ -167,6 +167,8 @@ class _Role:
     def _calculator(self, number: int) -> Action:
         script = Update((("v", "v + 1"),), f"k = {COUNTERS + self._rng.randint(0, 2)}")
         options = {k: v for k, v in self._options.items() if k not in ("granularity", "on_conflict")}
+        if self._rng.random() < 0.5:
+            options["isolation"] = "write_serializable"  # passes over blind appends alone, which change no counter
         return Action(number, "read and write", (script,), options, pause_s=self._pause())
 
     def _upserter(self, number: int) -> Action:

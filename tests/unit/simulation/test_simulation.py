@@ -20,7 +20,7 @@ from rowlock_simulation.plan import World
 from rowlock_simulation.run import run
 from rowlock_simulation.shrink import shrink
 
-SEEDS = int(os.environ.get("ROWLOCK_SIMULATED_SEEDS", "6"))
+SEEDS = int(os.environ.get("ROWLOCK_SIMULATED_SEEDS", "20"))
 _HASHES = """
 import sys
 from rowlock_simulation.draw import draw
@@ -34,6 +34,13 @@ def test_schedules_keep_every_promise(world: World) -> None:
     summary = campaign([world], iter(range(SEEDS)))
     assert summary.failed == [], [replay_command(w, seed) for w, seed, _ in summary.failed]
     assert summary.schedules == len(summary.hashes) == SEEDS  # no two seeds are one schedule
+
+
+@pytest.mark.soak("200 schedules of each world", ci=True)
+@pytest.mark.parametrize("world", WORLDS)
+def test_many_schedules_keep_every_promise(world: World) -> None:
+    summary = campaign([world], iter(range(1000, 1200)))
+    assert summary.failed == [], [replay_command(w, seed) for w, seed, _ in summary.failed]
 
 
 @pytest.mark.parametrize("world", WORLDS)
