@@ -101,6 +101,7 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
     time zone.  Raises ConstraintViolated, and StatementRefused for a condition that cannot be a constraint.
     """
     resolved = _resolved(evaluator, snapshot)
+    _check_booleans(evaluator, snapshot, () if resolved is None else resolved.checks)
     condition = None if resolved is None else resolved.violated.condition
     if condition is not None and (not condition.deterministic() or evaluator.bridge.subquery.hasSubquery(condition)):
         raise StatementRefused(
@@ -109,6 +110,20 @@ def check_slices(evaluator: Evaluator, slices: Sequence[Slice], snapshot: Snapsh
             table=evaluator.store.root,
         )
     check_files(evaluator, [s.file for s in slices], snapshot, {s.path: evaluator.dead_positions(s) for s in slices}, generated=False)
+
+
+@public_errors()
+def _check_booleans(evaluator: Evaluator, snapshot: Snapshot, checks: Sequence[Check]) -> None:
+    """Raises StatementRefused for a check of another type than boolean, which Spark would cast where it is beside one."""
+    asked = evaluator.probe(evaluator.target(snapshot), None, evaluator.session()).select(*(F.expr(c.expression) for c in checks))
+    for check, field in zip(checks, asked.schema.fields, strict=True):
+        if field.dataType.typeName() != "boolean":
+            raise StatementRefused(
+                f"{check.name} {check.expression} is of type {field.dataType.simpleString()} and no condition: compare it with a value",
+                what=_NAME_OF_FEATURE.get(check.feature, "column invariant"),
+                table=evaluator.store.root,
+                condition=named("DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=check.name, expr=check.expression),
+            )
 
 
 def _why(error: AnalysisException, check: Check) -> Condition:
