@@ -101,7 +101,7 @@ def test_under_a_name(spark: SparkSession, table_path: str, tmp_path: Path) -> N
         assert spark.table("every_clone").count() == 5
         again = f"CREATE TABLE {{}} every_clone SHALLOW CLONE delta.`{table_path}`"
         assert rowlock.sql(spark, again.format("IF NOT EXISTS")).collect() == []
-        with pytest.raises(Exception, match="already exists"):
+        with pytest.raises(Exception, match="There is a table already"):
             rowlock.sql(spark, again.format(""))
         with pytest.raises(StatementRefused, match="has rows"):
             rowlock.sql(spark, again.format("").replace("CREATE", "CREATE OR REPLACE"))

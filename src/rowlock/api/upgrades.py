@@ -66,7 +66,7 @@ class Upgrades:
 
     @commits("alter")
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Removes a feature from the table's protocol, and what the table holds of it.  Where data files hold some, they are written again.
+        """Removes a feature from the table's protocol, and what the table holds of it.  Where data files hold some, a Spark job writes them again.
 
         Args:
             featureName: The feature's name.

@@ -41,17 +41,24 @@ public class Hadoop {
         return AbstractFileSystem.get(context.resolvePath(there).toUri(), conf).getClass().getName();
     }
 
-    /** The bytes from `start`, `length` at most; all where it is negative. */
+    /** The bytes from `start`, `length` at most; all where it is negative.  A file that is replaced in the meantime is read again. */
     public byte[] read(String path, long start, int length) throws IOException {
         Path file = new Path(path);
-        FSDataInputStream in = system.open(file);
-        try {
-            long left = Math.max(0L, system.getFileStatus(file).getLen() - start);
-            byte[] out = new byte[(int) (length < 0 ? left : Math.min(left, (long) length))];
-            if (out.length > 0) in.readFully(start, out);
-            return out;
-        } finally {
-            in.close();
+        for (;;) {
+            FileStatus before = system.getFileStatus(file);
+            FSDataInputStream in = system.open(file);
+            try {
+                if (start >= before.getLen()) return new byte[0];
+                in.seek(start);
+                return in.readNBytes(length < 0 ? Integer.MAX_VALUE : length);
+            } catch (FileNotFoundException gone) {
+                throw gone;
+            } catch (IOException broken) {
+                FileStatus now = system.getFileStatus(file);
+                if (now.getModificationTime() == before.getModificationTime() && now.getLen() == before.getLen()) throw broken;
+            } finally {
+                in.close();
+            }
         }
     }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 
 from rowlock.engines.spark.catalyst.bridge import catalyst
 from rowlock.engines.spark.session.delta_settings import session_of_process
@@ -40,7 +41,7 @@ def open_files(uri: str) -> HadoopFiles:
     try:
         kind = str(java.kind(conf, uri))
         files = SparkFiles(java(conf, uri)) if kind in ATOMIC else None
-    except Py4JJavaError as e:
+    except (Py4JJavaError, CapturedException) as e:
         raise InvalidInput(f"Hadoop's client cannot open {scheme}: {_text(e)}", table=uri) from e
     if files is None:
         raise InvalidInput(
@@ -51,8 +52,10 @@ def open_files(uri: str) -> HadoopFiles:
     return files
 
 
-def _text(error: Py4JJavaError) -> str:
-    return str(error.java_exception.toString()).partition("\n")[0]
+def _text(error: Py4JJavaError | CapturedException) -> str:
+    """The class and message of a Java exception, also of one that PySpark has made its own."""
+    thrown = error.java_exception if isinstance(error, Py4JJavaError) else error._origin
+    return str(thrown.toString() if thrown is not None else error).partition("\n")[0]
 
 
 def _done(call: Callable[[], T]) -> T:
@@ -61,6 +64,8 @@ def _done(call: Callable[[], T]) -> T:
         return call()
     except Py4JJavaError as e:
         raise _ERRORS.get(str(e.java_exception.getClass().getName()), OSError)(_text(e)) from e
+    except CapturedException as e:
+        raise OSError(_text(e)) from e
 
 
 class SparkFiles:
