@@ -66,6 +66,7 @@ def _page(name: str) -> Path:
     return ROOT / "README.md" if name == README else RECIPES / f"{name}.md"
 
 
+@pytest.mark.soak("each recipe is a program of its own", ci=True)
 @pytest.mark.spark
 def test_recipes_on_spark(tmp_path: Path) -> None:
     """All of them in one session of their own: `rowlock.enable` changes a session for good."""

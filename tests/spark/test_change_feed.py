@@ -94,6 +94,7 @@ def test_every_statement(
     check(spark, table_path)
 
 
+@pytest.mark.soak("files of many shapes; each statement's feed stays", ci=True)
 def test_what_the_files_tell_is_not_said_twice(spark: SparkSession, table_path: str) -> None:
     table = fed(spark, table_path)
 

@@ -90,6 +90,7 @@ def test_without_vectors(spark: SparkSession, table_path: str) -> None:
     assert read(spark, table_path) == sorted(scattered(1000)[100:], key=repr)
 
 
+@pytest.mark.soak("many rows by two keys; test_clustering_beside_other_writers stays", ci=True)
 def test_a_merge_beside_clustering_by_two_keys(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the loser OPTIMIZE sorts by Spark jobs into many files, and each of its outputs gives up what the MERGE changed; as the winner it moves the rows of a DELETE."""
     take_route(monkeypatch, "large")

@@ -177,6 +177,7 @@ def test_a_mistake_of_a_client_is_one_line_and_a_goodbye_none(served: Served, tm
     assert served.lines[before:] == []
 
 
+@pytest.mark.soak("a server and a client of their own", ci=True)
 def test_a_client_without_rowlock(served: Served, tmp_path: Path) -> None:
     """SQL, DataFrames, time travel and streams by names, from a process that cannot import Rowlock."""
     done = subprocess.run([sys.executable, "-c", CLIENT, served.url, str(tmp_path)], capture_output=True, text=True, timeout=300)

@@ -128,6 +128,7 @@ def test_a_folder_of_parquet_files_is_cloned(spark: SparkSession, table_path: st
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.soak("a clone of a folder stays", ci=True)
 @pytest.mark.no_peers("DuckDB takes absolute paths for relative ones")
 def test_a_partitioned_parquet_table_of_the_catalog_is_cloned(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
     theirs = f"delta.`{tmp_path}/theirs`"
@@ -152,6 +153,7 @@ def test_a_partitioned_parquet_table_of_the_catalog_is_cloned(spark: SparkSessio
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.short("false", ci=("true",), why="the policy is one for both settings of ANSI")
 def test_a_lenient_policy_stores_null_for_what_no_cast_holds(spark: SparkSession, table_path: str, tmp_path: Path, ansi: str) -> None:
     """spark.sql.storeAssignmentPolicy=LEGACY holds for UPDATE and MERGE as for INSERT, whatever ANSI is."""
     given = [(1, 1, (1,), [1], None), (2, 2, (2,), [2], None)], "id int, b tinyint, s struct<a: int>, ar array<int>, d date"

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from support.peers import is_one_in
 from support.recorded_statements import BEFORE, Recorded, differences, placed, scenarios
 from support.sql_session import run_steps
 
 pytestmark = pytest.mark.spark
 
 ALL = scenarios()
-SHORT = {name: statements for name, statements in ALL.items() if not name.endswith("(soak)")}
+BEFORE_A_CHANGE = {name: statements for name, statements in ALL.items() if not name.endswith("(soak)")}
+SHORT = {name: statements for name, statements in BEFORE_A_CHANGE.items() if is_one_in(4, name)}
 
 
 def _run(folder: Path, chosen: dict[str, list[Recorded]]) -> list[str]:
@@ -31,7 +33,12 @@ def test_the_statements_are_as_delta_spark_has_them(tmp_path: Path) -> None:
     assert not _run(tmp_path, SHORT)
 
 
-@pytest.mark.soak("the other scenarios of the same list")
+@pytest.mark.soak("four times as many scenarios of the same list", ci=True)
+def test_more_statements_are_as_delta_spark_has_them(tmp_path: Path) -> None:
+    assert not _run(tmp_path, BEFORE_A_CHANGE)
+
+
+@pytest.mark.soak("all scenarios of the same list")
 def test_all_statements_are_as_delta_spark_has_them(tmp_path: Path) -> None:
     assert not _run(tmp_path, ALL)
 

@@ -49,6 +49,7 @@ def test_every_class_of_delta_tables_has_its_name():
 # ---- making tables -------------------------------------------------------------------------
 
 
+@pytest.mark.soak("a second engine reads what was recorded; the parts are asked without Spark", ci=True)
 def test_create_records_everything_that_was_said(spark, table_path):
     table = (
         DeltaTable.create(spark)
@@ -535,6 +536,7 @@ def rich(spark, low, high):
     ).selectExpr("id", "big", "small", "tiny", "f", "d", "cast(dec as decimal(20,4)) dec", "s", "b", "bin", "day", "at", "wall", "list", "m", "st")  # fmt: skip
 
 
+@pytest.mark.soak("every type by every statement; test_routes has each type once", ci=True)
 def test_every_type_passes_through_every_statement(spark, table_path, tmp_path):
     twin = str(tmp_path / "twin")
     without = [c for c in rich(spark, 0, 1).columns if c != "wall"]

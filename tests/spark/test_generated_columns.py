@@ -267,6 +267,7 @@ def test_all_forms_of_a_merge_take_the_column_or_compute_it(spark: SparkSession,
     assert {(3, 1, 4, "x"), (9, 9, 18, "y"), (1, 5, 6, None)} <= set(delta_rows(spark, table_path))
 
 
+@pytest.mark.soak("more expressions of the same kind", ci=True)
 def test_expressions_read_structs_partitions_and_time(spark: SparkSession, table_path: str) -> None:
     """A field of a struct that is set, a generated partition column whose text is empty, names that need quotes."""
     columns = {"s": "struct<x: int, y: string>", "at": "timestamp", "l": "array<int>"}
@@ -434,6 +435,7 @@ def test_a_statement_that_was_staged_under_another_definition_is_staged_again(sp
 # ---- changes of columns, upkeep --------------------------------------------------------------
 
 
+@pytest.mark.soak("several edits of the definition beside each other", ci=True)
 @pytest.mark.no_peers("deltalake does not read tables with type widening")
 def test_columns_that_others_are_generated_from_stay_as_they_are(spark: SparkSession, table_path: str) -> None:
     table = generated(spark, table_path, **{"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"})

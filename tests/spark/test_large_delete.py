@@ -39,6 +39,7 @@ def deleted(spark: Any, path: str, monkeypatch: pytest.MonkeyPatch, way: str) ->
         return read(spark, path), taken
 
 
+@pytest.mark.soak("three ways over large files; test_routes compares the ways over small ones", ci=True)
 def test_words_of_positions_files_and_the_driver_leave_the_same(spark, tmp_path, monkeypatch):
     by_driver, taken = deleted(spark, str(tmp_path / "driver"), monkeypatch, "driver")
     assert not taken

@@ -112,6 +112,7 @@ def test_rows_of_a_source_that_spark_holds_itself_are_told_apart(spark, table_pa
     assert read(spark, table_path) == sorted([(i, 0 if i < 3 else i + (10 if i in (4, 5, 7) else 100)) for i in range(12)], key=repr)
 
 
+@pytest.mark.soak("workers of Python are started", ci=True)
 def test_python_functions_are_called_for_the_rows_of_their_clause_alone(spark, table_path, monkeypatch):
     """Spark calls a Python UDF for every row of an outer join, and takes none in its ON: such a MERGE joins twice."""
     take_route(monkeypatch, "large")

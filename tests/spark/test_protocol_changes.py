@@ -33,6 +33,7 @@ def described(spark, path):
 # ---- versions ------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak("delta-spark beside it, version by version; what a protocol may become is asked without Spark", ci=True)
 def test_versions_go_up_and_never_down(spark, table_path):
     table = make(spark, table_path, [(1,)], "id int", **PLAIN)
     assert described(spark, table_path)[:2] == (1, 2)
@@ -145,7 +146,7 @@ def operations(spark, path):
 
 
 @pytest.mark.parametrize("name", DROPPED)
-@pytest.mark.short("deletionVectors", "inCommitTimestamp", why="the other features go the same way, and what differs is asked without Spark")
+@pytest.mark.short("inCommitTimestamp", ci=("deletionVectors",), why="the other features go the same way, and what differs is asked without Spark")
 def test_a_feature_is_dropped_as_by_delta_spark(spark, table_path, name):
     """Rows, protocol, properties and the versions that are made on the way, beside delta-spark's on a copy."""
     table, twin = with_feature(spark, table_path, name), table_path + "_twin"

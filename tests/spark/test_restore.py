@@ -45,7 +45,7 @@ def last_commit(path: str) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
-@pytest.mark.short("true", why="with deletion vectors; files that are copied go the same way")
+@pytest.mark.soak("each version in turn, 20 s; what comes back is asked part by part in the tests below", ci=True)
 def test_every_version_comes_back(spark: SparkSession, table_path: str, vectors: str) -> None:
     table = make(spark, table_path, some(0, 10), SCHEMA, files=2, partition_by=["p"], **{"delta.enableDeletionVectors": vectors})
     table.delete("id in (1, 2)")

@@ -287,6 +287,7 @@ def test_elements_that_may_not_be_null(spark, table_path, monkeypatch, route):
     assert sorted(r[1] or [] for r in read(spark, table_path)) == [[], [0, 5], [1, 5], [2, 5]]
 
 
+@pytest.mark.soak("a frame of each type", ci=True)
 def test_a_frame_says_of_nulls_what_the_table_says(spark, table, table_path):
     more = StructType([StructField("p", StringType(), False), StructField("q", IntegerType()), StructField("l", ArrayType(IntegerType(), False), False)])
     other = (

@@ -46,6 +46,7 @@ def twins(spark, table_path, frame, **properties):
 
 
 @pytest.mark.parametrize("local", [20_000, 0])
+@pytest.mark.short("0", ci=("20000",), why="the same statements the other way; the ways themselves are compared in test_routes")
 def test_an_expression_that_fails_on_a_dead_row_does_not_fail_the_statement(spark, table_path, monkeypatch, local):
     set_limits(monkeypatch, small=100_000, local=local)
     table = make(spark, table_path, [(n, n % 5) for n in range(20)], "id int, v int")
@@ -72,6 +73,7 @@ def test_a_clause_is_computed_only_for_rows_that_it_is_about(spark, table_path, 
 
 
 @pytest.mark.parametrize("local", [20_000, 0])
+@pytest.mark.short("20000", ci=("0",), why="the same statements the other way; the ways themselves are compared in test_routes")
 def test_an_expression_that_fails_on_a_living_row_fails_the_statement(spark, table_path, monkeypatch, local):
     set_limits(monkeypatch, small=100_000, local=local)
     table = make(spark, table_path, [(n, n % 5) for n in range(20)], "id int, v int")
@@ -251,7 +253,7 @@ def test_times_before_the_calendar_changed(spark, table_path):
 
 
 @BOTH
-@pytest.mark.short("large", why="the same statement the other way; the ways themselves are compared in test_routes")
+@pytest.mark.soak("many functions and views; those of a statement are asked in test_sql_statements", ci=True)
 def test_functions_and_views_that_were_registered_late(spark, table_path, monkeypatch, route):
     take_route(monkeypatch, route)
     table = make(spark, table_path, [(n, f"s{n}") for n in range(12)], "id int, s string")
@@ -295,7 +297,9 @@ PERCENT = pytest.param(
 
 
 @pytest.mark.parametrize("folder", ["with space", PERCENT, "ümläut", "a=b", "quo'te", "hash#tag", "plus+and&", "[glob]*{x}"])
-@pytest.mark.short("per%cent %20", "a=b", "[glob]*{x}", why="names of the other kinds go the same way; paths as text have tests without Spark (test_paths)")
+@pytest.mark.short(
+    "per%cent %20", "[glob]*{x}", ci=("a=b",), why="names of the other kinds go the same way; paths as text have tests without Spark (test_paths)"
+)
 def test_any_path(spark, tmp_path, monkeypatch, folder):
     path = str(tmp_path / folder / "table")
     set_limits(monkeypatch, small=4, local=6)

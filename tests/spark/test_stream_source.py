@@ -367,6 +367,7 @@ def test_a_sink_that_is_given_a_batch_twice_says_so(spark: SparkSession, table_p
         into("three", (rowlock.streaming.sink(str(tmp_path / "three")), one), by_thread)
 
 
+@pytest.mark.soak("Spark's own state; what the source gives is asked by the others", ci=True)
 def test_a_stream_joins_and_counts(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
     t = table(spark, table_path)
     t.delete("id = 5")

@@ -65,6 +65,7 @@ def entries(place: Path) -> list[dict[str, Any]]:
     return [orjson.loads(f.read_bytes().removeprefix(b"v1\n")) for f in sorted(folder.glob("[0-9]*"))]
 
 
+@pytest.mark.soak("a stream is started again after each change", ci=True)
 def test_a_stream_stops_at_each_change_and_goes_on(spark: SparkSession, table_path: str, tmp_path: Path) -> None:
     table(spark, table_path)
     first = Tracked(spark, table_path, tmp_path)

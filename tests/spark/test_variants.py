@@ -34,6 +34,7 @@ def both(spark: SparkSession, path: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("where", ["driver", "job"])
+@pytest.mark.short("driver", ci=("job",), why="the same statements the other way; the ways themselves are compared in test_routes")
 def test_every_statement_writes_variants_beside_others(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     if where == "job":
         set_limits(monkeypatch, small=-1, local=-1)
@@ -63,6 +64,7 @@ def test_every_statement_writes_variants_beside_others(spark: SparkSession, tabl
     assert (2, '{"a":2,"b":["x",null]}', "2") in texts(theirs.where("_change_type = 'update_preimage'"))
 
 
+@pytest.mark.soak("files of several writers", ci=True)
 def test_shredding_is_the_writers_where_the_table_asks_for_it(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, small=-1, local=-1)
     for shredded in (True, False):
@@ -107,6 +109,7 @@ def test_a_table_gets_the_feature_with_its_first_variant(spark: SparkSession, tm
     assert spark.read.format("delta").load(evolved).where("v IS NOT NULL").count() == 1
 
 
+@pytest.mark.soak("a stream of its own; the rows of streams are asked in test_stream_source", ci=True)
 def test_a_stream_carries_variants(spark: SparkSession, tmp_path: Path) -> None:
     source, target = str(tmp_path / "source"), str(tmp_path / "target")
     rowlock.write(spark.sql(ROWS), source)

@@ -23,6 +23,7 @@ def both(spark: SparkSession, path: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("where", ["driver", "job"])
+@pytest.mark.short("job", ci=("driver",), why="the same statements the other way; the ways themselves are compared in test_routes")
 def test_every_statement_keeps_void_columns_beside_others(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     if where == "job":
         set_limits(monkeypatch, small=-1, local=-1)
@@ -43,6 +44,7 @@ def test_every_statement_keeps_void_columns_beside_others(spark: SparkSession, t
 
 
 @pytest.mark.parametrize("where", ["driver", "job"])
+@pytest.mark.short("job", ci=("driver",), why="the same statements the other way; the ways themselves are compared in test_routes")
 def test_a_void_column_gets_a_type_beside_others(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """I5: whoever was staged while the column had no type loses no row and doubles none."""
     if where == "job":
@@ -61,6 +63,7 @@ def test_a_void_column_gets_a_type_beside_others(spark: SparkSession, table_path
 
 
 @pytest.mark.parametrize("where", ["driver", "job"])
+@pytest.mark.short("job", ci=("driver",), why="the same statements the other way; the ways themselves are compared in test_routes")
 def test_void_fields_of_structs_are_kept_beside_others(spark: SparkSession, table_path: str, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """They are null in every row and in no file, whoever writes and however."""
     if where == "job":

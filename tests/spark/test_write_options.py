@@ -149,6 +149,7 @@ def test_rows_that_others_add_and_a_new_row_matches_are_replaced_too(spark: Spar
     assert not staging.exists() or not list(staging.iterdir())
 
 
+@pytest.mark.soak("several writes of many rows", ci=True)
 def test_an_overwrite_that_changes_no_row_is_a_compaction(spark: SparkSession, table_path: str) -> None:
     """dataChange=false: the rows are compared, not the writer believed; a row that another adds meanwhile stays (I5)."""
     make(spark, table_path, [(1, "a")], "id int, p string", partition_by=["p"])
@@ -168,6 +169,7 @@ def test_an_overwrite_that_changes_no_row_is_a_compaction(spark: SparkSession, t
         rowlock.write(same, table_path, data_change=False)
 
 
+@pytest.mark.soak("more files than a task holds open", ci=True)
 def test_many_partitions(spark: SparkSession, table_path: str) -> None:
     frame = spark.sql("select id, cast(id % 300 as int) as p, cast(id % 2 as string) as q from range(900)")
     make(spark, table_path, frame.where("id < 600"), partition_by=["p", "q"])

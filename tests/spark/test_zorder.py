@@ -56,6 +56,7 @@ def same_for_delta_spark(spark: SparkSession, path: str) -> None:
     assert {r["id"]: tuple(r)[1:] for r in found.collect()} == ids(spark, path)
 
 
+@pytest.mark.soak("many rows; the order itself is asked of few", ci=True)
 def test_fewer_files_are_read_by_every_column(spark: SparkSession, table_path: str) -> None:
     n = 4000
     table = make(spark, table_path, scattered(n), SCHEMA, files=4, **SMALL)
@@ -142,6 +143,7 @@ def test_a_bin_that_another_took_is_dropped(spark: SparkSession, table_path: str
     assert read(spark, table_path) == delta_rows(spark, table_path) == before
 
 
+@pytest.mark.soak("many rows; one output that meets changes stays", ci=True)
 def test_several_outputs_meet_changes(spark: SparkSession, table_path: str) -> None:
     """Outputs that Spark wrote know where each of their rows came from, file by file."""
     table, other = make(spark, table_path, scattered(2000), SCHEMA, files=3, **SMALL), DeltaTable.forPath(spark, table_path)

@@ -25,6 +25,9 @@ from support.outcomes import outcome_of
 
 given = json.load(sys.stdin)
 spark = rowlock.enable(rowlock.spark(cores=1, memory_mb=768))
+if os.environ.get("ROWLOCK_GENERATED_CODE") == "no":  # as in support.sessions
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
 rowlock.enable(spark)  # a second time changes nothing
 
 def files(folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ from model.differential.record import first_difference, outcomes, recorded
 from model.differential.runner import Process
 
 
-def _unlike_the_record(engine: str, folder: Path) -> list[str]:
+def _unlike_the_record(engine: str, folder: Path, one_in: int = 1) -> list[str]:
     process, meant, out = Process(engine, folder), Meant(), []
     process.answer()
-    for case, theirs in recorded():
+    for case, theirs in itertools.islice(recorded(), None, None, one_in):
         ours = (said[engine] for said in outcomes({engine: process}, case, folder / "tables"))
         kept, _, found = first_difference(case, zip(theirs, ours, strict=False), meant)
         out += [f"seed {case.seed}, {case.steps[kept].text}\n{d.text()}" for d, reason in found if reason is None]
@@ -26,6 +27,12 @@ def _unlike_the_record(engine: str, folder: Path) -> list[str]:
 
 @pytest.mark.spark
 def test_drawn_statements_are_as_delta_spark_had_them(tmp_path: Path) -> None:
+    assert not _unlike_the_record("rowlock", tmp_path, one_in=4)
+
+
+@pytest.mark.spark
+@pytest.mark.soak("all of the record", ci=True)
+def test_all_drawn_statements_are_as_delta_spark_had_them(tmp_path: Path) -> None:
     assert not _unlike_the_record("rowlock", tmp_path)
 
 

@@ -51,6 +51,7 @@ def test_a_schedule_is_no_toy(world: World) -> None:
 
 
 @pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.short("local", ci=("s3", "dynamodb"), why="two processes each; what may differ between them is outside of the worlds")
 def test_a_seed_is_one_schedule_in_every_process(world: World) -> None:
     """Other hashes of text, another order of seeds, another process: the same traces."""
     said = []
