@@ -64,8 +64,11 @@ def follow_moves(
             if moves is None:
                 continue
             found = True
+            followed = {
+                m.path: m for m in moves if m.path in seen
+            }  # a file that left and was restored has rows that are born, whatever is staged at their old addresses
             gone += _apply_moves(winner, group, moves, seen, vector_of)
-            effects, count = _readdressed(effects, {m.path: m for m in moves})
+            effects, count = _readdressed(effects, followed)
             rows += count
     if not found:
         return None
