@@ -1,6 +1,6 @@
 """A table on S3, from its making to its reading, through Spark; run as a process of its own, whose JVM has the s3a connector.
 
-Prints one line of JSON: what each step found.  usage: on_s3.py ROOT [--short], with storage options as JSON on standard input.
+Prints one line of JSON: what each step found.  usage: on_s3.py ROOT [--short | --session], with storage options as JSON on standard input.
 """
 
 from __future__ import annotations
@@ -60,6 +60,34 @@ def main(root: str, options: dict[str, str], short: bool) -> dict[str, Any]:
     return found
 
 
+def by_settings_of_the_session(root: str, options: dict[str, str]) -> dict[str, Any]:
+    """Statements on a session that has the store's address and keys in its own settings, as a cluster's has, and nothing else that knows them."""
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    import rowlock
+    from rowlock.engines.spark.session.clouds import connectors
+    from rowlock.engines.spark.session.java import ensure_java
+    from rowlock.engines.spark.session.session import local_settings
+
+    ensure_java()
+    s3a = {"endpoint": "AWS_ENDPOINT_URL", "endpoint.region": "AWS_REGION", "access.key": "AWS_ACCESS_KEY_ID", "secret.key": "AWS_SECRET_ACCESS_KEY"}
+    settings = local_settings(cores=2, memory_mb=1024) | connectors(["s3"]) | {f"spark.hadoop.fs.s3a.{name}": options[key] for name, key in s3a.items()}
+    builder = SparkSession.builder
+    for name, value in (settings | {"spark.hadoop.fs.s3a.path.style.access": "true"}).items():
+        builder = builder.config(name, value)
+    spark = rowlock.enable(builder.getOrCreate())
+    place = root.replace("s3://", "s3a://")
+    spark.sql(f"CREATE TABLE delta.`{place}` USING delta AS SELECT id, id AS n FROM range(1000)")
+    spark.sql(f"UPDATE delta.`{place}` SET n = n + 1 WHERE id < 4")
+    spark.sql(f"MERGE INTO delta.`{place}` t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = t.n + 2")
+    found: dict[str, Any] = {"sql": [list(row) for row in spark.sql(f"SELECT count(*), sum(n) FROM delta.`{place}`").collect()]}
+    rowlock.append(place, pa.table({"id": [1000], "n": [0]}))
+    found["append"] = spark.read.format("delta").load(place).count()
+    spark.stop()
+    return found
+
+
 def _sees_itself(rowlock: Any, spark: Any, table: Any, root: str, options: dict[str, str]) -> bool:
     """A source that reads the target is known as such, under Spark's name for the folder."""
     from rowlock.engines.spark.statements.source_versions import versions_read
@@ -69,4 +97,5 @@ def _sees_itself(rowlock: Any, spark: Any, table: Any, root: str, options: dict[
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], json.load(sys.stdin), "--short" in sys.argv)))
+    given = json.load(sys.stdin)
+    print(json.dumps(by_settings_of_the_session(sys.argv[1], given) if "--session" in sys.argv else main(sys.argv[1], given, "--short" in sys.argv)))

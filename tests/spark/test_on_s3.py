@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
+import rowlock
 from rowlock import DeltaTable
-from rowlock.engines.spark.session.clouds import session_settings
+from rowlock.engines.spark.session.clouds import options_of_session, session_settings
 from rowlock.engines.spark.session.settings import cloned_session
-from rowlock.exceptions import InvalidInput
+from rowlock.exceptions import InvalidInput, StorageError
 from rowlock.storage.open import open_store
-from servers.minio import Minio
+from servers.minio import ACCESS_KEY, SECRET_KEY, Minio
 
 pytestmark = pytest.mark.spark
 HERE = Path(__file__)
@@ -55,6 +60,68 @@ def test_a_table_on_s3(minio: Minio) -> None:
         "shows the secret": False,
     }
     assert minio.storage_options["AWS_SECRET_ACCESS_KEY"] not in said
+
+
+@pytest.mark.soak("25 s, of which most is a session with the connector; what Rowlock's own client takes of the session is asked elsewhere", ci=True)
+def test_keys_that_stand_in_the_sessions_settings_alone(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`spark.hadoop.fs.s3a...` as a cluster's session has it: no storage option, no environment, by SQL and by path."""
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    found, said = on_s3(minio, "--session")
+    assert found == {"sql": [[1000, 499_506]], "append": 1001}
+    assert minio.storage_options["AWS_SECRET_ACCESS_KEY"] not in said
+
+
+@pytest.fixture
+def s3a(spark: SparkSession) -> Iterator[Callable[[Mapping[str, str]], None]]:
+    """Sets `fs.s3a...` of the session's Hadoop client, and takes it back."""
+    conf, before = spark.sparkContext._jsc.hadoopConfiguration(), {}
+
+    def change(settings: Mapping[str, str]) -> None:
+        for name, value in settings.items():
+            before.setdefault(name, conf.get(f"fs.s3a.{name}"))
+            conf.set(f"fs.s3a.{name}", value)
+
+    yield change
+    for name, value in before.items():
+        conf.unset(f"fs.s3a.{name}") if value is None else conf.set(f"fs.s3a.{name}", value)
+
+
+def test_rowlocks_own_client_takes_the_sessions_keys(spark: SparkSession, minio: Minio, s3a, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="rowlock")
+    s3a({"endpoint": minio.endpoint.removeprefix("http://"), "connection.ssl.enabled": "false", "path.style.access": "true"})
+    s3a({"access.key": "of others", "secret.key": "of others", "bucket.tables.access.key": ACCESS_KEY, "bucket.tables.secret.key": SECRET_KEY})
+    root = minio.fresh_root()
+    DeltaTable.isDeltaTable(spark, root)
+    rowlock.append(root, pa.table({"n": [1]}))
+    assert rowlock.to_arrow(root).column("n").to_pylist() == [1]
+    s3a({"bucket.tables.secret.key": "wrong-secret-key"})
+    with pytest.raises(StorageError) as e:
+        rowlock.append(root, pa.table({"n": [2]}))
+    assert rowlock.append(root, pa.table({"n": [3]}), storage_options=minio.storage_options).version == 1, "an argument comes first"
+    assert [s for s in (SECRET_KEY, "wrong-secret-key") if s in f"{e.value} {caplog.text}"] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"endpoint": "s3.eu-west-1.amazonaws.com"}, {"region": "eu-west-1"}),
+        ({"endpoint": "s3.eu-west-1.amazonaws.com", "endpoint.region": "eu-west-2"}, {"region": "eu-west-2"}),
+        (
+            {"endpoint": "oss.example:90", "session.token": "t"},
+            {"endpoint": "https://b.oss.example:90", "allow_http": "false", "virtual_hosted_style_request": "true", "session_token": "t"},
+        ),
+        ({"endpoint": "http://10.0.0.1:9000"}, {"endpoint": "http://10.0.0.1:9000", "allow_http": "true"}),
+        ({"endpoint": "oss.example", "path.style.access": "true"}, {"endpoint": "https://oss.example", "allow_http": "false"}),
+        ({"aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider", "session.token": "t"}, {}),
+        ({"aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"}, {"skip_signature": "true"}),
+        ({"aws.credentials.provider": "com.example.OfTheHouse"}, None),
+    ],
+)
+def test_settings_of_hadoops_client_mean_the_same_to_rowlocks(spark: SparkSession, s3a, settings: dict[str, str], options: dict[str, str] | None) -> None:
+    keys = {"access_key_id": "k", "secret_access_key": "s"}
+    s3a({"access.key": "k", "secret.key": "s", **settings})
+    assert options_of_session("b") == ({} if options is None else options if "skip_signature" in options else keys | options)
 
 
 def test_a_session_without_the_connector_is_told_what_to_add(spark, minio: Minio) -> None:

@@ -1,9 +1,10 @@
 """What a release is checked by: wheel and sdist are built, looked into, installed into empty environments and used there.  Publishes nothing.
 
+The wheel is also installed without extras and with each of them, and used for what they are for.
 Each environment is new and holds what pip takes from the package index for the wheel or the sdist, and nothing of this checkout: the folder that the
 programs run in is empty, PYTHONPATH and JAVA_HOME are unset and no `java` is on the PATH, so that Spark runs on the Java that comes with Rowlock.
 
-usage: release.py [--out dist] [--seconds 10] [--only wheel|sdist]
+usage: release.py [--out dist] [--seconds 10] [--only wheel|sdist [--extras EXTRAS ...]]
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def wrong_in_the_wheel(wheel: Path) -> Iterator[str]:
         }
     if len(set(versions.values())) != 1:
         yield f"versions differ: {versions}"
+    yield from (f"the README on a package index has the link {link}" for link in re.findall(r"\]\((?!https://)([^)]*)\)", metadata))
+    yield from (f"METADATA lacks {line}" for line in ("Project-URL: Homepage, https://", "Project-URL: Issues, https://") if line not in metadata)
     source = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "rowlock").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     needed = source | set(IN_THE_WHEEL) | {f"{info}/licenses/LICENSE", f"{info}/entry_points.txt"}
     yield from (f"{name} is missing" for name in sorted(needed - names))
@@ -81,6 +84,51 @@ def wrong_in_the_sdist(sdist: Path) -> Iterator[str]:
     yield from (f"{name} does not belong there" for name in sorted(names) if set(NEVER) & set(name.split("/")))
 
 
+LIGHT = """
+import pyarrow as pa
+import rowlock
+
+rowlock.append("t", pa.table({"id": [1, 2]}))
+assert rowlock.to_arrow("t").num_rows == 2
+"""
+ASKS_FOR_SPARK = """
+try:
+    rowlock.spark()
+    raise SystemExit("pyspark is there")
+except rowlock.exceptions.InvalidInput as error:
+    assert "pip install 'rowlock[spark]'" in str(error), error
+"""
+WITHOUT_COMMAND = """
+import subprocess
+told = subprocess.run(["rowlock", "history", "t"], capture_output=True, text=True).stderr
+assert "pip install 'rowlock[cli]'" in told, told
+"""
+STATEMENT = """
+spark = rowlock.spark(cores=2)
+spark.sql("UPDATE delta.`t` SET id = id + 1 WHERE id = 1")
+assert [row.id for row in spark.sql("SELECT * FROM delta.`t` ORDER BY id").collect()] == [2, 2]
+"""
+USES = {
+    "": ASKS_FOR_SPARK + WITHOUT_COMMAND,
+    "cli": 'import subprocess\nassert "WRITE" in subprocess.run(["rowlock", "history", "t"], capture_output=True, text=True, check=True).stdout'
+    + ASKS_FOR_SPARK,
+    "otel": "import rowlock.telemetry\nrowlock.telemetry.instrument()()" + ASKS_FOR_SPARK,
+    "dynamodb": "import rowlock.storage.registers.dynamodb, boto3" + ASKS_FOR_SPARK,
+    "postgresql": "import rowlock.storage.registers.postgresql, psycopg" + ASKS_FOR_SPARK,
+    "spark,java": STATEMENT + WITHOUT_COMMAND,
+    "spark,java,connect": "import pyspark.sql.connect.session" + STATEMENT,
+}
+"""By extras, what an environment with the wheel and these alone must do after an append and a read."""
+
+
+def use_extras(wheel: Path, extras: str, place: Path) -> None:
+    """Installs the wheel with these extras into an environment of its own and runs what they are for, without the machine's Java."""
+    environment, work, clean = installed(f"{wheel}[{extras}]" if extras else str(wheel), place, place / "cache")
+    (work / "program.py").write_text(LIGHT + USES[extras])
+    size = sum(path.lstat().st_size for path in environment.rglob("*") if path.is_file() and not path.is_symlink())
+    step(f"rowlock[{extras}], {size / 1e6:,.0f} MB", ["python", "program.py"], cwd=work, env=clean)
+
+
 def programs_without_java(folder: Path) -> Path:
     """A folder for the PATH with all programs of the machine but its Java."""
     folder.mkdir()
@@ -92,13 +140,13 @@ def programs_without_java(folder: Path) -> Path:
     return folder
 
 
-def use(package: Path, place: Path, *, seconds: int, cache: Path) -> None:
-    """Installs a package into an environment of its own below `place` and does there what the README says."""
+def installed(package: str, place: Path, cache: Path) -> tuple[Path, Path, dict[str, str]]:
+    """Installs a package into an environment of its own below `place`: (its folder, an empty folder to work in, the variables of programs there)."""
     environment, work = place / "environment", place / "work"
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     step(
         "installed",
-        [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{package}[all]"],
+        [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package],
         cwd=place,
         env=dict(os.environ),
     )
@@ -106,6 +154,12 @@ def use(package: Path, place: Path, *, seconds: int, cache: Path) -> None:
     unset = ("PYTHONPATH", "JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
     clean = {name: value for name, value in os.environ.items() if name not in unset}
     clean |= {"PATH": f"{environment / 'bin'}{os.pathsep}{programs_without_java(place / 'programs')}", "XDG_CACHE_HOME": str(cache)}
+    return environment, work, clean
+
+
+def use(package: Path, place: Path, *, seconds: int, cache: Path) -> None:
+    """Installs a package into an environment of its own below `place` and does there what the README says."""
+    _, work, clean = installed(f"{package}[all]", place, cache)
     lines = "\n".join(code_blocks(ROOT / "README.md", section="Ten lines"))
     (work / "ten_lines.py").write_text(lines.replace("/tmp/sales", str(place / "sales")))
     step("rowlock version", ["rowlock", "version"], cwd=work, env=clean, shown=True)
@@ -133,6 +187,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--seconds", type=int, default=10, help="how long the demo runs")
     parser.add_argument("--only", choices=["wheel", "sdist"])
+    parser.add_argument("--extras", nargs="*", default=[], choices=USES, help="with --only: these extras, each in an environment of its own")
     args = parser.parse_args()
     wheel, sdist = built(args.out)
     bad = 0
@@ -148,6 +203,9 @@ def main() -> int:
             with tempfile.TemporaryDirectory(prefix="rowlock-release-") as place:
                 print(f"{package.name} in an empty environment of Python {sys.version.split()[0]}, without the machine's Java:", flush=True)
                 use(package, Path(place), seconds=args.seconds, cache=Path(place) / "cache")
+    for extras in USES if args.only is None else args.extras:
+        with tempfile.TemporaryDirectory(prefix="rowlock-release-") as place:
+            use_extras(wheel, extras, Path(place))
     print("The release can be published." if args.only is None else f"The {args.only} can be published.")
     return 0
 

@@ -1,7 +1,7 @@
 """Runs suites under every Python and every pyspark that pyproject.toml claims, each pair in an environment of its own, and writes docs/versions.md.
 
-Environments and results are kept in .versions/, so a second run only tests, and one that asks for less replaces these results alone.  The page's table is
-made of the results.  A Python that the machine lacks is named and left out; with --obtain, `uv` fetches it.
+Environments and results are kept in .versions/, so a second run only tests, and one that asks for less replaces these results alone; several may run at
+once.  The page's table is made of the results.  Long forms of tests (`make soak`) are left out, as `make test` leaves them out.  A Python that the machine lacks is named and left out; with --obtain, `uv` fetches it.
 The tests without Spark run once for each Python: they do not depend on pyspark.
 
 usage: versions.py [--python 3.11,3.12] [--pyspark 4.0,4.2] [--suites SQL,streams] [--obtain] [--page] [-- ARGUMENTS OF PYTEST]
@@ -84,6 +84,11 @@ def environment(python: str, version: str, pyspark: str) -> Path:
     return folder
 
 
+def _at_home(what: list[str]) -> list[str]:
+    """The arguments of pytest without the long forms, as `make test` and `make quick` run them."""
+    return ["-m", f"{what[1]} and not soak"] if what[0] == "-m" else ["-m", "not soak", *what]
+
+
 def tested(folder: Path, what: list[str]) -> dict[str, Any]:
     """Runs pytest: how many tests passed, failed, were left out for Spark's version and for something else, and what these are."""
     start = time.monotonic()
@@ -113,6 +118,18 @@ def counted(report: str) -> dict[str, Any]:
         else:
             other += 1
     return {"passed": passed, "failed": failed, "version": dict(version), "other": other}
+
+
+def held() -> dict[str, dict[str, Any]]:
+    """The results so far, by pair and suite."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def keep(pair: str, suite: str, result: dict[str, Any]) -> None:
+    """Adds a result to those that are there by now: several of these programs may run at once."""
+    results = held()
+    results.setdefault(pair, {})[suite] = result
+    RESULTS.write_text(json.dumps(results, indent=1))
 
 
 def told(result: dict[str, Any] | None) -> str:
@@ -154,7 +171,6 @@ def main() -> int:
     parser.add_argument("--suites", default=",".join(SUITES), help=", ".join(SUITES))
     parser.add_argument("--page", action="store_true", help="runs nothing: writes the page of the results that are there")
     args = parser.parse_args(sys.argv[1:at])
-    results: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     bad = 0
     for version in [] if args.page else args.python.split(","):
         python = python_of(version, obtain=args.obtain)
@@ -172,12 +188,11 @@ def main() -> int:
             for suite in args.suites.split(","):
                 if suite == QUICK and nth:
                     continue
-                found = tested(folder, [*SUITES[suite], *sys.argv[at + 1 :]])
+                found = tested(folder, [*_at_home(SUITES[suite]), *sys.argv[at + 1 :]])
                 bad += bool(found["failed"])
                 print(f"  {'WRONG' if found['failed'] else 'ok   '} {suite}: {told(found)} ({found['seconds']} s)", *found["failed"], sep="\n    ", flush=True)
-                results.setdefault(f"{version} {pyspark}", {})[suite] = found
-                RESULTS.write_text(json.dumps(results, indent=1))
-    write_page(results)
+                keep(f"{version} {pyspark}", suite, found)
+    write_page(held())
     return 1 if bad else 0
 
 

@@ -18,7 +18,7 @@ from rowlock.engines.spark.catalyst.types import SparkSession
 from rowlock.engines.spark.engine import SparkEngine
 from rowlock.engines.spark.evaluator import Evaluator
 from rowlock.engines.spark.session import delta_settings
-from rowlock.engines.spark.session.clouds import spark_root
+from rowlock.engines.spark.session.clouds import options_of_session, spark_root
 from rowlock.engines.spark.session.connect_server import is_connect
 from rowlock.engines.spark.session.session import application_name
 from rowlock.engines.spark.session.settings import fixed_variables
@@ -38,7 +38,7 @@ from rowlock.transaction.state.shared import SharedState, logger, state_of
 from rowlock.transaction.state.writer import in_session
 from rowlock.transaction.transaction import Table
 
-hadoop.serve(hadoop_files.open_files)
+hadoop.serve(hadoop_files.open_files, options_of_session)
 Plan = Callable[[Evaluator, Snapshot], Planned]
 WORKS: Mapping[str, Work] = {
     "WRITE": "write",

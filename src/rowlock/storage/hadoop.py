@@ -7,7 +7,7 @@ A commit is a complete, synced file that is renamed to its name: the file system
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
@@ -65,12 +65,18 @@ class HadoopFiles(Protocol):
 
 
 _open: Callable[[str], HadoopFiles] | None = None
+_s3_options: Callable[[str], Mapping[str, str]] | None = None
 
 
-def serve(open_files: Callable[[str], HadoopFiles]) -> None:
-    """Registers the function that opens a folder with a Hadoop client, and raises InvalidInput where it cannot."""
-    global _open
-    _open = open_files
+def serve(open_files: Callable[[str], HadoopFiles], s3_options: Callable[[str], Mapping[str, str]]) -> None:
+    """Registers what a Hadoop client gives: the function that opens a folder, and raises InvalidInput where it cannot, and its options for a bucket on S3."""
+    global _open, _s3_options
+    _open, _s3_options = open_files, s3_options
+
+
+def s3_options(bucket: str) -> Mapping[str, str]:
+    """What the registered Hadoop client knows of a bucket on S3, keys among it, under obstore's names; nothing where there is none."""
+    return {} if _s3_options is None else _s3_options(bucket)
 
 
 def open_hadoop(uri: str) -> HadoopStore:

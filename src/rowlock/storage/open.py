@@ -16,7 +16,7 @@ from rowlock import arguments, threads
 from rowlock.exceptions import CorruptLog, InvalidInput, StorageError, TableExists, WrongType
 from rowlock.protocol.paths import canonical, decode, encode, is_absolute, relative_to, scheme_of
 from rowlock.storage.address import SCHEMES, parse, shown
-from rowlock.storage.hadoop import open_hadoop
+from rowlock.storage.hadoop import open_hadoop, s3_options
 from rowlock.storage.local import LocalStore
 from rowlock.storage.memory import MemoryStore
 from rowlock.storage.options import Settings, settings_for
@@ -29,8 +29,8 @@ _lock = threads.module_lock()
 def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> ObjectStore:
     """The store of the table at a path or URI.
 
-    Accepts a local path or `file:` URI; `s3://` (also `s3a://`), `gs://`, `az://` and `abfss://`, with credentials
-    and endpoints from `storage_options` and the environment (see rowlock.storage.options); `memory://name`, one
+    Accepts a local path or `file:` URI; `s3://` (also `s3a://`), `gs://`, `az://` and `abfss://`, with credentials and
+    endpoints from `storage_options`, the Spark session's Hadoop client and the environment (see rowlock.storage.options); `memory://name`, one
     store per name in this process; and `hdfs://` where a Spark session's Hadoop client is registered (rowlock.storage.hadoop).  Raises InvalidInput.
     """
     options = arguments.text_by_text(storage_options, "storage_options")
@@ -49,7 +49,8 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
         from rowlock.storage.remote import RemoteStore
 
         address = parse(text)
-        return arbitrated(RemoteStore(address, settings_for(address.kind, options, table=address.root)), options or None)
+        of_session = s3_options(address.bucket) if address.kind == "s3" else {}
+        return arbitrated(RemoteStore(address, settings_for(address.kind, options, table=address.root, of_session=of_session)), options or None)
     return open_hadoop(shown(text.rstrip("/")))
 
 

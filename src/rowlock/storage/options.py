@@ -2,8 +2,8 @@
 
 Names are those of delta-rs and of the clouds (`AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
 `AZURE_STORAGE_ACCOUNT_NAME`, ...), in any case, or obstore's (`endpoint`, `region`, ...).  An option is taken from
-the argument, else from the environment.  Keys and tokens are a group: if the argument has one of them, none is
-taken from the environment.  Values never appear in a repr or an error.
+the argument, else from the settings `fs.s3a...` of the process's Spark session, else from the environment.  Keys and tokens
+are a group: if the argument has one of them, none is taken from elsewhere.  Values never appear in a repr or an error.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ IGNORED_OPTIONS = re.compile(
 """Names that object stores ignore: options of the arbiter, and options of delta-rs that Rowlock does not need."""
 
 _S3_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
+_S3_WHO = (*_S3_CREDENTIALS, "profile", "skip_signature")
+_S3_WHERE = ("endpoint", "allow_http", "virtual_hosted_style_request")
 _S3_NAMES = {"endpoint_url": "endpoint", "token": "session_token", "endpoint_url_s3": "endpoint", "default_region": "region", "bucket_name": "bucket"}
 _S3_CREDENTIAL_SOURCES = ("role_arn", "web_identity_token_file", "container_credentials_relative_uri", "container_credentials_full_uri")
 _S3_FROM_ENVIRONMENT = frozenset({*_S3_CREDENTIALS, *_S3_CREDENTIAL_SOURCES, "region", "endpoint", "profile", "skip_signature"})
@@ -119,10 +121,13 @@ def environment_fingerprint() -> str:
     return _fingerprint(sorted(_environment().items()))
 
 
-def settings_for(kind: Kind, storage_options: Mapping[str, str] | None = None, *, table: str | None = None) -> Settings:
-    """The settings of a store, from `storage_options` and the environment.  Raises InvalidInput for options that cannot be used."""
+def settings_for(
+    kind: Kind, storage_options: Mapping[str, str] | None = None, *, table: str | None = None, of_session: Mapping[str, str] | None = None
+) -> Settings:
+    """The settings of a store, from `storage_options`, what a Spark session says, and the environment.  Raises InvalidInput for options that cannot be used."""
     given = {str(k).lower(): str(v) for k, v in (storage_options or {}).items()}
     mine = _options_for(kind, given)
+    mine = _beside(mine, of_session or {}) | mine
     from_environment = {k: v for k, v in _options_for(kind, _environment()).items() if k in CLIENT or (kind == "s3" and k in _S3_FROM_ENVIRONMENT)}
     client = {k: v for k, v in {**from_environment, **mine}.items() if k in CLIENT}
     mine, from_environment = ({k: v for k, v in names.items() if k not in CLIENT} for names in (mine, from_environment))
@@ -131,6 +136,16 @@ def settings_for(kind: Kind, storage_options: Mapping[str, str] | None = None, *
     else:  # for the other clouds obstore reads the environment itself
         config, profile = mine, None
     return Settings(kind, config, {k: v.lower() in ("true", "1", "yes") if k in _SWITCHES else v for k, v in client.items()}, given, profile)
+
+
+def _beside(mine: Mapping[str, str], session: Mapping[str, str]) -> dict[str, str]:
+    """What of a session's options holds beside those of the argument: no keys where it has some, and nothing about an endpoint where it names one."""
+    out = {*(_S3_WHO if _has_keys(mine) else ()), *(_S3_WHERE if "endpoint" in mine else ())}
+    return {k: v for k, v in session.items() if k not in out}
+
+
+def _has_keys(mine: Mapping[str, str]) -> bool:
+    return any(k in mine for k in _S3_CREDENTIALS) or mine.get("skip_signature") in ("true", "1") or "profile" in mine
 
 
 def _environment() -> dict[str, str]:
@@ -159,8 +174,8 @@ def _s3(mine: dict[str, str], from_environment: dict[str, str], table: str | Non
     """
     if mine.get("conditional_put", "etag") != "etag":
         raise InvalidInput("conditional_put must be 'etag': a commit is a put with If-None-Match, and nothing else decides who wins", table=table)
-    own_keys = any(k in mine for k in _S3_CREDENTIALS) or mine.get("skip_signature") in ("true", "1") or "profile" in mine
-    config = {**{k: v for k, v in from_environment.items() if not (own_keys and k in (*_S3_CREDENTIALS, "profile", "skip_signature"))}, **mine}
+    own_keys = _has_keys(mine)
+    config = {**{k: v for k, v in from_environment.items() if not (own_keys and k in _S3_WHO)}, **mine}
     wanted = config.pop("profile", None)
     if any(k in config for k in ("access_key_id", *_S3_CREDENTIAL_SOURCES)) or config.get("skip_signature") in ("true", "1"):
         return config, None

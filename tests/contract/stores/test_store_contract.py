@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rowlock.engines.spark.session.clouds import options_of_session
 from rowlock.engines.spark.sql.hadoop_files import open_files
 from rowlock.exceptions import InvalidInput
 from rowlock.storage import Committed, LocalStore, Lost, MemoryStore, NotFound, ObjectStore, Unknown, open_store
@@ -32,7 +33,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
         return arbitrated(MemoryStore(), options)
     if request.param == "hdfs":
         request.getfixturevalue("spark")  # its Hadoop client
-        serve(open_files)
+        serve(open_files, options_of_session)
         return open_store(request.getfixturevalue("hdfs").fresh_root())
     server = request.getfixturevalue(request.param)
     return open_store(server.fresh_root(), server.storage_options)

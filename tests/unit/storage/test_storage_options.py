@@ -113,6 +113,23 @@ def test_the_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPat
     assert settings_for("s3", {"AWS_ENDPOINT_URL": "http://mine"}).config["endpoint"] == "http://mine"
 
 
+def test_what_the_session_says_comes_between_the_argument_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of one place are never mixed with those of another, nor one's endpoint with the other's way of addressing it."""
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "ENDPOINT_URL", "REGION"):
+        monkeypatch.setenv(f"AWS_{name}", "around")
+    session = {"access_key_id": "k", "secret_access_key": SECRET, "endpoint": "http://b.x", "allow_http": "true", "virtual_hosted_style_request": "true"}
+    alone = settings_for("s3", of_session=session)
+    assert alone.keys == ("k", SECRET, None) and alone.client == {"allow_http": True} and alone.given == {}
+    assert (alone.config["endpoint"], alone.config["region"]) == ("http://b.x", "around")
+    keys = settings_for("s3", {"AWS_ACCESS_KEY_ID": "mine", "AWS_SECRET_ACCESS_KEY": "s"}, of_session=session)
+    assert keys.keys == ("mine", "s", None) and keys.config["endpoint"] == "http://b.x"
+    endpoint = settings_for("s3", {"AWS_ENDPOINT_URL": "https://mine"}, of_session=session)
+    assert endpoint.keys == ("k", SECRET, None) and endpoint.config["endpoint"] == "https://mine"
+    assert endpoint.client == {} and "virtual_hosted_style_request" not in endpoint.config
+    assert settings_for("s3", {"AWS_SKIP_SIGNATURE": "true"}, of_session=session).keys is None
+    assert SECRET not in f"{alone!r} {alone.redacted(SECRET)}"
+
+
 def test_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text(
         "[default]\naws_access_key_id = d\naws_secret_access_key = ds\n[team]\naws_access_key_id = t\naws_secret_access_key = ts\naws_session_token = tt\n"

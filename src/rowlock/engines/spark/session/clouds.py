@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from rowlock import threads
+from rowlock.engines.spark.session.delta_settings import session_of_process
 from rowlock.exceptions import InvalidInput
 from rowlock.protocol.paths import scheme_of
 from rowlock.storage.address import SCHEMES, Address, parse
@@ -37,6 +38,9 @@ _SDK_PARTS = ("s3", "s3-transfer-manager", "apache-client", "sts")
 _STATIC = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 _ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+
+_AWS_HOST = re.compile(r"(?:https?://)?s3(?:[.-]([a-z]{2}-[a-z0-9-]+))?\.amazonaws\.com/?")
+_UNNAMED_HOST = re.compile(r"https?://(?:localhost|[\d.]+|\[.*\])(?:[:/].*)?")
 
 _seen: dict[str, str] = {}
 _lock = threads.module_lock()
@@ -132,7 +136,7 @@ def _s3(address: Address, settings: Settings) -> dict[str, str]:
     if endpoint := config.get("endpoint"):
         hosted = config.get("virtual_hosted_style_request", "").lower() in ("true", "1")
         out |= {
-            "endpoint": endpoint,
+            "endpoint": endpoint.replace(f"://{address.bucket}.", "://", 1) if hosted else endpoint,
             "connection.ssl.enabled": str(not endpoint.lower().startswith("http:")).lower(),
             "path.style.access": str(not hosted).lower(),
         }
@@ -146,6 +150,44 @@ def _s3(address: Address, settings: Settings) -> dict[str, str]:
     elif config.get("skip_signature", "").lower() in ("true", "1"):
         out["aws.credentials.provider"] = _ANONYMOUS
     return {prefix + name: value for name, value in out.items()}
+
+
+def options_of_session(bucket: str) -> dict[str, str]:
+    """S3's options for a bucket out of the settings `fs.s3a...` of the process's Spark session, its keys among them; none without a session.
+
+    The names are obstore's.  Keys that Hadoop takes from its credential files are among them; those of other providers than its own are not.
+    """
+    spark = session_of_process()
+    if spark is None or not hasattr(spark, "_jsparkSession"):
+        return {}
+    conf, java = spark.sparkContext._jsc.hadoopConfiguration(), spark.sparkContext._jvm.java.lang
+
+    def said(name: str) -> str:
+        return str(conf.getTrimmed(f"fs.s3a.bucket.{bucket}.{name}") or conf.getTrimmed(f"fs.s3a.{name}") or "")
+
+    def secret(name: str) -> str:
+        found = conf.getPassword(f"fs.s3a.bucket.{bucket}.{name}") or conf.getPassword(f"fs.s3a.{name}")
+        return str(java.String.valueOf(found)).strip() if found else ""
+
+    out, provider = {}, said("aws.credentials.provider")
+    if provider == _ANONYMOUS:
+        out["skip_signature"] = "true"
+    elif not provider or _STATIC in provider or _TEMPORARY in provider:
+        keys = {"access_key_id": secret("access.key"), "secret_access_key": secret("secret.key")}
+        if all(keys.values()):
+            out = keys
+            if (not provider or _TEMPORARY in provider) and (token := secret("session.token")):
+                out["session_token"] = token
+    endpoint, region = said("endpoint"), said("endpoint.region")
+    if of_aws := _AWS_HOST.fullmatch(endpoint):
+        region = region or of_aws[1] or ""
+    elif endpoint:
+        if "://" not in endpoint:
+            endpoint = f"{'http' if said('connection.ssl.enabled') == 'false' else 'https'}://{endpoint}"
+        if said("path.style.access") != "true" and not _UNNAMED_HOST.fullmatch(endpoint):
+            out["virtual_hosted_style_request"], endpoint = "true", endpoint.replace("://", f"://{bucket}.", 1)
+        out |= {"endpoint": endpoint, "allow_http": str(endpoint.startswith("http:")).lower()}
+    return out | ({"region": region} if region else {})
 
 
 def _gcs(address: Address, settings: Settings) -> dict[str, str]:
