@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 BUDGETS = {
     "": 2185,
     "advice": 1670,
-    "api": 8240,
+    "api": 8250,  # the last 10: a new table with dataChange=false is refused
     "boundary": 800,
     "cli": 3250,
     "conflict": 900,

@@ -24,8 +24,9 @@ COLUMNS = {
     "d": ("decimal(6, 2)", "decimal(12, 4)"),
     "n": ("int", "double"),
     "w": ("smallint", "decimal(10, 0)"),
+    "t": ("date", "timestamp_ntz"),
 }
-VALUES = "select cast(id as int) as k, cast(id as tinyint) as b, cast(id * 3 as int) as i, cast(id * 1.1 as float) as f, cast(id / 8 as decimal(6, 2)) as d, cast(id as int) as n, cast(id as smallint) as w from range({}, {})"
+VALUES = "select cast(id as int) as k, cast(id as tinyint) as b, cast(id * 3 as int) as i, cast(id * 1.1 as float) as f, cast(id / 8 as decimal(6, 2)) as d, cast(id as int) as n, cast(id as smallint) as w, date_add(date'2020-01-01', cast(id as int)) as t from range({}, {})"
 
 
 def made(spark: SparkSession, path: str) -> DeltaTable:
@@ -56,13 +57,14 @@ def test_every_statement_over_old_and_new_files(spark: SparkSession, table_path:
     same(spark, table_path)
     rowlock.write(
         spark.sql(
-            "select 100 as k, 1000 as b, 5000000000L as i, 0.1d as f, cast(1234567.1234 as decimal(12, 4)) as d, 0.5d as n, cast(99999 as decimal(10, 0)) as w"
+            "select 100 as k, 1000 as b, 5000000000L as i, 0.1d as f, cast(1234567.1234 as decimal(12, 4)) as d, 0.5d as n, cast(99999 as decimal(10, 0)) as w, timestamp_ntz'2020-01-01 12:00:00' as t"
         ),
         table_path,
     )
     table.update("i >= 60 and i < 5000000000", {"i": "i + 5000000000", "b": "b + 1000"})
     table.update("f > 1.1", {"d": "d + 0.0001"})
     table.delete("f = cast(cast(3.3 as float) as double) or n = 7")
+    table.update("t >= timestamp_ntz'2020-02-18 00:00:00'", {"t": "t + interval 1 hour"})
     source = spark.sql("select cast(id * 2 as int) as k, id / 3 as n from range(30)")
     table.alias("t").merge(source.alias("s"), "t.k = s.k").whenMatchedUpdate(set={"n": "s.n"}).whenNotMatchedInsert(values={"k": "s.k", "n": "s.n"}).execute()
     same(spark, table_path)

@@ -14,7 +14,7 @@ from rowlock.api.handle import Handle
 from rowlock.api.matching_overwrite import overwrite_matching
 from rowlock.api.overwrites import Overwrite, PartitionOverwriteMode, matching_of, overwrite_of, overwrite_statements, stage_of, writer_of
 from rowlock.api.overwrites import overwrite_schema as overwrite_schema_of
-from rowlock.api.rearrangement import rearrange
+from rowlock.api.rearrangement import no_table_yet, rearrange
 from rowlock.api.row_writes import Made, create_with_rows, head_or_created, metadata_of_rows, widened_metadata
 from rowlock.api.transaction import append_statements
 from rowlock.conditions import named
@@ -208,6 +208,8 @@ class _Write:
 
     def create(self, properties: Mapping[str, str]) -> Receipt:
         """Version 0 with the rows in it."""
+        if self.what.same:
+            raise no_table_yet(self.handle.path)
         said = "ErrorIfExists" if self.mode.startswith("error") else self.mode.capitalize()
         stage = stage_of(self.handle, self.df, self.max_records)
         return create_with_rows(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rowlock.api.handle import Handle, Receipts
 from rowlock.api.optimize_builder import DeltaOptimizeBuilder
+from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.types import DataFrame
 from rowlock.engines.spark.frames.reading import read_frame
 from rowlock.engines.spark.read.scan import table_schema
@@ -37,3 +38,12 @@ def rearrange(handle: Handle, df: DataFrame, where: str | None) -> Receipt:
     DeltaOptimizeBuilder(handle, receipts, where).executeCompaction()
     assert receipts.last is not None
     return receipts.last
+
+
+def no_table_yet(path: str) -> InvalidInput:
+    """The error for a new table whose rows are said to be no change."""
+    return InvalidInput(
+        "data_change=False (dataChange=false) says that the rows stay the same, but there is no table yet: leave it out to make one",
+        table=path,
+        condition=named("DELTA_DATA_CHANGE_FALSE", op="Create a Delta table"),
+    )

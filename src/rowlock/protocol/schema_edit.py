@@ -133,7 +133,8 @@ def _edited(type_: DataType, path: Sequence[str], edit: Callable[[DataType], Dat
         return StructType(tuple(made if f is found else f for f in type_.fields))
     if (part := parts(type_).get(name := path[0].lower())) is not None:
         return with_parts(type_, {name: _edited(part, path[1:], edit, whole, table)})
-    raise SchemaMismatch(f"there is no column {'.'.join(whole)!r}", table=table)
+    names = type_.names if isinstance(type_, StructType) else ()
+    raise SchemaMismatch(f"there is no column {'.'.join(whole)!r}", table=table, condition=unresolved_column(whole[: len(whole) - len(path) + 1], names))
 
 
 def with_columns(schema: StructType, columns: StructType, table: str) -> StructType:

@@ -55,7 +55,10 @@ def same_shape(a: DataType, b: DataType) -> bool:
 
 
 def may_become(old: DataType, new: DataType) -> bool:
-    """Whether ALTER COLUMN may widen a column of one type to another: whole numbers, decimals, and byte, short or int to double or a decimal of 10 digits."""
+    """Whether ALTER COLUMN may widen a column of one type to another: whole numbers, decimals, byte, short or int to double or a decimal of 10 digits, and date
+    to timestamp_ntz."""
+    if old == PrimitiveType("date"):
+        return new == PrimitiveType("timestamp_ntz")
     if isinstance(new, DecimalType) and isinstance(old, PrimitiveType):
         return old.name in _WIDTH and new.precision - new.scale >= (
             20 if old.name == "long" else 10

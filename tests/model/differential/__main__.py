@@ -8,12 +8,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from model.differential.compare import Meant
+from model.differential.case import Step
+from model.differential.compare import Difference, Meant
 from model.differential.program import kind_of, program, shrink
-from model.differential.runner import Result, Runner
+from model.differential.runner import Lane, Process, Result, Runner
 from model.differential.statements import draw_case
 
 
@@ -26,6 +29,7 @@ def main() -> int:
     parser.add_argument("--no-shrink", action="store_true", help="leave failing cases as they were drawn")
     parser.add_argument("--pass-over", default="", help="an aspect that is not compared: a regular expression")
     parser.add_argument("--minutes", type=float, default=0, help="begin no case after so many minutes")
+    parser.add_argument("--lanes", type=int, default=2, help="cases that run beside each other in the two processes")
     parser.add_argument("--connect", action="store_true", help="Rowlock by a client of `rowlock serve`")
     given = parser.parse_args()
     first, _, last = given.seeds.partition(":")
@@ -42,39 +46,47 @@ def _run(seeds: list[int], given: argparse.Namespace) -> int:
     lines: list[dict[str, Any]] = [json.loads(line) for line in results.read_text().splitlines()] if results and results.exists() else []
     done = {line["seed"] for line in lines}
     lines = [line for line in lines if line["seed"] in seeds]
-    left = [s for s in seeds if s not in done]
+    left = iter([s for s in seeds if s not in done])
     seen = {tuple(kind) for line in lines for kind in line["kinds"]}
-    runner = (
-        Runner(Path(tempfile.mkdtemp(prefix="differential-")), Meant(pass_over=given.pass_over), ours="rowlock-connect" if given.connect else "rowlock")
-        if left
-        else None
-    )
-    began = time.monotonic()
-    for seed in left:
-        assert runner is not None
-        if given.minutes and time.monotonic() - began > 60 * given.minutes:
-            break
-        at = time.monotonic()
-        result = runner.run(draw_case(seed)[0])
-        line = _line(result, time.monotonic() - at)
-        lines.append(line)
-        print(
-            f"{seed}: {result.statements} statements in {line['seconds']} s, {result.failed_alike} failed alike, {line['unmeant']} differences {result.void}",
-            flush=True,
-        )
-        for step, found in result.unmeant:
-            if (kind := kind_of(step, found)) not in seen:
-                seen.add(kind)
-                print(f"  {step.text}\n  {found.text()}", flush=True)
-                if not given.no_shrink:
-                    _small(runner, result, kind)
-        if results:
-            with results.open("a") as out:
-                out.write(json.dumps(line) + "\n")
-    if runner:
-        runner.end()
+    folder, meant = Path(tempfile.mkdtemp(prefix="differential-")), Meant(pass_over=given.pass_over)
+    engines = [Process("delta-spark", folder, long=True), Process("rowlock-connect" if given.connect else "rowlock", folder)]
+    until = time.monotonic() + 60 * given.minutes if given.minutes else float("inf")
+    telling = Lock()
+
+    def work(lane: int) -> None:
+        runner = Runner(folder, meant, {name: Lane(engine, lane) for name, engine in zip(("delta-spark", "rowlock"), engines, strict=True)})
+        while time.monotonic() < until and (seed := next(left, None)) is not None:
+            at = time.monotonic()
+            result = runner.run(draw_case(seed)[0])
+            line = _line(result, time.monotonic() - at)
+            with telling:
+                lines.append(line)
+                new = [(*found, kind) for found in result.unmeant if (kind := kind_of(*found)) not in seen]
+                seen.update(kind for *_, kind in new)
+                _told(line, new)
+                if results:
+                    with results.open("a") as out:
+                        out.write(json.dumps(line) + "\n")
+            for kind in {} if given.no_shrink else dict.fromkeys(kind for *_, kind in new):
+                _small(runner, result, kind)
+
+    for engine in engines:
+        engine.answer()
+    with ThreadPoolExecutor(given.lanes) as pool:
+        list(pool.map(work, range(given.lanes)))
+    for engine in engines:
+        engine.end()
     print(_tally(lines))
     return 1 if any(line["unmeant"] for line in lines) else 0
+
+
+def _told(line: dict[str, Any], new: list[tuple[Step, Difference, tuple[str, str, str]]]) -> None:
+    print(
+        f"{line['seed']}: {line['statements']} statements in {line['seconds']} s, {line['failed_alike']} failed alike, {line['unmeant']} differences {line['void']}",
+        flush=True,
+    )
+    for step, found, _ in new:
+        print(f"  {step.text}\n  {found.text()}", flush=True)
 
 
 def _line(result: Result, seconds: float) -> dict[str, Any]:

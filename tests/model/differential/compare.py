@@ -31,7 +31,7 @@ class Difference:
     @property
     def is_slight(self) -> bool:
         """Whether the tables hold the same for all that: a case can go on."""
-        return self.aspect.startswith(("condition", "answer", "a commit without", "property", "comment", "commits"))
+        return self.aspect.startswith(("condition", "class", "answer", "a commit without", "property", "comment", "commits"))
 
     def text(self) -> str:
         """For people."""
@@ -79,6 +79,8 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[
     if "error" in theirs:
         if theirs["condition"] != ours["condition"]:
             yield Difference("condition", _shown(theirs), _shown(ours))
+        elif theirs["error"][0] not in ours["error"]:  # what `except` of a program written for delta-spark catches
+            yield Difference("class", _shown(theirs), f"{_shown(ours)}; {', '.join(ours['error'])}")
         return
     yield from _of_tables(theirs.get("tables", {}), ours.get("tables", {}))
     if (theirs.get("answer"), sorted(theirs.get("rows", []))) != (ours.get("answer"), sorted(ours.get("rows", []))):

@@ -3,6 +3,8 @@
 {"open": seed, "settings": {...}, "root": folder, "before": [texts]}   a new session with these settings, in a schema of its own
 {"attach": folder}                                                      the name `t` for the Delta table there
 {"do": text}                                                            a statement; what came of it, and the tables in `root` that it changed
+
+Each line may have a `lane`: what is asked in one lane is done in turn, beside what is asked in the others.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
 
 from model.differential.compare import definition
@@ -30,25 +36,31 @@ SIZES = re.compile(r"^(min|max|avg|_commit_timestamp)$|[sS]ize|Time|Bytes|Ms$")
 ENGINES = ("delta-spark", "rowlock", "rowlock-connect")
 
 
+@contextmanager
+def sessions(name: str) -> Iterator[Callable[[], Any]]:
+    """What makes another session of an engine."""
+    from support.sessions import delta_session, session_without_delta_spark
+
+    if name == "rowlock-connect":
+        from support.connect_server import serving
+
+        with serving(Path.cwd()) as served:
+            yield served.session
+    elif name == "rowlock":
+        import rowlock
+
+        yield rowlock.enable(session_without_delta_spark("differential", CHEAPER)).newSession
+    else:
+        yield delta_session("differential", OF_DELTA_SPARK).newSession
+
+
 class Engine:
     """The session of a case, and a session with usual settings that reads what it left."""
 
-    def __init__(self, name: str) -> None:
-        from support.sessions import delta_session, session_without_delta_spark
-
+    def __init__(self, name: str, new_session: Callable[[], Any], lane: int) -> None:
         self.name = name
-        self.new_session: Any = None
-        if name == "rowlock-connect":
-            from support.connect_server import serving
-
-            self.served = serving(Path.cwd())
-            self.new_session = self.served.__enter__().session
-        elif name == "rowlock":
-            import rowlock
-
-            self.new_session = rowlock.enable(session_without_delta_spark("differential", CHEAPER)).newSession
-        else:
-            self.new_session = delta_session("differential", OF_DELTA_SPARK).newSession
+        self.new_session = new_session
+        self.lane = lane
         self.reader = self.new_session()
         self.session: Any = None
         self.root = Path()
@@ -56,10 +68,10 @@ class Engine:
         self.contents: dict[str, Any] = {}
         self.schemas = 0
 
-    def end(self) -> None:
-        """Ends the server of a Connect session."""
-        if self.name == "rowlock-connect":
-            self.served.__exit__(None, None, None)
+    @property
+    def schema(self) -> str:
+        """The schema of the case."""
+        return f"d{self.lane}_{self.schemas}"
 
     def open(self, given: dict[str, Any]) -> dict[str, Any]:
         """Begins a case."""
@@ -68,8 +80,8 @@ class Engine:
         self.seen, self.contents = {}, {}
         self.schemas += 1
         self.session = self.new_session()
-        self.session.sql(f"CREATE DATABASE d{self.schemas} LOCATION '{self.root}/wh'")
-        self.session.sql(f"USE d{self.schemas}")
+        self.session.sql(f"CREATE DATABASE {self.schema} LOCATION '{self.root}/wh'")
+        self.session.sql(f"USE {self.schema}")
         for name, value in given["settings"].items():
             self.session.conf.set(name, value)
         for text in given["before"]:
@@ -81,11 +93,11 @@ class Engine:
     def attach(self, folder: str) -> dict[str, Any]:
         """Gives the name `t` to the table in a folder; what else the statements made goes, since it may be there with one engine alone."""
         for name in ("t", "made"):
-            self.session.sql(f"DROP TABLE IF EXISTS d{self.schemas}.{name}")
+            self.session.sql(f"DROP TABLE IF EXISTS {self.schema}.{name}")
         for made in (*(self.root / name for name in ("made", "written", "streamed", "wh/made")), *self.root.glob("checkpoint*")):
             shutil.rmtree(made, ignore_errors=True)
             self.seen.pop(made.relative_to(self.root).as_posix(), None)
-        self.session.sql(f"CREATE TABLE d{self.schemas}.t USING delta LOCATION '{folder}'")
+        self.session.sql(f"CREATE TABLE {self.schema}.t USING delta LOCATION '{folder}'")
         self.changed()
         return {}
 
@@ -192,27 +204,43 @@ def rows_of(table: Any) -> list[str]:
     return sorted(repr(row) for row in zip(*(table[n].to_pylist() for n in kept), strict=True))
 
 
+def said_to(engine: Engine, given: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a line."""
+    try:
+        if "open" in given:
+            return engine.open(given)
+        if "read" in given:
+            return {"rows": engine.read(given["read"])}
+        return engine.attach(given["attach"]) if "attach" in given else engine.do(given["do"])
+    except Exception as e:
+        return engine.failure(e) | {"broken": True}
+
+
 def main() -> int:
     """Answers until the input ends."""
-    answers = os.fdopen(os.dup(1), "w")
+    answers, one_at_a_time = os.fdopen(os.dup(1), "w"), Lock()
     os.dup2(2, 1)  # whatever prints goes to stderr
-    engine = Engine(sys.argv[1])
-    print(json.dumps({"ready": True}), file=answers, flush=True)
-    for line in sys.stdin:
-        given = json.loads(line)
-        try:
-            if "open" in given:
-                said = engine.open(given)
-            elif "read" in given:
-                said = {"rows": engine.read(given["read"])}
-            elif "attach" in given:
-                said = engine.attach(given["attach"])
-            else:
-                said = engine.do(given["do"])
-        except Exception as e:
-            said = engine.failure(e) | {"broken": True}
-        print(json.dumps(said, default=repr), file=answers, flush=True)
-    engine.end()
+    lanes: dict[int, SimpleQueue[Any]] = {}
+
+    def say(lane: int, said: dict[str, Any]) -> None:
+        line = json.dumps({"lane": lane, "said": said}, default=repr)
+        with one_at_a_time:
+            print(line, file=answers, flush=True)
+
+    with sessions(sys.argv[1]) as new_session:
+
+        def serve(lane: int) -> None:
+            engine = Engine(sys.argv[1], new_session, lane)
+            while (given := lanes[lane].get()) is not None:
+                say(lane, said_to(engine, given))
+
+        say(0, {"ready": True})
+        for line in sys.stdin:
+            given = json.loads(line)
+            if (lane := given.pop("lane")) not in lanes:
+                lanes[lane] = SimpleQueue()
+                Thread(target=serve, args=(lane,), daemon=True).start()
+            lanes[lane].put(given)
     return 0
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from model.differential.case import Case, from_json
 from model.differential.compare import Difference, Meant, differences
-from model.differential.runner import Process, ask_all
+from model.differential.runner import Asked, Process, ask_all
 from model.differential.statements import draw_case
 
 FILE = Path(__file__).parents[2] / "data" / "differential.jsonl"
@@ -34,7 +34,7 @@ def recorded() -> Iterator[tuple[Case, list[Outcome]]]:
         yield from_json(given["case"]), given["outcomes"]
 
 
-def outcomes(engines: Mapping[str, Process], case: Case, root: Path) -> Iterator[dict[str, Outcome]]:
+def outcomes(engines: Mapping[str, Asked], case: Case, root: Path) -> Iterator[dict[str, Outcome]]:
     """What engines make of a case, each by itself, statement by statement; nothing where one cannot make the table."""
     roots = {name: str(root / name) for name in engines}
     try:

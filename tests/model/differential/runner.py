@@ -7,10 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, Protocol
 
 from model.differential.case import Case, Step
 from model.differential.compare import Difference, Meant, differences
@@ -19,7 +22,7 @@ HERE = Path(__file__).parents[3]
 
 
 class Process:
-    """An engine's process; one that is to run for `long` has both of Java's compilers."""
+    """An engine's process; one that is to run for `long` has both of Java's compilers.  Lanes of it are asked beside each other."""
 
     def __init__(self, name: str, folder: Path, *, long: bool = False) -> None:
         self.name = name
@@ -33,20 +36,31 @@ class Process:
             cwd=place, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
         )  # fmt: skip
 
-    def ask(self, **given: Any) -> None:
+        self._asking = Lock()
+        self._answers: defaultdict[int, SimpleQueue[dict[str, Any] | None]] = defaultdict(SimpleQueue)
+        Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            given = json.loads(line)
+            self._answers[given["lane"]].put(given["said"])
+        for queue in list(self._answers.values()):
+            queue.put(None)
+
+    def ask(self, lane: int = 0, **given: Any) -> None:
         """Sends a line."""
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(given) + "\n")
-        self.process.stdin.flush()
+        with self._asking:
+            self.process.stdin.write(json.dumps({"lane": lane, **given}) + "\n")
+            self.process.stdin.flush()
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self, lane: int = 0) -> dict[str, Any]:
         """The next answer."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
+        said = self._answers[lane].get()
+        if said is None:
             raise RuntimeError(f"{self.name} ended: {Path(self.errors.name).read_text()[-2000:]}")
-        out: dict[str, Any] = json.loads(line)
-        return out
+        return said
 
     def end(self) -> None:
         """Ends the process."""
@@ -55,7 +69,33 @@ class Process:
         self.process.wait(60)
 
 
-def ask_all(engines: Mapping[str, Process], given: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+class Asked(Protocol):
+    """What can be asked: a process, or a lane of one."""
+
+    def ask(self, **given: Any) -> None:
+        """Sends a line."""
+
+    def answer(self) -> dict[str, Any]:
+        """The next answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One lane of a process."""
+
+    process: Process
+    number: int
+
+    def ask(self, **given: Any) -> None:
+        """Sends a line."""
+        self.process.ask(self.number, **given)
+
+    def answer(self) -> dict[str, Any]:
+        """The next answer."""
+        return self.process.answer(self.number)
+
+
+def ask_all(engines: Mapping[str, Asked], given: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Asks several engines at once; their answers."""
     for name, engine in engines.items():
         engine.ask(**given[name])
@@ -81,20 +121,13 @@ class Result:
 
 
 class Runner:
-    """Both engines, and the folder of their tables."""
+    """Both engines, or a lane of each, and the folder of their tables."""
 
-    def __init__(self, folder: Path, meant: Meant, *, ours: str = "rowlock") -> None:
+    def __init__(self, folder: Path, meant: Meant, engines: Mapping[str, Asked]) -> None:
         self.folder = folder
         self.meant = meant
-        self.engines = {"delta-spark": Process("delta-spark", folder, long=True), "rowlock": Process(ours, folder)}
-        for engine in self.engines.values():
-            engine.answer()
+        self.engines = engines
         self.tables = 0
-
-    def end(self) -> None:
-        """Ends both."""
-        for engine in self.engines.values():
-            engine.end()
 
     def run(self, case: Case, *, stop: bool = False) -> Result:
         """Runs a case; with `stop` until the first difference that is not meant."""

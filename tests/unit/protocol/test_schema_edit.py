@@ -60,6 +60,12 @@ def test_refused(change: object) -> None:
         change()  # type: ignore[operator]
 
 
+def test_the_condition_names_what_is_missing_of_a_path() -> None:
+    with pytest.raises(SchemaMismatch) as raised:
+        added(SCHEMA, ("nosuch", "x"), NEW, None, TABLE)
+    assert raised.value.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION" and raised.value.getMessageParameters()["objectName"] == "`nosuch`"
+
+
 def test_columns_are_put_in_another_order_and_added() -> None:
     old = StructType((StructField("id", INT, nullable=False, metadata={"kept": 1}), StructField("S", INNER), StructField("a", ArrayType(INNER))))
     wider = StructType((StructField("Y", INT), StructField("z", INT, nullable=False), StructField("x", INT)))

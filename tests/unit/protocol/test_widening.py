@@ -11,14 +11,15 @@ from rowlock.protocol.schema_edit import owner, with_part
 from rowlock.protocol.schema_fit import merged_schema
 from rowlock.protocol.widening import evolves_into, may_become, with_type
 
-TYPES: dict[str, DataType] = {n: PrimitiveType(n) for n in ("byte", "short", "integer", "long", "float", "double", "string", "boolean", "date", "void")} | {
-    f"decimal({p},{s})": DecimalType(p, s) for p, s in ((5, 2), (9, 0), (10, 0), (10, 2), (10, 3), (12, 2), (20, 0), (22, 2))
-}
+TYPES: dict[str, DataType] = {
+    n: PrimitiveType(n) for n in ("byte", "short", "integer", "long", "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "void")
+} | {f"decimal({p},{s})": DecimalType(p, s) for p, s in ((5, 2), (9, 0), (10, 0), (10, 2), (10, 3), (12, 2), (20, 0), (22, 2))}
 EVOLVING = {
     ("byte", "short integer long"),
     ("short", "integer long"),
     ("integer", "long"),
     ("float", "double"),
+    ("date", "timestamp_ntz"),
     ("decimal(5,2)", "decimal(10,2) decimal(10,3) decimal(12,2) decimal(22,2)"),
     ("decimal(9,0)", "decimal(10,0) decimal(12,2) decimal(20,0) decimal(22,2)"),
     ("decimal(10,0)", "decimal(12,2) decimal(20,0) decimal(22,2)"),

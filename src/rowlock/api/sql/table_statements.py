@@ -8,6 +8,7 @@ from typing import Any
 from rowlock.api import frames
 from rowlock.api.delta_table import DeltaTable
 from rowlock.api.placement import Place, is_elsewhere, other_location, place_of
+from rowlock.api.rearrangement import no_table_yet
 from rowlock.api.row_writes import Made
 from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
 from rowlock.api.table_builder import IdentityGenerator
@@ -139,6 +140,8 @@ def _create_with_rows(target: Target, spec: Spec, rows: DataFrame, if_not_exists
     place.check("create")
     if place.has_log:
         raise TableExists("There is a table already: CREATE TABLE ... AS SELECT makes a new one; use INSERT INTO", table=place.handle.path)
+    if not options.get("data_change", True):
+        raise no_table_yet(place.handle.path)
     frames.create_with_rows_of(
         rows,
         place.handle.path,
