@@ -245,9 +245,8 @@ def _retyped(head: Snapshot, field: StructField, type_: schemas.DataType) -> Str
     made = with_type(field, type_, may_become)
     if schemas.nullable_type(made.type) != schemas.nullable_type(type_):
         text = (
-            f"column {field.name!r} of type {old} cannot become {new}: a type can be widened from tinyint, smallint or int to a longer whole number, to double or to "
-            "a decimal with 10 digits before the point, from bigint to one with 20, from float to double, from date to timestamp_ntz, and from a decimal to one with no "
-            "fewer digits on either side"
+            f"column {field.name!r} of type {old} cannot become {new}: a whole number can be widened to a longer one, tinyint, smallint and int to double or a decimal with "
+            "10 digits before the point, bigint to one with 20, float to double, date to timestamp_ntz, a decimal to one with no fewer digits on either side"
         )
         raise SchemaMismatch(text, table=head.table, condition=condition)
     if not head.properties.type_widening:
