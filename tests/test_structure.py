@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "rowlock"
 BUDGETS = {
     "": 2185,
     "advice": 1670,
-    "api": 8250,  # the last 10: a new table with dataChange=false is refused
+    "api": 8265,  # the last 25: a new table with dataChange=false and an INSERT without all columns are refused as the session says
     "boundary": 800,
     "cli": 3250,
     "conflict": 900,

@@ -34,7 +34,7 @@ def made(spark: SparkSession, path: str) -> DeltaTable:
     sql(
         spark,
         path,
-        f"CREATE TABLE T (k int, {columns}) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true', 'delta.enableDeletionVectors' = 'true')",
+        f"CREATE TABLE T (k int, {columns}) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true', 'delta.enableDeletionVectors' = 'true', 'delta.feature.timestampNtz' = 'supported')",
     )
     sql(spark, path, "INSERT INTO T " + VALUES.format(0, 50))
     return DeltaTable.forPath(spark, path)

@@ -12,7 +12,7 @@ from rowlock.api import frames
 from rowlock.api.handle import Handle, session_commits
 from rowlock.api.merge_builder import DeltaMergeBuilder
 from rowlock.api.overwrites import is_dynamic
-from rowlock.api.sql.target import Target, evolves, fitted, write_arguments
+from rowlock.api.sql.target import Target, check_given, evolves, fitted, write_arguments
 from rowlock.conditions import named
 from rowlock.engines.spark.catalyst.analysis import DEFAULT
 from rowlock.engines.spark.catalyst.bridge import class_name
@@ -112,6 +112,7 @@ def insert(target: Target, plan: Any) -> None:
     names = given or (list(rows.columns) if plan.byName() else others)
     if evolving and not given:  # the columns beyond those of the table are new, under their own names
         names = [*names, *rows.columns[len(names) :]]
+    check_given(target, (*names, *fixed))
     rows = fitted(target, rows, names, by_name=bool(plan.byName()), evolving=evolving and not given, listed=bool(given))
     where: Column | None = None
     for name, value in fixed.items():
@@ -152,6 +153,7 @@ def _rows(target: Target, plan: Any, evolving: bool) -> DataFrame:
         target.refuse("WITH SCHEMA EVOLUTION", "Use option('mergeSchema', 'true')")
     columns = target.table().toDF().columns
     names = list(rows.columns) if plan.isByName() else [*columns, *rows.columns[len(columns) :]] if evolving else columns
+    check_given(target, names)
     return fitted(target, rows, names, by_name=bool(plan.isByName()), fills=bool(plan.isByName()), evolving=evolving)
 
 

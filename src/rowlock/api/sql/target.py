@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,9 @@ from rowlock.engines.spark.sql.guard import refuse
 from rowlock.engines.spark.sql.nodes import Nodes, path_of
 from rowlock.engines.spark.sql.store_assignment import assigned
 from rowlock.exceptions import InvalidInput, SchemaMismatch, UnsupportedFeature
+from rowlock.protocol.defaults import CURRENT_DEFAULT
+from rowlock.protocol.generated import GENERATION_EXPRESSION
+from rowlock.protocol.identity import is_identity
 from rowlock.protocol.schema import dotted, quote, unresolved_column
 from rowlock.transaction.state.call import settings
 
@@ -192,3 +195,14 @@ def _value(lower: str, name: str, text: str, table: str) -> Any:
 
 def _illegal(name: str, text: str, explain: str) -> Condition:
     return named("DELTA_ILLEGAL_OPTION", input=text, name=name, explain=explain)
+
+
+def check_given(target: Target, names: Iterable[str]) -> None:
+    """Raises SchemaMismatch for a column that an INSERT leaves out and that has no value of its own, where the session's setting gives it no null."""
+    if str(target.spark.conf.get("spark.sql.defaultColumn.useNullsForMissingDefaultValues", "true")).lower() == "true":
+        return
+    schema, given = Handle(target.spark, target.path).state.refresh().schema, {n.lower() for n in names}
+    for field in schema.fields:
+        if field.name.lower() not in given and not (is_identity(field) or {CURRENT_DEFAULT, GENERATION_EXPRESSION} & field.metadata.keys()):
+            text = f"The INSERT has no value for column {field.name}, and spark.sql.defaultColumn.useNullsForMissingDefaultValues=false gives it no null"
+            raise SchemaMismatch(text, table=target.path, condition=named("DELTA_INSERT_COLUMN_MISMATCH", columnName=field.name))
