@@ -153,7 +153,6 @@ def _rows(target: Target, plan: Any, evolving: bool) -> DataFrame:
         target.refuse("WITH SCHEMA EVOLUTION", "Use option('mergeSchema', 'true')")
     columns = target.table().toDF().columns
     names = list(rows.columns) if plan.isByName() else [*columns, *rows.columns[len(columns) :]] if evolving else columns
-    check_given(target, names)
     return fitted(target, rows, names, by_name=bool(plan.isByName()), fills=bool(plan.isByName()), evolving=evolving)
 
 
