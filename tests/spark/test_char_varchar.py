@@ -120,6 +120,23 @@ def test_what_is_too_long_is_refused_as_delta_spark_does(spark: SparkSession, ta
         assert read(spark, table_path) == rows(spark.read.format("delta").load(table_path))
 
 
+def test_values_of_another_type_are_texts_of_the_bound(spark: SparkSession, table_path: str) -> None:
+    """Without ANSI, too, where Spark compares no boolean with a text."""
+    t = made(spark, table_path)
+    rowlock.sql(spark, f"INSERT INTO {t} (id, c, v) VALUES (1, 'ab', 'xyz')")
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    try:
+        spark.conf.set("spark.sql.ansi.enabled", "false")
+        rowlock.sql(spark, f"UPDATE {t} SET c = id = 1, v = 12")
+        source = "SELECT 1 AS id, false AS c"
+        rowlock.sql(spark, f"MERGE INTO {t} t USING ({source}) s ON t.id = s.id AND t.c = 'true' WHEN MATCHED THEN UPDATE SET d = s.id")
+        with unchanged(table_path), pytest.raises(ConstraintViolated, match="char"):
+            rowlock.sql(spark, f"UPDATE {t} SET c = false")
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+    assert read(spark, table_path) == [(1, "true", "12", "1 ", 3)]
+
+
 def test_bounds_are_widened_and_shown_and_others_refused(spark: SparkSession, table_path: str) -> None:
     t = made(spark, table_path)
     table = DeltaTable.forPath(spark, table_path)

@@ -21,6 +21,7 @@ from rowlock.engines.spark.catalyst.char_varchar import fitted_text
 from rowlock.engines.spark.catalyst.draws import Draws, of_a_file, with_draws
 from rowlock.engines.spark.catalyst.store_policy import StorePolicy
 from rowlock.exceptions import InvalidInput, SchemaMismatch, StatementRefused, WrongType
+from rowlock.protocol.char_varchar import KEY
 from rowlock.protocol.defaults import default_of
 from rowlock.protocol.generated import Generated
 from rowlock.protocol.identity import Identity
@@ -328,8 +329,8 @@ def assigned_columns(
     named = [(target_path(k, schema, alias, resolver.table), v) for k, v in assignments.items()]
     paths = [(path, as_column(target.default(path) if is_default(v) else v)) for path, v in named]
     _refuse_overlaps([p for p, _ in paths], resolver.table)
-    if not cast and all(len(p) == 1 for p, _ in paths):
-        return {p[0]: fitted_text(value, schema[p[0]]).alias(p[0]) for p, value in paths}
+    if not cast and all(len(p) == 1 and KEY not in schema[p[0]].metadata for p, _ in paths):  # a bounded text is cut and filled up as a text alone
+        return {p[0]: value.alias(p[0]) for p, value in paths}
     if not paths:
         return {}
     types = resolver.frame.select(*[c.alias(f"c{n}") for n, (_, c) in enumerate(paths)]).schema
