@@ -107,7 +107,9 @@ def _placed(fields: tuple[StructField, ...], field: StructField, position: Posit
         return (field, *fields)
     at = next((n for n, f in enumerate(fields) if f.name.lower() == position.after.lower()), None)
     if at is None:
-        raise SchemaMismatch(f"there is no column {position.after!r} to come after; there are {', '.join(f.name for f in fields)}", table=table)
+        names = ", ".join(f.name for f in fields)
+        missing = named("FIELD_NOT_FOUND", fieldName=position.after, fields=names)
+        raise SchemaMismatch(f"there is no column {position.after!r} to come after; there are {names}", table=table, condition=missing)
     return (*fields[: at + 1], field, *fields[at + 1 :])
 
 

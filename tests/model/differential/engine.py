@@ -80,6 +80,8 @@ class Engine:
         self.seen, self.contents = {}, {}
         self.schemas += 1
         self.session = self.new_session()
+        if hasattr(self.session, "_jsparkSession"):  # whose settings hold for expressions that delta-spark's builders are given as text
+            self.session._get_j_spark_session_class(self.session._jvm).setActiveSession(self.session._jsparkSession)
         self.session.sql(f"CREATE DATABASE {self.schema} LOCATION '{self.root}/wh'")
         self.session.sql(f"USE {self.schema}")
         for name, value in given["settings"].items():
