@@ -112,8 +112,6 @@ class Limits:
     """Files in one frame of a snapshot, in one row group of a checkpoint, and in one sidecar file of a V2 checkpoint."""
     replay_batch_bytes: int = 32 * _MB
     """Size of the commits that are parsed at a time when a log is loaded."""
-    quick_pass_files: int = 500
-    """Number of files from which on skipping tests all bounds by column before it tests single files."""
     cleaned_files: int = 50
     """Commits that one log cleanup deletes, one after the other, or twice as many as lie between two checkpoints where that is more; the rest waits for the next."""
     backfill_files: int = 100_000

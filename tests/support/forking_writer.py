@@ -15,7 +15,7 @@ import pyarrow as pa
 import rowlock
 
 APPENDS, CHILDREN = 6, 2
-_LARGE = {"changed_files": 1, "quick_pass_files": 0, "snapshot_chunk_files": 3}
+_LARGE = {"changed_files": 1, "snapshot_chunk_files": 3}
 """As tables of many files are held and written to checkpoints."""
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowlock.exceptions import CorruptLog
-from rowlock.limits import limits
 from rowlock.log.quick_bounds import QuickBounds
 from rowlock.protocol import partition_values
 from rowlock.protocol.actions import AddFile
@@ -79,9 +78,7 @@ class FilePruner:
         return out
 
     def match_bounds(self, bounds: QuickBounds, num_files: int) -> Mask:
-        """Mask of the files whose minima and maxima admit the condition; all files if there are few (`quick_pass_files`)."""
-        if num_files < limits().quick_pass_files or not self._needs_stats:
-            return np.ones(num_files, dtype=np.bool_)
+        """Mask of the files whose minima and maxima admit the condition."""
         partitions = {f.name.lower() for f in self._partitions}
         places = Places(lambda path: None if path[0].lower() in partitions else bounds.of(path, self._schema))
         return as_mask(may_hold(self._predicate, places), num_files)

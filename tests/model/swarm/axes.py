@@ -104,7 +104,6 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "limit changed_files": ("default", "0"),
     "limit snapshot_chunk_files": ("default", "1"),
     "limit replay_batch_bytes": ("default", "1"),
-    "limit quick_pass_files": ("default", "0"),
     "limit row_cache_bytes": ("default", "0"),
     "limit column_cache_bytes": ("default", "0"),
     "limit row_id_cache_bytes": ("default", "0"),
