@@ -1,4 +1,4 @@
-"""`rowlock advise`: prints which table properties to set, as a line of Python, with the reasons and figures.  Needs no Spark."""
+"""`rowlock advise`: prints the table properties to set, as a line of Python, with the reasons and figures.  Needs no Spark."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from rowlock.storage.open import open_store
 def advise_on(path: str, limit: int, as_json: bool, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
     """Prints the advice by the newest `limit` commits, as text or as one JSON object."""
     history = read_history(open_store(path, storage_options), limit)
-    found = advise(history)
+    advice = advise(history)
     if as_json:
-        print_json({"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **found.as_json()}, console)
+        print_json({"table": history.table, "commits": len(history.commits), "failed": len(history.failed), **advice.as_json()}, console)
     else:
-        say(history, found, console)
+        print_advice(history, advice, console)
 
 
-def say(history: History, found: Advice, console: Console) -> None:
-    """Prints the advice: first what to set, then why."""
+def print_advice(history: History, advice: Advice, console: Console) -> None:
+    """Prints the advice: first the properties to set, then the reasons."""
     what = f"advice from {len(history.commits):,} commits and {len(history.failed) + history.unrecorded:,} failed tries"
     console.print(Text(history.table, style="bold").append(f"  {what}", style="not bold"), soft_wrap=True)
     console.print()
-    if found.settings:
-        console.print(Padding(Text(set_properties(found.settings), style="green"), (0, 2)), soft_wrap=True)
-    elif found.thin:
+    if advice.settings:
+        console.print(Padding(Text(set_properties(advice.settings), style="green"), (0, 2)), soft_wrap=True)
+    elif advice.thin:
         console.print("  Nothing to set yet.")
     else:
         auto = " (which auto follows)" if history.properties.get("rowlock.lock") == "auto" else ""
-        console.print(f"  Nothing to set: lock = {found.lock}{auto} and the rest as it is.", highlight=False)
-    if found.thin:
-        console.print(Padding(Text(f"{found.thin[0].upper()}{found.thin[1:]}.", style="yellow"), (0, 2)))
+        console.print(f"  Nothing to set: lock = {advice.lock}{auto} and the rest as it is.", highlight=False)
+    if advice.thin:
+        console.print(Padding(Text(f"{advice.thin[0].upper()}{advice.thin[1:]}.", style="yellow"), (0, 2)))
     console.print()
-    console.print(_why(found.reasons))
-    if found.options:
+    console.print(_why(advice.reasons))
+    if advice.options:
         console.print("\nAlso possible, but decide yourself: these change which features readers and writers must support:")
-        console.print(Padding(Text(set_properties(found.options)), (0, 2)), soft_wrap=True)
-    if found.statements:
-        console.print("\nAlso possible: these rewrite files, and conflict with nobody (rowlock.sql runs them):")
-        console.print(Padding(Text("\n".join(found.statements)), (0, 2)), soft_wrap=True)
-    if any(scope != "none" for scope in found.costs.expected()) and found.costs.changes:
+        console.print(Padding(Text(set_properties(advice.options)), (0, 2)), soft_wrap=True)
+    if advice.statements:
+        console.print("\nAlso possible: these rewrite files, and conflict with no other writer (rowlock.sql runs them):")
+        console.print(Padding(Text("\n".join(advice.statements)), (0, 2)), soft_wrap=True)
+    if any(scope != "none" for scope in advice.costs.expected()) and advice.costs.changes:
         console.print()
-        console.print(_costs(found))
+        console.print(_costs(advice))
 
 
 def _why(reasons: tuple[Reason, ...]) -> Table:
@@ -63,16 +63,16 @@ def _why(reasons: tuple[Reason, ...]) -> Table:
     return table
 
 
-def _costs(found: Advice) -> Table:
+def _costs(advice: Advice) -> Table:
     """A table of the expected seconds that each changing commit loses under each lock."""
-    c, expected = found.costs, found.costs.expected()
+    c, expected = advice.costs, advice.costs.expected()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("  lock", "lost work", "waiting", "total"):
         table.add_column(name, justify="left" if name == "  lock" else "right")
     waiting = {"none": 0.0, "writes": c.wait_s, "partition": c.partition_s or 0.0}
     for scope in ("none", "partition", "writes"):
         if scope in expected:
-            style = "bold" if scope == found.lock else ""
+            style = "bold" if scope == advice.lock else ""
             lost = (expected[scope] - waiting[scope]) / 2
             table.add_row(f"  {scope}", f"2 × {lost:.3f} s", f"{waiting[scope]:.3f} s", f"{expected[scope]:.3f} s", style=style)
     return table

@@ -1,4 +1,4 @@
-"""`rowlock check` prints what is wrong with a table, as text or JSON; `rowlock repair` what it mended; `rowlock arbiter` creates and cleans the DynamoDB table.  Needs no Spark."""
+"""`rowlock check` prints a table's damages and risks, as text or JSON; `rowlock repair` the repairs; `rowlock arbiter` creates and cleans the DynamoDB table.  Needs no Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowlock.transaction.state.shared import state_of
 
 _COLOURS = {"damage": "bold red", "danger": "bold red", "suspicion": "yellow", "note": "cyan"}
 _COUNTED = {"vector files": "deletion vector files", "vectors": "deletion vectors"}
-_VERDICTS = {"yes": "[green]yes[/]", "alone": "[yellow]only while nobody else does[/]", "no": "[red]no[/]"}
+_VERDICTS = {"yes": "[green]yes[/]", "alone": "[yellow]only while no other writer is active[/]", "no": "[red]no[/]"}
 
 
 def check_table(
@@ -34,7 +34,7 @@ def check_table(
 
 
 def repair_table(path: str, console: Console, storage_options: Mapping[str, str] | None = None, *, json: bool, yes: bool) -> bool:
-    """Prints what is damaged, and what was done about it (without `yes`: would be); returns False if something is left to mend."""
+    """Prints the damages and their repairs (without `yes`: the possible repairs); returns False if a damage remains."""
     done = repair(state_of(open_store(path, storage_options)), dry_run=not yes)
     if json:
         print_json(done.to_json(), console)
@@ -70,7 +70,7 @@ def _print(report: Report, console: Console) -> None:
 
 
 def _examined(counts: Mapping[str, int]) -> Iterator[str]:
-    """What was counted, as words: `commits 5`, `live files 20 of 30`."""
+    """Yields the counts as text: `commits 5`, `live files 20 of 30`."""
     for what, count in counts.items():
         if what == "files":
             yield f"live files {count:,} of {counts['live files']:,}"
@@ -80,9 +80,9 @@ def _examined(counts: Mapping[str, int]) -> Iterator[str]:
 
 def create_arbiter(name: str | None, console: Console, storage_options: Mapping[str, str] | None = None) -> None:
     """Creates the arbiter's DynamoDB table unless it exists, with the region and credentials of the options or the environment."""
-    made = create_table(storage_options, name=name)
-    console.print(f"The DynamoDB table {made.name} {'was created' if made.created else 'exists already'}.", highlight=False, soft_wrap=True)
-    if not made.expires:
+    table = create_table(storage_options, name=name)
+    console.print(f"The DynamoDB table {table.name} {'was created' if table.created else 'exists already'}.", highlight=False, soft_wrap=True)
+    if not table.expires:
         console.print("Its expired entries are not deleted automatically: turn on time to live for the attribute expireTime.", highlight=False, soft_wrap=True)
 
 

@@ -41,9 +41,9 @@ def conflicts_of(
     page: Path | None = None,
     trace_file: Path | None = None,
 ) -> None:
-    """Prints the conflicts among the newest `limit` commits as tables, or as one JSON object; or writes them as a page and as a trace, and says where.
+    """Prints the conflicts among the newest `limit` commits as tables, or as one JSON object; or writes them as a page and as a trace, and prints these files' paths.
 
-    Raises InvalidInput, before anything is read, where such a file cannot be there.
+    Raises InvalidInput, before anything is read, if such a file cannot be written.
     """
     for file in (page, trace_file):
         if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
@@ -94,7 +94,7 @@ def _failure(run: Run) -> dict[str, Any]:
 
 
 def picture(history: History, console: Console) -> None:
-    """Prints the conflicts of a history as tables; whatever a colour shows is also shown by a sign or a number."""
+    """Prints the conflicts of a history as tables; each colour has a sign or a number beside it, for readers without colour."""
     commits = history.commits
 
     def section(title: str, note: str, table: Table) -> None:
@@ -104,8 +104,8 @@ def picture(history: History, console: Console) -> None:
     console.print(_headline(history), soft_wrap=True)
     if spans := timeline(history):
         section("When", "█ commit  ▓ rebased commit  × failed try", _timeline(spans, min(BAR, max(_LEAST, console.width - 62))))
-    if found := pairs(history):
-        section("Conflicts by operation", "of the commits that landed while the other ran, how many conflicted with it", _heat(found))
+    if by_operation := pairs(history):
+        section("Conflicts by operation", "of the commits that landed while the other ran, how many conflicted with it", _heat(by_operation))
     elif commits:
         console.print("\nBy their own records no two of these commits ran at the same time.")
     for title, hot, name in (
@@ -137,7 +137,7 @@ def _headline(history: History) -> Text:
 
 
 def plain(text: str) -> Text:
-    """Text from another writer, made safe to print: no markup, and no control characters for the terminal."""
+    """Escapes text of another writer for printing: no markup, and no control characters for the terminal."""
     return Text("".join(c if c.isprintable() else "�" for c in text))
 
 
@@ -175,12 +175,12 @@ def _bar(span: Span, most: int, width: int) -> Text:
     return text
 
 
-def _heat(found: Sequence[Pair]) -> Table:
-    shown, table = grid(found, _OPERATIONS), _table()
+def _heat(by_operation: Sequence[Pair]) -> Table:
+    heat, table = grid(by_operation, _OPERATIONS), _table()
     table.add_column("ran ↓  committed meanwhile →", style="", no_wrap=True)
-    for name in shown.winners:
+    for name in heat.winners:
         table.add_column(plain(name), justify="right", header_style="bold")
-    for loser, cells in zip(shown.losers, shown.cells, strict=True):
+    for loser, cells in zip(heat.losers, heat.cells, strict=True):
         table.add_row(plain(loser), *map(_cell, cells))
     return table
 

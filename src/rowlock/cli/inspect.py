@@ -1,4 +1,4 @@
-"""`rowlock history`, `rowlock show` and `rowlock vacuum`: print a table's commits or rows, and delete files it no longer needs.  No Spark; times in UTC."""
+"""`rowlock history`, `rowlock show` and `rowlock vacuum`: print a table's commits or rows, and delete files that it no longer needs.  No Spark; times in UTC."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ SHOWN_COLUMNS = 12
 
 
 def history_of(path: str, limit: int, console: Console, storage_options: Mapping[str, str] | None = None, *, ids: bool = False) -> None:
-    """Prints the newest `limit` commits, the newest first: what each changed and who wrote it, or with `ids` its txnId."""
+    """Prints the newest `limit` commits, the newest first: each with its changes and its engine, or with `ids` its txnId."""
     log = TableLog(open_store(path, storage_options))
     times = dict(log.commit_times())
     table = Table("version", "time", "operation", *([Column("txnId", min_width=36)] if ids else ["what changed", "by"]), box=box.SIMPLE_HEAD)
     for commit in log.history(limit):
-        said = commit.info.raw if commit.info else {}
-        metrics = said.get("operationMetrics")
-        changed = [_metrics(metrics if isinstance(metrics, Mapping) else None), str(said.get("engineInfo") or "")]
-        more = [str(said.get("txnId") or "")] if ids else changed
-        table.add_row(str(commit.version), moment(times.get(commit.version)), str(said.get("operation") or ""), *more)
+        info = commit.info.raw if commit.info else {}
+        metrics = info.get("operationMetrics")
+        changed = [_metrics(metrics if isinstance(metrics, Mapping) else None), str(info.get("engineInfo") or "")]
+        more = [str(info.get("txnId") or "")] if ids else changed
+        table.add_row(str(commit.version), moment(times.get(commit.version)), str(info.get("operation") or ""), *more)
     console.print(table, crop=False)
 
 
@@ -64,12 +64,12 @@ def show_table(path: str, limit: int, version: int | None, console: Console, sto
         return
     names = list(snapshot.schema.names)
     try:
-        found = first_rows(state, snapshot, names[:SHOWN_COLUMNS], limit)
-    except UnsupportedFeature as why:
-        console.print(f"The rows cannot be shown without Spark: {why}", highlight=False, markup=False, soft_wrap=True)
+        first = first_rows(state, snapshot, names[:SHOWN_COLUMNS], limit)
+    except UnsupportedFeature as error:
+        console.print(f"The rows cannot be shown without Spark: {error}", highlight=False, markup=False, soft_wrap=True)
         return
-    rows = Table(*found.column_names, box=box.SIMPLE_HEAD)
-    for row in zip(*(c.to_pylist() for c in found.columns), strict=True):
+    rows = Table(*first.column_names, box=box.SIMPLE_HEAD)
+    for row in zip(*(c.to_pylist() for c in first.columns), strict=True):
         rows.add_row(*map(_text, row))
     console.print(rows)
     if len(names) > SHOWN_COLUMNS:
@@ -81,15 +81,15 @@ def vacuum_table(
 ) -> None:
     """Deletes the files that no version within the retention needs; prints how many."""
     log = TableLog(open_store(path, storage_options))
-    done = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run)
-    for key in done.files if dry_run else ():
+    result = vacuum(log, retention_hours=retention_hours, check_retention=not unsafe, dry_run=dry_run)
+    for key in result.files if dry_run else ():
         console.print(key, highlight=False, markup=False, soft_wrap=True)
     console.print(
-        f"{count(len(done.files), 'file')} ({done.size_bytes:,} bytes) {'would be' if dry_run else 'was' if len(done.files) == 1 else 'were'} deleted",
+        f"{count(len(result.files), 'file')} ({result.size_bytes:,} bytes) {'would be' if dry_run else 'was' if len(result.files) == 1 else 'were'} deleted",
         highlight=False,
     )
-    if done.unproven:
-        console.print(f"{done.unproven:,} more were kept, because the log no longer says whether they were removed within the retention", highlight=False)
+    if result.unproven:
+        console.print(f"{result.unproven:,} more were retained: the log no longer shows whether they were removed within the retention", highlight=False)
 
 
 def _metrics(metrics: Mapping[str, Any] | None) -> str:

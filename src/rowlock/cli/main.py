@@ -23,7 +23,7 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:
-    """Prints the version and ends the program, where that is wanted."""
+    """Prints the version and exits, if the option is given."""
     if wanted:
         from rowlock.version import VERSION
 
@@ -38,7 +38,7 @@ def _options(_: Annotated[bool, typer.Option("--version", callback=_print_versio
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turns whatever is raised into one line on standard error and exit code 2."""
+    """Prints an exception as one line on standard error and exits with code 2."""
     from rowlock import extras
     from rowlock.exceptions import RowlockError
 
@@ -60,7 +60,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def command(*, of: typer.Typer = app, name: str | None = None, hidden: bool = False) -> Callable[[Callable[P, object]], Callable[P, None]]:
-    """Makes a function a command: what it raises becomes one line and exit code 2, and where it returns False the exit code is 1."""
+    """Registers a function as a command: an exception becomes one line and exit code 2, a return value of False exit code 1."""
 
     def registered(function: Callable[P, object]) -> Callable[P, None]:
         @wraps(function)
@@ -88,7 +88,7 @@ StorageOption = Annotated[
 
 
 def _storage(given: list[str] | None) -> dict[str, str] | None:
-    """Parses KEY=VALUE options.  Raises InvalidInput, whose message has no value in it, since one may be a secret."""
+    """Parses KEY=VALUE options.  Raises InvalidInput without the values, since one may be a secret."""
     from rowlock.exceptions import InvalidInput
 
     if bad := [o for o in given or () if "=" not in o]:
@@ -103,7 +103,7 @@ def _escaped(text: str) -> str:
 
 
 def _needs_checkout(package: str) -> None:
-    """Raises InvalidInput where a package that tests or measures Rowlock itself is not installed."""
+    """Raises InvalidInput if a package for testing or measuring Rowlock itself is not installed."""
     from rowlock.exceptions import InvalidInput
 
     if find_spec(package) is None:
@@ -116,13 +116,15 @@ def demo(
     policy: Annotated[
         str, typer.Option(help="repair: a statement that conflicts is rebased. fail: it raises, by Delta's rules for files, and is run again.")
     ] = "repair",
-    path: Annotated[Path | None, typer.Option(help="Where to create the table; must not exist yet, and is kept. Default: a temporary folder.")] = None,
+    path: Annotated[
+        Path | None, typer.Option(help="Where to create the table; must not exist yet, and remains afterwards. Default: a temporary folder.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder: the table, the sources and the writers' logs.")] = False,
     rows: Annotated[int, typer.Option(help="How many generated orders the table starts with.", min=2)] = 100_000,
     source: Annotated[Path | None, typer.Option(help="Your own data: a CSV, JSON or Parquet file, or a folder of one kind.")] = None,
     key: Annotated[str, typer.Option(help="With --source: the columns that identify a row, COL[,COL].")] = "",
     split: Annotated[str | None, typer.Option(help="With --source: one stream for each of this column's most frequent values, up to 3.")] = None,
-    streams: Annotated[bool, typer.Option("--streams", help="Instead: two streams, US and UK, merge what arrives into one table by foreachBatch.")] = False,
+    streams: Annotated[bool, typer.Option("--streams", help="Instead: two streams, US and UK, merge arriving orders into one table by foreachBatch.")] = False,
 ) -> bool:
     """Let four processes change one table at the same time, then check it against a serial replay."""
     from rowlock.cli.demo.run import Choices, run
@@ -257,7 +259,7 @@ def check(
     files: Annotated[int, typer.Option(help="How many live files to look for, evenly spaced over all.", min=0)] = 1_000,
     footers: Annotated[int, typer.Option(help="For how many files to compare the footer with the statistics.", min=0)] = 20,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Open every version and read every live file, to compare all that the log says with what is there.")
+        bool, typer.Option("--deep", help="Open every version and read every live file, to compare the log with the files and their contents.")
     ] = False,
     storage_option: StorageOption = None,
 ) -> bool:
@@ -270,11 +272,11 @@ def check(
 @command()
 def repair(
     path: TablePath,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, what would be done is printed and nothing is written.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Write the repairs; without, they are only printed.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     storage_option: StorageOption = None,
 ) -> bool:
-    """Mend what can be mended of a damaged table without losing a row. Exit code 1 if something is left to mend."""
+    """Repair a damaged table as far as possible without losing a row. Exit code 1 if a damage remains."""
     from rowlock.cli.check import repair_table
 
     return repair_table(path, _console(), _storage(storage_option), json=json, yes=yes)
@@ -313,13 +315,13 @@ def simulate(
     world: Annotated[str, typer.Option(help="s3, local, dynamodb or all: which store's code runs, over a simulated server or disk.")] = "all",
     seed: Annotated[int | None, typer.Option(help="Run this one schedule; with --minutes: the first of them.", min=0)] = None,
     seeds: Annotated[str | None, typer.Option(metavar="FIRST:END", help="Run these seeds. Default: 0:100.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Run seed after seed for so long.", min=0.01)] = None,
-    results: Annotated[Path | None, typer.Option(help="Write a line of JSON for each schedule to this file, and pass over those that it has.")] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="With --seed: print who did what when.")] = False,
+    minutes: Annotated[float | None, typer.Option(help="Run seeds in order for this many minutes.", min=0.01)] = None,
+    results: Annotated[Path | None, typer.Option(help="Write a line of JSON for each schedule to this file, and skip schedules that are in it.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="With --seed: print every step with its actor.")] = False,
     without: Annotated[str, typer.Option(help="With --seed: leave out these actors, actions and faults, such as a2,a1.0,f3.")] = "",
-    smaller: Annotated[bool, typer.Option("--smaller", help="Look for a smaller schedule that breaks something, too.")] = False,
+    smaller: Annotated[bool, typer.Option("--smaller", help="Also search for a smaller schedule that fails.")] = False,
 ) -> bool:
-    """Run the real code in simulated worlds, where seeds decide who runs when and what goes wrong. Exit code 1 if a promise was broken."""
+    """Run the real code in simulated worlds, where a seed decides the schedule and the faults. Exit code 1 if an invariant was violated."""
     _needs_checkout("rowlock_simulation")
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # threads of libraries are not in the schedule
     from rowlock_simulation.command import Choices
@@ -333,7 +335,7 @@ def simulate(
 def serve(
     host: Annotated[str, typer.Option("--host", "--bind", help="The address to listen on. Default: this machine alone.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on; 0: any that is free.", min=0, max=65535)] = 15002,
-    token: Annotated[str | None, typer.Option(envvar="SPARK_CONNECT_AUTHENTICATE_TOKEN", help="What clients must say to be let in.")] = None,
+    token: Annotated[str | None, typer.Option(envvar="SPARK_CONNECT_AUTHENTICATE_TOKEN", help="The token that clients must send.")] = None,
     without_token: Annotated[bool, typer.Option("--without-token", help="Listen beyond this machine without a token.")] = False,
     warehouse: Annotated[Path, typer.Option(help="The folder of tables without a location.")] = Path("spark-warehouse"),
     metastore: Annotated[
@@ -374,7 +376,7 @@ def run(
 
 @command()
 def prepare() -> None:
-    """Make later sessions on this machine start faster: Spark's classes are kept in an archive (200 MB) in the user's cache. Takes about a minute, once."""
+    """Make later sessions on this machine start faster: stores Spark's classes in an archive (200 MB) in the user's cache. Takes about a minute, once."""
     from rowlock.cli.prepare import prepare as run
 
     run(_console())

@@ -23,11 +23,11 @@ def optimize_table(
 ) -> None:
     """Rewrites a table's small files, or all files in the order of `order_by`, and prints the receipt.
 
-    Raises InvalidInput where `full` and `order_by` are both given, else what OPTIMIZE raises.
+    Raises InvalidInput if `full` and `order_by` are both given, else what OPTIMIZE raises.
     """
     if full and order_by:
         raise InvalidInput("--full puts a table in the order of its own clustering columns, --zorder in another order: give one of them", table=path)
-    opened(path, storage_options).refresh()  # an error of the path is told before Spark starts
+    opened(path, storage_options).refresh()  # reports an error of the path before Spark starts
     kind = SCHEMES.get(scheme_of(path) or "")
     spark = rowlock.spark(memory_mb=memory_mb, stores=() if kind is None else (_STORES[kind],))
     table = rowlock.DeltaTable.forPath(spark, path, storage_options=storage_options)

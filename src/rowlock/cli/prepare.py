@@ -23,20 +23,20 @@ _MOST_SECONDS = 900
 
 
 def prepare(console: Console) -> Archive:
-    """Makes the archive and prints where it is.  Raises RowlockError where this machine's Java cannot write one."""
+    """Writes the archive and prints its path.  Raises RowlockError if this machine's Java cannot write one."""
     ensure_java()
     with tempfile.TemporaryDirectory(prefix="rowlock-prepare-") as folder, console.status("Spark runs some statements and writes down its classes"):
         done = subprocess.run(
             [sys.executable, "-m", "rowlock.cli.prepare", folder], cwd=folder, capture_output=True, text=True, timeout=_MOST_SECONDS, check=False
         )
-    made = archive()
-    if done.returncode or made is None:
-        raise RowlockError(f"no class archive was made: {(done.stderr.strip().splitlines() or ['the process said nothing'])[-1]}")
-    console.print(f"Sessions of rowlock.spark() now read {made.top} ({display.size(made.size_bytes)}).", highlight=False, soft_wrap=True)
+    written = archive()
+    if done.returncode or written is None:
+        raise RowlockError(f"no class archive was written: {(done.stderr.strip().splitlines() or ['the process printed nothing'])[-1]}")
+    console.print(f"Sessions of rowlock.spark() now read {written.top} ({display.size(written.size_bytes)}).", highlight=False, soft_wrap=True)
     console.print(
-        f"A session of your own does, too, with spark.driver.extraJavaOptions={quoted(made.java_options)}", highlight=False, markup=False, soft_wrap=True
+        f"A session of your own does, too, with spark.driver.extraJavaOptions={quoted(written.java_options)}", highlight=False, markup=False, soft_wrap=True
     )
-    return made
+    return written
 
 
 def record(folder: Path) -> Archive:

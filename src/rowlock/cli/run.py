@@ -18,7 +18,7 @@ from types import TracebackType
 def run(program: str, arguments: Sequence[str]) -> int:
     """Runs a program as `python program arguments` would, with Rowlock in the place of delta-spark.  Returns its exit code.
 
-    At its end what it used and Rowlock does not have is named on standard error.
+    At the end, prints to standard error which features the program used that Rowlock does not have.
     """
     from rowlock import exceptions
     from rowlock.api.as_delta import install
@@ -33,7 +33,7 @@ def run(program: str, arguments: Sequence[str]) -> int:
         return 0
     except SystemExit as end:
         return _code(end)
-    except BaseException as error:  # noqa: BLE001  it is the program's, and its end
+    except BaseException as error:  # noqa: BLE001  the program's own error ends it
         traceback.print_exception(type(error), error, _of_program(error.__traceback__))
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     finally:

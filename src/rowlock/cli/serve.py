@@ -33,7 +33,7 @@ _LOOKS_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the command line says."""
+    """The options of `rowlock serve`."""
 
     host: str
     port: int
@@ -48,9 +48,9 @@ class Choices:
 
 
 def serve(choices: Choices, console: Console) -> None:
-    """Starts the servers, prints how to connect, and returns when the process is told to end.  Raises InvalidInput, RowlockError."""
+    """Starts the servers, prints how to connect, and returns at SIGTERM or SIGINT.  Raises InvalidInput, RowlockError."""
     settings = _settings(choices)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark's: errors are for the client that made them
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark's: errors are for the client that caused them
     end = threading.Event()
     spark = start_server_session(cores=choices.cores, memory_mb=choices.memory_mb, settings=settings)
     for number in (signal.SIGTERM, signal.SIGINT):  # after PySpark, which takes SIGINT for itself
@@ -59,7 +59,7 @@ def serve(choices: Choices, console: Console) -> None:
     try:
         if choices.metastore is not None:
             keep_derby_log(spark, choices.metastore.absolute())
-        rowlock.enable(spark)  # before anybody can connect
+        rowlock.enable(spark)  # before a client can connect
         log_one_line_for_each_mistake(spark)
         connect = ConnectServer(spark)
         servers.append(connect)
@@ -68,7 +68,7 @@ def serve(choices: Choices, console: Console) -> None:
         _print_how_to_connect(choices, connect.port, console)
         while not end.wait(_LOOKS_EVERY_S):
             if not jvm_is_alive(spark):
-                raise RowlockError("Spark's JVM ended by itself; what it said is above")
+                raise RowlockError("Spark's JVM ended by itself; its output is above")
         console.print("Stopping.", highlight=False)
     finally:
         if jvm_is_alive(spark):
@@ -78,10 +78,10 @@ def serve(choices: Choices, console: Console) -> None:
 
 
 def _ender(end: threading.Event) -> Callable[[int, FrameType | None], None]:
-    def told(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         end.set()
 
-    return told
+    return on_signal
 
 
 def _settings(choices: Choices) -> dict[str, str]:
@@ -90,11 +90,11 @@ def _settings(choices: Choices) -> dict[str, str]:
     if bad:
         raise InvalidInput(f"--conf takes KEY=VALUE; number {bad[0]} of {len(choices.conf)} has no key or no '='")  # its text may be a secret
     if choices.thrift_port is not None and not (choices.without_token or _is_loopback(choices.host)):
-        raise InvalidInput(f"The Thrift server asks nobody for a token, so one that listens on {choices.host} needs --without-token")
+        raise InvalidInput(f"The Thrift server does not check tokens, so one that listens on {choices.host} needs --without-token")
     if not (choices.token or choices.without_token or _is_loopback(choices.host)):
         raise InvalidInput(
-            f"Whoever reaches a Connect server runs code as its user, so one that listens on {choices.host} needs --token, "
-            "or --without-token where the network lets only friends in"
+            f"Every client of a Connect server can run code as the server's user, so one that listens on {choices.host} needs --token, "
+            "or --without-token in a network of trusted clients"
         )
     own = connect_settings(choices.host, choices.port, choices.token) | {"spark.sql.warehouse.dir": str(choices.warehouse.absolute())}
     if choices.metastore is not None:
@@ -105,7 +105,7 @@ def _settings(choices: Choices) -> dict[str, str]:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether the address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -113,7 +113,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _address_of(host: str) -> str:
-    """What clients call the machine that listens on an address: where that is all addresses of the machine, the one by which it reaches others."""
+    """The host for clients' URLs: for an unspecified address (0.0.0.0) the machine's own address in its network."""
     if _is_loopback(host):
         return "localhost"  # clients send a token without TLS to localhost alone, by this name
     with contextlib.suppress(ValueError):
@@ -123,10 +123,10 @@ def _address_of(host: str) -> str:
 
 
 def _own_address() -> str:
-    """The machine's address in its network, its name where it has none.  Sends nothing: a datagram socket only looks up the way."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        way.connect(("192.0.2.1", 9))  # an address that is nobody's (RFC 5737)
-        return str(way.getsockname()[0])
+    """The machine's address in its network, its name where it has none.  Sends nothing: a datagram socket only looks up the route."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # reserved for documentation (RFC 5737)
+        return str(probe.getsockname()[0])
     return socket.gethostname()
 
 
@@ -136,7 +136,7 @@ def _print_how_to_connect(choices: Choices, port: int, console: Console) -> None
     lines = [f"Rowlock serves Spark Connect at {url}", f'  spark = SparkSession.builder.remote("{url}").getOrCreate()    # pip install "pyspark[connect]"']
     if choices.thrift_port is not None:
         lines.append(f"Thrift: jdbc:hive2://{host}:{choices.thrift_port}")
-    names = "are gone when the server ends" if choices.metastore is None else f"are kept in {choices.metastore.absolute()}"
+    names = "are gone when the server ends" if choices.metastore is None else f"are stored in {choices.metastore.absolute()}"
     lines.append(f"Tables without a location lie in {choices.warehouse.absolute()}; their names {names}. Ctrl-C ends the server.")
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)

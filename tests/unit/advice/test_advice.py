@@ -247,7 +247,7 @@ def test_no_history_makes_advice_raise(commits: list[tuple[Any, FileChanges]], f
 
     from rich.console import Console
 
-    from rowlock.cli.advise import say
+    from rowlock.cli.advise import print_advice
     from rowlock.cli.conflicts import picture, summary
 
     runs: list[Run] = [run_of_commit(v, info, t) for v, (info, t) in enumerate(commits)]
@@ -261,7 +261,7 @@ def test_no_history_makes_advice_raise(commits: list[tuple[Any, FileChanges]], f
     out = io.StringIO()
     console = Console(file=out, width=100, force_terminal=False)
     picture(history, console)
-    say(history, found, console)
+    print_advice(history, found, console)
     assert "\x1b" not in out.getvalue()
 
 

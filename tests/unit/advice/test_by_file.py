@@ -43,7 +43,7 @@ def test_of_whole_loads() -> None:
 def test_the_page_stays_and_the_command_is_named(tmp_path: Path) -> None:
     rowlock.append(str(tmp_path / "t"), pa.table({"id": [1]}))
     console = Console(record=True, width=80)
-    what_next(tmp_path / "t", tmp_path / "page.html", console, kept=True, by_row=False)
+    what_next(tmp_path / "t", tmp_path / "page.html", console, remains=True, by_row=False)
     said = console.export_text()
     assert "<html" in (tmp_path / "page.html").read_text() and f"{tmp_path / 'page.html'}\n" in said
     assert f"`rowlock conflicts {tmp_path / 't'} --html FILE`" in said and "delta-spark" not in said

@@ -16,7 +16,7 @@ from rowlock.advice.clustering import ENOUGH_STATEMENTS, advised_keys
 from rowlock.advice.history import History, Layout, in_order, run_of_commit
 from rowlock.advice.keys import compared_paths
 from rowlock.advice.read_history import read_history
-from rowlock.cli.advise import say
+from rowlock.cli.advise import print_advice
 from rowlock.storage.open import open_store
 
 KEYS = (("id",), ("Day",), ("city", "zip code"), ("v",))
@@ -81,7 +81,7 @@ def test_what_is_said() -> None:
 def test_the_lines_are_printed() -> None:
     given = history(("id = 1", 30))
     out = io.StringIO()
-    say(given, advise(given), Console(file=out, width=100, force_terminal=False))
+    print_advice(given, advise(given), Console(file=out, width=100, force_terminal=False))
     lines = [line.strip() for line in out.getvalue().splitlines()]
     assert lines[lines.index("ALTER TABLE delta.`/t``s` CLUSTER BY (id)") + 1] == "OPTIMIZE delta.`/t``s` FULL"
     assert advise(given).as_json()["statements"][0].startswith("ALTER TABLE")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from rowlock.advice import attempts
 from rowlock.advice.advice import advise
 from rowlock.advice.history import History, run_of_commit
-from rowlock.cli.advise import say
+from rowlock.cli.advise import print_advice
 from rowlock.cli.conflicts import picture, summary
 from rowlock.cli.main import app
 from rowlock.storage.local import LocalStore
@@ -37,7 +37,7 @@ def rowlock(*words: object) -> str:
 
 def printed(history: History) -> tuple[str, str]:
     out = []
-    for show in (lambda c: picture(history, c), lambda c: say(history, advise(history), c)):
+    for show in (lambda c: picture(history, c), lambda c: print_advice(history, advise(history), c)):
         console = Console(file=io.StringIO(), width=WIDTH, force_terminal=False)
         show(console)
         out.append(console.file.getvalue())  # type: ignore[attr-defined]

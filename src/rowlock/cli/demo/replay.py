@@ -1,8 +1,7 @@
 """Checks the demo's final table against a serial replay of the same statements in log order.
 
 The replay is a dictionary from key to row and shares no code with the engine: a merge looks up keys, a delete
-compares values.  If the table has exactly these rows, every commit did what it would have done alone after all
-commits before it in the log.
+compares values.  If the table has exactly these rows, the commits are serializable in the order of the log.
 """
 
 from __future__ import annotations
@@ -63,19 +62,19 @@ class Replay:
     def differences(self, table: pl.DataFrame) -> list[str]:
         """How the table's rows differ from these, with one example of each kind of difference."""
         left = dict.fromkeys(self.rows)
-        found: dict[str, list[str]] = {"are doubled": [], "should not be there": [], "are wrong": [], "are missing": []}
+        examples: dict[str, list[str]] = {"are doubled": [], "should not be there": [], "are wrong": [], "are missing": []}
         for row in table.select(self.columns).iter_rows():
             key = self.key_of(row)
             if key not in self.rows:
-                found["should not be there"].append(str(row))
+                examples["should not be there"].append(str(row))
             elif key not in left:
-                found["are doubled"].append(str(row))
+                examples["are doubled"].append(str(row))
             else:
                 del left[key]
                 if row != self.rows[key] and not same(row, self.rows[key]):
-                    found["are wrong"].append(f"{row} in place of {self.rows[key]}")
-        found["are missing"] = [str(self.rows[key]) for key in left]
-        return [f"{len(rows):,} rows {what}, such as {rows[0]}" for what, rows in found.items() if rows]
+                    examples["are wrong"].append(f"{row} in place of {self.rows[key]}")
+        examples["are missing"] = [str(self.rows[key]) for key in left]
+        return [f"{len(rows):,} rows {what}, such as {rows[0]}" for what, rows in examples.items() if rows]
 
 
 def check(load: Load, *, initial: pl.DataFrame, final: pl.DataFrame, records: Iterable[Mapping[str, Any]], versions: Sequence[int]) -> Verdict:

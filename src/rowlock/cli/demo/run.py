@@ -39,7 +39,7 @@ from rowlock.exceptions import InvalidInput, RowlockError
 from rowlock.storage.open import open_store
 
 POLICIES: dict[str, dict[str, str]] = {"repair": {}, "fail": {"rowlock.onConflict": "fail", "rowlock.granularity": "file"}}
-Heard = queue.Queue[tuple[str, dict[str, Any]]]
+Events = queue.Queue[tuple[str, dict[str, Any]]]
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # five JVMs that live for a minute: compiling well would take most of it
 READY_WITHIN_S = 600.0
 FINISHED_WITHIN_S = 300.0  # after the time is over
@@ -60,10 +60,10 @@ class Choices:
 
 
 class Writer:
-    """A writer process of the demo; its events arrive in the queue `heard` as (name, event)."""
+    """A writer process of the demo; its events arrive in the queue `events` as (name, event)."""
 
-    def __init__(self, score: Score, role: str, table: Path, work: Path, seconds: float, heard: Heard) -> None:
-        self.score, self.log, self.heard = score, work / f"{score.name}.log", heard
+    def __init__(self, score: Score, role: str, table: Path, work: Path, seconds: float, events: Events) -> None:
+        self.score, self.log, self.events = score, work / f"{score.name}.log", events
         command = [sys.executable, "-m", "rowlock.cli.demo.worker", "--", str(table), str(work), role, score.name, str(seconds)]
         environment = {**os.environ, "ROWLOCK_APPLICATION": f"demo {score.name}"}
         with self.log.open("w") as log:
@@ -73,10 +73,10 @@ class Writer:
 
     def _listen(self, lines: IO[str]) -> None:
         for line in lines:
-            self.heard.put((self.score.name, json.loads(line)))
-        self.heard.put((self.score.name, {"event": "gone"}))
+            self.events.put((self.score.name, json.loads(line)))
+        self.events.put((self.score.name, {"event": "gone"}))
 
-    def tell(self, word: str) -> None:
+    def send(self, word: str) -> None:
         """Sends OPEN or GO to the process."""
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):  # the process has ended, and its last event is in the queue
@@ -100,15 +100,15 @@ class Crew:
     """All writer processes, with a barrier: none starts to write before all are ready."""
 
     def __init__(self, load: Load, table: Path, work: Path, seconds: float) -> None:
-        self.heard: Heard = queue.Queue()
+        self.events: Events = queue.Queue()
         roles = [(name, "merge") for name in load.streams] + [("optimize", "optimize"), ("gdpr", "delete")]
-        self.writers = [Writer(Score(name), role, table, work, seconds, self.heard) for name, role in roles]
+        self.writers = [Writer(Score(name), role, table, work, seconds, self.events) for name, role in roles]
         self.scores = {writer.score.name: writer.score for writer in self.writers}
 
-    def tell(self, word: str) -> None:
+    def send(self, word: str) -> None:
         """Sends OPEN or GO to all writers."""
         for writer in self.writers:
-            writer.tell(word)
+            writer.send(word)
 
     def until_all(self, event: str, *, within_s: float, board: Scoreboard | None = None) -> None:
         """Reads events until every writer has sent this one.  Raises RowlockError if a writer fails, ends, or sends nothing in time."""
@@ -119,13 +119,13 @@ class Crew:
             if clock.monotonic_s() > end:
                 raise RowlockError(f"{', '.join(sorted(waiting))}: no answer for {within_s:.0f} s.{self._logs(waiting)}")
             with contextlib.suppress(queue.Empty):
-                name, said = self.heard.get(timeout=0.25)
-                if said["event"] == "error":
-                    raise RowlockError(f"The writer {name} failed: {said['message']}{self._logs({name})}")
-                if said["event"] == "gone" and name in waiting:
+                name, received = self.events.get(timeout=0.25)
+                if received["event"] == "error":
+                    raise RowlockError(f"The writer {name} failed: {received['message']}{self._logs({name})}")
+                if received["event"] == "gone" and name in waiting:
                     raise RowlockError(f"The writer {name} ended before its time.{self._logs({name})}")
-                self.scores[name].take(said)
-                if said["event"] == event:
+                self.scores[name].take(received)
+                if received["event"] == event:
                     waiting.discard(name)
 
     def _logs(self, names: set[str]) -> str:
@@ -148,19 +148,19 @@ def run(choices: Choices, console: Console) -> bool:
         _prepare(choices, work, console)
         table = choices.path or work / "table"
         right = _contest(choices, work, table, console)
-        kept = choices.path is not None or choices.keep
-        what_next(table, work.with_suffix(".html"), console, kept=kept, by_row=choices.policy == "repair")
+        remains = choices.path is not None or choices.keep
+        what_next(table, work.with_suffix(".html"), console, remains=remains, by_row=choices.policy == "repair")
         return right
 
 
 def check_place(path: Path | None) -> None:
-    """Raises InvalidInput where there is something at the place where the table is to be."""
+    """Raises InvalidInput if the table's path is not free."""
     if path and path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InvalidInput(f"{path} exists already and the demo makes its own table. Give a --path that does not exist, or remove it.")
+        raise InvalidInput(f"{path} exists already and the demo creates its own table. Give a --path that does not exist, or remove it.")
 
 
 def quick_jvms() -> None:
-    """Makes the JVMs of this process, and of those that it starts, compile little."""
+    """Sets the environment so that the JVMs of this process and its children compile little."""
     for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
         os.environ.setdefault(name, QUICK_JVM)
 
@@ -186,7 +186,7 @@ def _contest(choices: Choices, work: Path, table: Path, console: Console) -> boo
             initial, spark = _make_table(work, table, POLICIES[choices.policy])
             first_version = DeltaTable.forPath(spark, str(table)).history(1).collect()[0]["version"]
             crew.until_all("started", within_s=READY_WITHIN_S)
-            crew.tell("OPEN")
+            crew.send("OPEN")
             crew.until_all("ready", within_s=READY_WITHIN_S)
         console.print(f"One table, unpartitioned, {len(initial):,} rows: {table}", highlight=False, soft_wrap=True)
         console.print(
@@ -196,14 +196,14 @@ def _contest(choices: Choices, work: Path, table: Path, console: Console) -> boo
         )
         board = Scoreboard(console, list(crew.scores.values()), choices.seconds)
         with board.running():
-            crew.tell("GO")
+            crew.send("GO")
             crew.until_all("done", within_s=choices.seconds + FINISHED_WITHIN_S, board=board)
     finally:
         crew.dismiss()
     console.print(board.table())
     with console.status("Checking the table against a serial replay of the log ..."):
         verdict = _check(load, crew, spark, table, initial, first_version)
-    return _pronounce(verdict, console)
+    return _print_verdict(verdict, console)
 
 
 def _make_table(work: Path, table: Path, properties: dict[str, str]) -> tuple[pl.DataFrame, Any]:
@@ -227,7 +227,7 @@ def _check(load: Load, crew: Crew, spark: Any, table: Path, initial: pl.DataFram
     )
 
 
-def _pronounce(verdict: replay.Verdict, console: Console) -> bool:
+def _print_verdict(verdict: replay.Verdict, console: Console) -> bool:
     if verdict.problems:
         console.print(
             f"[bold red]The table is wrong[/]: {len(verdict.problems)} differences from a serial replay of the {verdict.commits:,} commits in log order."
@@ -245,7 +245,7 @@ def _pronounce(verdict: replay.Verdict, console: Console) -> bool:
 
 @contextmanager
 def work_folder(*, keep: bool) -> Iterator[Path]:
-    """A temporary folder for sources, logs and (by default) the table; kept with --keep, and if the demo fails."""
+    """A temporary folder for sources, logs and (by default) the table; it remains with --keep, and if the demo fails."""
     work = Path(tempfile.mkdtemp(prefix="rowlock-demo-"))
     try:
         yield work
@@ -259,15 +259,15 @@ def work_folder(*, keep: bool) -> Iterator[Path]:
 _COMMITS = 100_000
 
 
-def what_next(table: Path, page: Path, console: Console, *, kept: bool, by_row: bool) -> None:
-    """Prints the cost by Delta's rules (with `by_row`: where conflicts were not judged by these), and writes the page of the table's conflicts, which stays."""
+def what_next(table: Path, page: Path, console: Console, *, remains: bool, by_row: bool) -> None:
+    """Prints the cost by Delta's rules (with `by_row`: for a run that did not follow them), and writes the page of the table's conflicts, which remains."""
     history = read_history(open_store(table), _COMMITS)
     page.write_bytes(html(history, clock.now_ms()).encode(errors="replace"))
     lines = [
         *([cost_by_file(history)] if by_row else []),
-        f"What met what, commit by commit: {page}",
-        f"It is what `rowlock conflicts {table if kept else 'PATH'} --html FILE` writes of any Delta table. `rowlock advise {table if kept else 'PATH'}` says what to set.",
-        *([f"The table is kept: {table}"] if kept else []),
+        f"The conflicts, commit by commit: {page}",
+        f"`rowlock conflicts {table if remains else 'PATH'} --html FILE` writes such a page for any Delta table. `rowlock advise {table if remains else 'PATH'}` recommends its properties.",
+        *([f"The table remains: {table}"] if remains else []),
     ]
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -277,10 +277,10 @@ def cost_by_file(history: History) -> str:
     """What the recorded commits would have cost under granularity=file, which are delta-spark's rules."""
     met = conflicts_by_file(history)
     if not met:
-        return "By delta-spark's rules, which judge by file, none of these commits would have been a conflict, as far as the log says which files they changed."
+        return "By delta-spark's rules, which judge by file, none of these commits would have been a conflict, as far as the log names the files that they changed."
     count, seconds = len(met), sum(run.service_s or 0.0 for run in met)
     return (
         f"By delta-spark's rules, which judge by file, at least {count:,} of the {len(history.commits):,} commits would have failed with a conflict, and "
-        f"{seconds:,.1f} s of work would have been done again if each had got through at its second try. Counted from the log: the commits that changed a file which "
+        f"{seconds:,.1f} s of work would have been repeated if each had succeeded at its second try. Counted from the log: the commits that changed a file which "
         "another commit had removed or written after the version that they read, and the time that each of them took without its rebases."
     )

@@ -1,7 +1,7 @@
 """Reads the user's own files for the demo (`--source`): checks them, splits the rows into streams, and puts them into the work folder.
 
-Everything that can be wrong with a file or a key is found here, before a table is created, and reported in one line
-with what to do about it (InvalidInput).
+Every fault of a file or a key is found here, before a table is created, and reported in one line with the remedy
+(InvalidInput).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read(source: Path) -> pl.DataFrame:
     files = sorted(p for p in source.rglob("*") if p.is_file() and _kind(p) and not p.name.startswith((".", "_"))) if source.is_dir() else [source]
     kinds = {_kind(p) for p in files}
     if len(kinds) != 1 or None in kinds:
-        found = (
+        problem = (
             f"holds {', '.join(sorted(map(str, kinds)))} files"
             if files and None not in kinds
             else "holds no file that can be read"
@@ -53,7 +53,7 @@ def read(source: Path) -> pl.DataFrame:
             else "is of no known kind"
         )
         raise InvalidInput(
-            f"{source} {found}. --source takes one CSV, JSON or Parquet file (.csv, .tsv, .json, .jsonl, .ndjson, .parquet; CSV also .gz or .zip), or a folder of one kind."
+            f"{source} {problem}. --source takes one CSV, JSON or Parquet file (.csv, .tsv, .json, .jsonl, .ndjson, .parquet; CSV also .gz or .zip), or a folder of one kind."
         )
     reader = READERS[kinds.pop() or ""]
     parts = [_read_one(path, reader) for path in files]
@@ -96,7 +96,7 @@ def _read_one(path: Path, reader: Callable[[Path], pl.DataFrame]) -> pl.DataFram
     try:
         return reader(path)
     except (OSError, ValueError, pl.exceptions.PolarsError, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"{path} cannot be read: {_line(error)}. Check that the file is whole and of the kind that its name says.") from None
+        raise InvalidInput(f"{path} cannot be read: {_line(error)}. Check that the file is complete and of the kind of its suffix.") from None
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
@@ -120,12 +120,12 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 def _numbers(column: pl.Series) -> pl.Series:
     """Converts a text column to numbers if all its values are numbers or NA (which becomes null); else returns it unchanged."""
-    said = column.set(column == "NA", None)
-    if said.null_count() in (column.null_count(), len(column)):
+    values = column.set(column == "NA", None)
+    if values.null_count() in (column.null_count(), len(column)):
         return column
     for kind in (pl.Int64, pl.Float64):
-        cast = said.cast(kind, strict=False)
-        if cast.null_count() == said.null_count():
+        cast = values.cast(kind, strict=False)
+        if cast.null_count() == values.null_count():
             return cast
     return column
 

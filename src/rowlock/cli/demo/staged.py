@@ -1,4 +1,4 @@
-"""The demo's load of the user's own rows, kept in the work folder as one Parquet file for each stream.
+"""The demo's load of the user's own rows, stored in the work folder as one Parquet file for each stream.
 
 The table starts with the first part of each stream's rows and with all rows of no stream.  A batch has some of the
 remaining rows, and some that the table has already; a counter column has the number of the batch that wrote a row last.

@@ -1,7 +1,7 @@
 """`rowlock demo --streams`: two streams, the sales of the US and of the UK, MERGE into one table by foreachBatch at the same time.
 
-Orders arrive in two tables, by appends without Spark; a query for each reads its table as a stream and merges each batch, once, into the common one.
-Both change the same rows, the totals of the products.  As all that a merge does is to add, the result follows from the orders alone.
+Orders arrive in two tables, by appends without Spark; one query per table reads it as a stream and merges each batch, once, into the common table.
+Both change the same rows, the totals of the products.  A merge only adds, so the result follows from the orders alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(choices: Choices, console: Console) -> bool:
         console.print(f"One table, unpartitioned, {choices.rows:,} orders: {table}", highlight=False, soft_wrap=True)
         console.print(f"For {choices.seconds:g} s orders arrive; the streams {' and '.join(Sales.streams)} merge them, each row once.", highlight=False)
         right = _contest(streams, choices.seconds, console)
-        what_next(table, work.with_suffix(".html"), console, kept=bool(choices.path or choices.keep), by_row=True)
+        what_next(table, work.with_suffix(".html"), console, remains=bool(choices.path or choices.keep), by_row=True)
         return right
 
 
@@ -130,11 +130,11 @@ class Streams:
 
     def differences(self) -> int:
         """How many rows of the table are missing, wrong or too many."""
-        found = pl.DataFrame(rowlock.to_arrow(self.path))
-        wanted = self.expected().select(found.columns).cast(found.schema)
-        both = pl.concat([found, wanted]).group_by(found.columns).len()
+        actual = pl.DataFrame(rowlock.to_arrow(self.path))
+        expected = self.expected().select(actual.columns).cast(actual.schema)
+        both = pl.concat([actual, expected]).group_by(actual.columns).len()
         return (
             both.filter(pl.col("len") != 2).height
-            if found.height == wanted.height
-            else abs(found.height - wanted.height) + both.filter(pl.col("len") != 2).height
+            if actual.height == expected.height
+            else abs(actual.height - expected.height) + both.filter(pl.col("len") != 2).height
         )

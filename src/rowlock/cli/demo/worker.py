@@ -41,24 +41,24 @@ class Statement:
 
 def main(table: str, work: str, role: str, name: str, seconds: float, cores: int = 1, memory_mb: int = 768) -> None:
     """Runs one writer.  `role` is merge, delete or optimize; the name of a merging writer is its stream's."""
-    say = _channel()
+    send = _channel()
     try:
         spark = rowlock.spark(cores=cores, memory_mb=memory_mb)
         load = open_load(Path(work))
         warm_up(spark, Path(work) / f"warm-up-{name}", load, role)
-        say({"event": "started"})
+        send({"event": "started"})
         if sys.stdin.readline().strip() != "OPEN":
             return
         t = DeltaTable.forPath(spark, table)
         t.toDF().limit(1).collect()
-        say({"event": "ready"})
+        send({"event": "ready"})
         if sys.stdin.readline().strip() != "GO":
             return
-        write(t, statements(spark, t, load, role, name), seconds, say)
-        say({"event": "done"})
+        write(t, statements(spark, t, load, role, name), seconds, send)
+        send({"event": "done"})
     except Exception as error:  # noqa: BLE001  the process that waits for this one must learn of any error
         traceback.print_exc()
-        say({"event": "error", "message": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"})
+        send({"event": "error", "message": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"})
         raise SystemExit(1) from None
     finally:
         sys.stderr.flush()
@@ -96,7 +96,7 @@ def _merge(spark: Any, t: DeltaTable, load: Load, stream: str, number: int) -> C
     return merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute
 
 
-def write(t: DeltaTable, todo: Iterator[Statement], seconds: float, say: Callable[[dict[str, Any]], None]) -> None:
+def write(t: DeltaTable, todo: Iterator[Statement], seconds: float, send: Callable[[dict[str, Any]], None]) -> None:
     """Runs statements until the time is over; sends an event for each commit and each conflict."""
     end = clock.monotonic_s() + seconds
     while clock.monotonic_s() < end:
@@ -108,10 +108,10 @@ def write(t: DeltaTable, todo: Iterator[Statement], seconds: float, say: Callabl
                 landed = True
             except DeltaConcurrentModificationException as error:
                 again = clock.monotonic_s() < end
-                say({"event": "conflict", "again": again, "error": type(error).__name__})
+                send({"event": "conflict", "again": again, "error": type(error).__name__})
                 if not again:
                     return
-        say({"event": "commit", **statement.record, **_account(t), "seconds": clock.monotonic_s() - began})
+        send({"event": "commit", **statement.record, **_account(t), "seconds": clock.monotonic_s() - began})
         clock.sleep(max(0.0, min(statement.pause_s, end - clock.monotonic_s())))
 
 
@@ -133,11 +133,11 @@ def _channel() -> Callable[[dict[str, Any]], None]:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
-    def say(event: dict[str, Any]) -> None:
+    def send(event: dict[str, Any]) -> None:
         out.write(json.dumps(event) + "\n")
         out.flush()
 
-    return say
+    return send
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Who wrote when, as shapes: a lane for each writer, a bar for each run, a line from each winner to whom it met.  Pure.
+"""The timeline of writers as shapes: a lane for each writer, a bar for each run, a line from each winner to the run that met it.  Pure.
 
 Places along the time axis are percent of the drawing's width, heights are pixels; the drawing fits any width.
 """
@@ -74,7 +74,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """All that is drawn, and what is left out."""
+    """All shapes of the timeline, and notes on what is omitted."""
 
     lanes: tuple[Lane, ...] = ()
     bars: tuple[Bar, ...] = ()
@@ -90,7 +90,7 @@ NameOf = Callable[[Run], Writer]
 
 
 def lane_names(runs: Sequence[Run]) -> NameOf:
-    """By what runs are put into lanes: by process; where these are more than fit on a page by application and host, else by application."""
+    """The grouping of runs into lanes: by process; if that makes too many lanes by application and host, else by application."""
     for name_of in (_by_process, _by_host, _by_application):
         if len({name_of(run) for run in runs}) <= MAX_LANES:
             return name_of
@@ -122,7 +122,7 @@ def drawing(history: History) -> Drawing:
         f"{len(timed) - len(shown):,} older runs are not drawn: the newest {MAX_RUNS} are." if len(timed) > len(shown) else "",
         f"{sum(map(len, others))} runs of {len(others)} other writers are not drawn: the {MAX_LANES} writers with the most are." if others else "",
         f"{undrawn:,} more lines are not drawn." if undrawn else "",
-        f"{len(history.runs) - len(timed):,} runs say no time." if len(history.runs) > len(timed) else "",
+        f"{len(history.runs) - len(timed):,} runs record no time." if len(history.runs) > len(timed) else "",
     )
     return Drawing(
         lanes=tuple(labels),
@@ -150,11 +150,11 @@ def _by_application(run: Run) -> Writer:
 
 def _lanes(runs: Sequence[Run], name_of: NameOf) -> tuple[dict[Writer, list[Run]], list[list[Run]]]:
     """(the runs of the writers with the most runs, in the order of their first; those of the other writers)."""
-    found: dict[Writer, list[Run]] = defaultdict(list)
+    by_writer: dict[Writer, list[Run]] = defaultdict(list)
     for run in runs:
-        found[name_of(run)].append(run)
-    most = sorted(found, key=lambda w: -len(found[w]))[:MAX_LANES]
-    return {w: found[w] for w in found if w in most}, [found[w] for w in found if w not in most]
+        by_writer[name_of(run)].append(run)
+    most = sorted(by_writer, key=lambda w: -len(by_writer[w]))[:MAX_LANES]
+    return {w: by_writer[w] for w in by_writer if w in most}, [by_writer[w] for w in by_writer if w not in most]
 
 
 def _where(writer: Writer, runs: Sequence[Run]) -> str:
@@ -170,7 +170,7 @@ def _where(writer: Writer, runs: Sequence[Run]) -> str:
 def _placed(runs: Sequence[Run], axis: Axis, top: int) -> tuple[list[Bar], int]:
     """(the bars of a lane, the number of its rows): a bar is put into the first row that is free, beyond MAX_ROWS over another."""
     ends: list[float] = []
-    found: list[tuple[int, Bar]] = []
+    placed: list[tuple[int, Bar]] = []
     for run in sorted(runs, key=begin_of):
         x, end = axis.x(begin_of(run)), axis.x(float(run.at_ms or 0))
         width = max(end - x, _NARROW)
@@ -179,16 +179,16 @@ def _placed(runs: Sequence[Run], axis: Axis, top: int) -> tuple[list[Bar], int]:
             ends.append(0.0)
         row = min(row, MAX_ROWS - 1)
         parts = (Part(p.name, axis.x(p.begin_ms), axis.x(p.end_ms) - axis.x(p.begin_ms)) for p in phases_of(run))
-        found.append((row, Bar(run, x, width, top + ROW * row, tuple(p for p in parts if p.width > 0.02))))
+        placed.append((row, Bar(run, x, width, top + ROW * row, tuple(p for p in parts if p.width > 0.02))))
         ends[row] = x + width
-    return _named(found), len(ends)
+    return _named(placed), len(ends)
 
 
-def _named(found: Sequence[tuple[int, Bar]]) -> list[Bar]:
+def _named(placed: Sequence[tuple[int, Bar]]) -> list[Bar]:
     """The bars; those whose end is too near to that of another one that is named, in the same row, are not named."""
     next_end: dict[int, float] = {}
     out = []
-    for row, bar in reversed(found):
+    for row, bar in reversed(placed):
         named = bar.run.version is not None and next_end.get(row, 200.0) - bar.end >= _NAME
         if named:
             next_end[row] = bar.end
@@ -197,7 +197,7 @@ def _named(found: Sequence[tuple[int, Bar]]) -> list[Bar]:
 
 
 def _lines(bars: Sequence[Bar]) -> tuple[list[Line], int]:
-    """(the newest lines from winners to whom they met, the number of those that are too many)."""
+    """(the newest lines from winners to the runs that met them, the number of omitted lines)."""
     by_version = {b.run.version: b for b in bars if b.run.version is not None}
     out: list[Line] = []
     for bar in bars:
@@ -211,8 +211,8 @@ def _lines(bars: Sequence[Bar]) -> tuple[list[Line], int]:
 
 
 def _met(run: Run) -> Counter[int]:
-    """The versions that a run met; each with how many of the meetings were raised."""
-    found: Counter[int] = Counter()
+    """The versions that a run met, each with the number of these conflicts that raised an error."""
+    raised: Counter[int] = Counter()
     for m in run.met:
-        found[m.version] += bool(m.rule)
-    return found
+        raised[m.version] += bool(m.rule)
+    return raised

@@ -1,7 +1,7 @@
-"""The history of a table as one HTML page that needs nothing else: no network, no script.  Pure.
+"""The history of a table as one self-contained HTML page: no network, no script.  Pure.
 
-All text of others (paths, names, predicates, userMetadata) is escaped by the template; signs that no one can see are
-shown as such.  What is listed is limited, and the page says what it leaves out.
+All text of other writers (paths, names, predicates, userMetadata) is escaped by the template; characters that do not
+print are replaced.  Lists are limited, and the page says how many entries it omits.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from rowlock.version import VERSION
 MAX_COMMITS = 200
 MAX_MEETINGS = 100
 MAX_NAMES = 8
-"""Writers or operations in a table of who met whom, and entries of a list of hot files, partitions, columns, keys."""
+"""Writers or operations in a grid of conflicts, and entries of a list of hot files, partitions, columns, keys."""
 SPANS = 48
 _LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What runs of one name did and lost; seconds in sum, `vain` counts lost puts and failed tries."""
+    """The work and losses of the runs of one name; seconds are sums, `vain` counts lost puts and failed tries."""
 
     name: str
     runs: int = 0
@@ -50,7 +50,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """One run and one commit of others that mattered to it."""
+    """One run and one concurrent commit that conflicted with it."""
 
     run: Run
     winner: MetWinner
@@ -58,7 +58,7 @@ class Meeting:
 
 
 def html(history: History, now_ms: int) -> str:
-    """The page, about 20 kB and 2 kB for each of the newest runs; `now_ms` is printed as the time when it was made."""
+    """The page, about 20 kB and 2 kB for each of the newest runs; `now_ms` is printed as its time."""
     name_of = lane_names(history.runs)
     by_writer = lambda run: label(name_of(run))  # noqa: E731
     meetings = [Meeting(run, m, history.by_version.get(m.version)) for run in reversed(history.runs) for m in run.met]
@@ -66,7 +66,7 @@ def html(history: History, now_ms: int) -> str:
     spans = timeline(history, SPANS)
     return _template().render(
         h=history,
-        made=moment(now_ms),
+        written=moment(now_ms),
         version=VERSION,
         drawing=drawing(history),
         spans=_bars(spans) if len(spans) > 1 else [],
@@ -74,7 +74,7 @@ def html(history: History, now_ms: int) -> str:
         by_writer=costs_by(history, by_writer),
         by_operation=by_operation,
         total=_total(by_operation),
-        grids=[(n, grid(found, MAX_NAMES)) for n, found in (("writer", pairs(history, by_writer)), ("operation", pairs(history))) if found],
+        grids=[(n, grid(overlapping, MAX_NAMES)) for n, overlapping in (("writer", pairs(history, by_writer)), ("operation", pairs(history))) if overlapping],
         meetings=meetings[:MAX_MEETINGS],
         meetings_left=max(0, len(meetings) - MAX_MEETINGS),
         hot=_hot(history),
@@ -95,11 +95,11 @@ def _anchor(run: Run) -> str:
 
 
 def costs_by(history: History, name_of: Callable[[Run], str]) -> list[Cost]:
-    """What the runs did and lost, by name; those that lost most come first."""
-    found: dict[str, list[Run]] = {}
+    """The costs of the runs by name, the highest losses first."""
+    by_name: dict[str, list[Run]] = {}
     for run in history.runs:
-        found.setdefault(name_of(run), []).append(run)
-    return sorted((_cost(name, runs) for name, runs in found.items()), key=lambda c: (-c.lost_s, -c.rebase_s, -c.runs, c.name))
+        by_name.setdefault(name_of(run), []).append(run)
+    return sorted((_cost(name, runs) for name, runs in by_name.items()), key=lambda c: (-c.lost_s, -c.rebase_s, -c.runs, c.name))
 
 
 def _cost(name: str, runs: Sequence[Run]) -> Cost:
@@ -126,19 +126,20 @@ def _total(costs: Iterable[Cost]) -> Cost:
 
 
 def _hot(history: History) -> list[tuple[str, list[Hotspot], int]]:
-    """(kind, the most frequent, the number of all) of what conflicts concern."""
+    """(kind, the most frequent hotspots, the number of all) for partitions, files and columns."""
     kinds = (("Partitions", hot_partitions(history)), ("Files", hot_files(history)), ("Columns that both set", hot_columns(history)))
-    return [(kind, found[:MAX_NAMES], len(found)) for kind, found in kinds if found]
+    return [(kind, hotspots[:MAX_NAMES], len(hotspots)) for kind, hotspots in kinds if hotspots]
 
 
 def _seconds_by(history: History) -> list[tuple[str, int, float, list[tuple[str, float, float]]]]:
-    """For each operation: (name, runs that say their seconds, seconds of one in the mean, and by phase: name, mean seconds, percent of the longest)."""
-    found: dict[str, list[Run]] = {}
+    """For each operation: (name, runs that record their seconds, mean seconds of a run, and by phase: name, mean seconds, percent of the longest)."""
+    by_operation: dict[str, list[Run]] = {}
     for run in history.runs:
         if run.seconds:
-            found.setdefault(run.operation, []).append(run)
+            by_operation.setdefault(run.operation, []).append(run)
     means = [
-        (operation, len(runs), {name: sum(r.seconds.get(name, 0.0) for r in runs) / len(runs) for name in phases.WORDS}) for operation, runs in found.items()
+        (operation, len(runs), {name: sum(r.seconds.get(name, 0.0) for r in runs) / len(runs) for name in phases.WORDS})
+        for operation, runs in by_operation.items()
     ]
     most = max((sum(by.values()) for _, _, by in means), default=0.0) or 1.0
     out = [(op, n, sum(by.values()), [(name, s, 100 * s / most) for name, s in by.items() if s > 0]) for op, n, by in means]
@@ -178,11 +179,11 @@ def _bars(spans: Sequence[Span]) -> list[SpanBar]:
 
 @cache
 def _template() -> Template:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("rowlock.cli.report", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {
-        "said": said,
+    environment.filters |= {
+        "printable": printable,
         "n": lambda number: f"{number:,}",
         "s": seconds,
         "size": display.size,
@@ -192,11 +193,11 @@ def _template() -> Template:
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "file": partial(display.shortened, width=60),
     }
-    return made.get_template("page.html")
+    return environment.get_template("page.html")
 
 
-def said(text: object, longest: int = _LONGEST) -> str:
-    """Text of others: signs that cannot be seen are replaced, and a long one is cut."""
+def printable(text: object, longest: int = _LONGEST) -> str:
+    """Text of other writers for the page: characters that do not print are replaced, and long text is cut."""
     seen = "".join(c if c.isprintable() else " " if c in "\n\t" else "�" for c in str(text)[: longest + 1])
     return seen if len(seen) <= longest else f"{seen[: longest - 1]}…"
 

@@ -1,7 +1,7 @@
-"""When the phases of a run were, as far as its record says.  Pure.
+"""The times of a run's phases, as far as its record holds them.  Pure.
 
 A record holds when a run began, when it ended, and how many seconds each phase took in all; not when each began.
-Phases are therefore laid out in the order of a commit: planned, waited for a lease and staged from the beginning on;
+Phases are therefore placed in the order of a commit: planned, waited for a lease and staged from the beginning on;
 waited for a turn, rebased, wrote and put up to the end.  What lies between is not recorded: the caller's own code.
 """
 
@@ -28,7 +28,7 @@ _LAST = ("wait", "rebase", "write", "put")
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase of a run, from `begin_ms` to `end_ms` since the epoch; `seconds` is what the record says."""
+    """One phase of a run, from `begin_ms` to `end_ms` since the epoch; `seconds` is the recorded duration."""
 
     name: str
     begin_ms: float
