@@ -1,6 +1,6 @@
 """Advice on a table's settings, computed from its history, with reasons and figures.
 
-`rowlock.lock=auto` follows `lock_for`; `advise` explains the same choice to people, and gives further advice.  The
+`rowlock.lock=auto` follows `lock_for`; `advise` explains the same choice to users, and gives further advice.  The
 advised lock is the one with the lowest expected cost (see `costs`):
 
     none       the work lost to other writers, counted twice
@@ -9,7 +9,7 @@ advised lock is the one with the lowest expected cost (see `costs`):
 
 With growing losses the choice only ever moves down this list.  The lock `table` is never advised: it makes appends
 wait, which lose nothing.  The current lock is replaced only by one that is cheaper by a margin; and since a lock hides
-the conflicts that it prevents, it is kept for as long as writers queue for it.  Advice decides no commit (I7).  Pure.
+the conflicts that it prevents, it remains for as long as writers queue for it.  Advice decides no commit (I7).  Pure.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Advice:
     settings     these as table properties, as far as they differ from the current ones; ready for setProperties
     options      other settings that would help but need a decision (support by other readers, a new layout)
     reasons      the reasons with their figures, the most important first
-    thin         what cannot be said for lack of evidence; empty if there is enough
+    thin         what is unknown for lack of evidence; empty if there is enough
     statements   SQL that would help, but rewrites files: clustering by the columns that conditions name
     """
 
@@ -83,34 +83,34 @@ class Advice:
 def lock_for(history: History, *, current: str | None = None) -> Lock:
     """The lock with the lowest expected cost.  `current`: the lock in force, by default the one that the newest commits used.
 
-    The current lock is kept if there is too little evidence, or if writers queue for it.
+    The current lock remains if there is too little evidence, or if writers queue for it.
     """
-    found = costs(history)
-    return _cheapest_lock(found, _lock_in_use(history, found) if current is None else _as_lock(current))
+    measured = costs(history)
+    return _cheapest_lock(measured, _lock_in_use(history, measured) if current is None else _as_lock(current))
 
 
-def _lock_in_use(history: History, found: Costs) -> Lock:
+def _lock_in_use(history: History, measured: Costs) -> Lock:
     """The lock that most of the newest changes used, according to their commitInfo."""
     newest = [r for r in history.commits if r.changes and r.by_rowlock][-ENOUGH:]
     if 2 * sum("lock" in r.seconds for r in newest) <= len(newest):
         return "none"
-    return "writes" if found.partition_s is None or found.partition_s >= found.wait_s else "partition"
+    return "writes" if measured.partition_s is None or measured.partition_s >= measured.wait_s else "partition"
 
 
 def _as_lock(current: str | None) -> Lock:
     return "writes" if current in ("writes", "table") else "partition" if current == "partition" else "none"
 
 
-def _cheapest_lock(found: Costs, current: Lock) -> Lock:
-    if found.changes + found.failed < ENOUGH:
+def _cheapest_lock(measured: Costs, current: Lock) -> Lock:
+    if measured.changes + measured.failed < ENOUGH:
         return current
-    service = found.service_s or 0.0
-    if current != "none" and found.queued_s > QUEUE * service:
+    service = measured.service_s or 0.0
+    if current != "none" and measured.queued_s > QUEUE * service:
         return current
     floor = WORTH_IT * service * (MARGIN if current != "none" else 1.0)
-    if found.lost_s <= floor:
+    if measured.lost_s <= floor:
         return "none"
-    expected = found.expected()
+    expected = measured.expected()
     expected[current] = MARGIN * expected.get(current, expected["writes"])
     scopes: tuple[Lock, ...] = ("none", "partition", "writes")
     return min((s for s in scopes if s in expected), key=lambda s: expected[s])
@@ -118,11 +118,11 @@ def _cheapest_lock(found: Costs, current: Lock) -> Lock:
 
 def advise(history: History) -> Advice:
     """The advised settings and the reasons for them.  Never raises, whatever the history contains."""
-    found, ranked = costs(history), pairs(history)
+    measured, ranked = costs(history), pairs(history)
     named = history.properties.get("rowlock.lock", "none")
-    current = _lock_in_use(history, found) if named == "auto" else _as_lock(named)
+    current = _lock_in_use(history, measured) if named == "auto" else _as_lock(named)
     policy, granularity = _policy_reason(history), _granularity_reason(history)
-    lock = _cheapest_lock(found if policy is None else _under_repair(found, policy), current)
+    lock = _cheapest_lock(measured if policy is None else _under_repair(measured, policy), current)
     settings: dict[str, str] = {}
     if lock != (named if named in KNOBS["rowlock.lock"] else "none") and named != "auto":
         settings["rowlock.lock"] = lock
@@ -130,10 +130,10 @@ def advise(history: History) -> Advice:
         settings["rowlock.onConflict"] = "repair"
     if granularity is not None:
         settings["rowlock.granularity"] = "row"
-    options = list(_options(history, found))
+    options = list(_options(history, measured))
     clustering, statements = _clustering_reason(history)
     reasons = [
-        _lock_reason(found, lock, current, ranked),
+        _lock_reason(measured, lock, current, ranked),
         *(r for r in (policy, granularity) if r is not None),
         *_conflict_reasons(history, ranked),
         *_overwritten_reasons(history),
@@ -148,8 +148,8 @@ def advise(history: History) -> Advice:
         settings=settings,
         options={name: value for name, value, _ in options if name},
         reasons=tuple(reasons),
-        thin=_missing_evidence(history, found),
-        costs=found,
+        thin=_missing_evidence(history, measured),
+        costs=measured,
         statements=statements,
     )
 
@@ -159,43 +159,43 @@ def set_properties(settings: Mapping[str, str]) -> str:
     return "t.setProperties({" + ", ".join(f'"{name}": "{value}"' for name, value in settings.items()) + "})"
 
 
-def _lock_reason(found: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
-    figures: dict[str, float | int | str] = {"changes": found.changes, "appends": found.appends, "failed": found.failed, "rounds": found.rounds}
-    figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in found.expected().items()} | {
-        "lost_s": round(found.lost_s, 4),
-        "wait_s": round(found.wait_s, 4),
-        "beside": round(found.beside, 2),
+def _lock_reason(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
+    figures: dict[str, float | int | str] = {"changes": measured.changes, "appends": measured.appends, "failed": measured.failed, "rounds": measured.rounds}
+    figures |= {f"expected_{scope}_s": round(seconds, 4) for scope, seconds in measured.expected().items()} | {
+        "lost_s": round(measured.lost_s, 4),
+        "wait_s": round(measured.wait_s, 4),
+        "beside": round(measured.beside, 2),
     }
-    if not found.changes and not found.failed:
+    if not measured.changes and not measured.failed:
         text = (
-            f"All {display.count(found.appends, 'commit')} only add rows: appends never conflict, and need no lock."
-            if found.appends
+            f"All {display.count(measured.appends, 'commit')} only add rows: appends never conflict, and need no lock."
+            if measured.appends
             else "No commit changed a row yet."
         )
         return Reason("lock", text, figures)
-    if found.changes + found.failed < ENOUGH:
+    if measured.changes + measured.failed < ENOUGH:
         return Reason("lock", "", figures)
-    lost, wait = _duration(found.lost_s), _duration(found.wait_s)
-    if lock == "none" and found.lost_s <= WORTH_IT * (found.service_s or 0):
+    lost, wait = _duration(measured.lost_s), _duration(measured.wait_s)
+    if lock == "none" and measured.lost_s <= WORTH_IT * (measured.service_s or 0):
         return Reason(
             "lock",
-            f"A change loses {lost} to others and takes {_duration(found.service_s or 0)}: nothing that a lock could save. Waiting in line would cost {wait} each.",
+            f"A change loses {lost} to others and takes {_duration(measured.service_s or 0)}: nothing that a lock could save. Waiting in line would cost {wait} each.",
             figures,
         )
-    vain = f"A change loses {lost} to others ({_duration(found.repair_s)} in repairs, {_duration(found.thrown_s)} thrown away)"
+    vain = f"A change loses {lost} to others ({_duration(measured.repair_s)} in repairs, {_duration(measured.thrown_s)} thrown away)"
     counted = "counted twice, for its writer waits and its machines work"
     if lock == "none":
-        return Reason("lock", f"{vain}, {counted}; waiting for the {found.beside:.1f} changes beside it would cost {wait}.", figures)
-    if found.queued_s > QUEUE * (found.service_s or 0) and lock == current:
+        return Reason("lock", f"{vain}, {counted}; waiting for the {measured.beside:.1f} changes beside it would cost {wait}.", figures)
+    if measured.queued_s > QUEUE * (measured.service_s or 0) and lock == current:
         return Reason(
             "lock",
-            f"Writers queue for the lock, {_duration(found.queued_s)} each: it is kept, for it hides the conflicts that it prevents.",
-            figures | {"queued_s": round(found.queued_s, 4)},
+            f"Writers queue for the lock, {_duration(measured.queued_s)} each: it remains, for it hides the conflicts that it prevents.",
+            figures | {"queued_s": round(measured.queued_s, 4)},
         )
     if lock == "partition":
         return Reason(
             "lock",
-            f"{vain}, {counted}; waiting for writers of the same partition would cost {_duration(found.partition_s or 0)}, for all writers {wait}.",
+            f"{vain}, {counted}; waiting for writers of the same partition would cost {_duration(measured.partition_s or 0)}, for all writers {wait}.",
             figures,
         )
     worst = next((p for p in ranked if p.met), None)
@@ -220,13 +220,13 @@ def _policy_reason(history: History) -> Reason | None:
     return None
 
 
-def _under_repair(found: Costs, policy: Reason) -> Costs:
+def _under_repair(measured: Costs, policy: Reason) -> Costs:
     """The costs if each failed try had been repaired instead; unchanged if no repair was measured on this table."""
     price = policy.figures.get("repair_s")
     if not isinstance(price, float):
-        return found
-    repaired = float(policy.figures["tries"]) * price / max(1, found.changes)
-    return replace(found, thrown_s=max(0.0, found.thrown_s - float(policy.figures["seconds"]) / max(1, found.changes)) + repaired)
+        return measured
+    repaired = float(policy.figures["tries"]) * price / max(1, measured.changes)
+    return replace(measured, thrown_s=max(0.0, measured.thrown_s - float(policy.figures["seconds"]) / max(1, measured.changes)) + repaired)
 
 
 def _granularity_reason(history: History) -> Reason | None:
@@ -286,10 +286,10 @@ def _other_engine_reasons(history: History) -> Iterator[Reason]:
     yield Reason("other engines", text, {"commits": len(theirs), "overlapped": overlapped})
     silent = sum(r.read_version is None for r in theirs if r.changes)
     if silent:
-        yield Reason("other engines", f"{display.count(silent, 'change')} of theirs do not say which version they read.", {"silent": silent})
+        yield Reason("other engines", f"{display.count(silent, 'change')} of theirs do not record their read version.", {"silent": silent})
 
 
-def _options(history: History, found: Costs) -> Iterator[tuple[str, str, Reason]]:
+def _options(history: History, measured: Costs) -> Iterator[tuple[str, str, Reason]]:
     changed, copied = (sum(getattr(r, name) for r in history.commits) for name in ("rows_changed", "rows_copied"))
     if copied > _COPIED_PER_CHANGED * max(1, changed) and history.properties.get("delta.enableDeletionVectors", "").lower() != "true":
         text = f"{copied:,} rows were copied to change {changed:,}: deletion vectors mark rows instead. Readers must know them (Delta 2.3 and later)."
@@ -299,10 +299,10 @@ def _options(history: History, found: Costs) -> Iterator[tuple[str, str, Reason]
         text = f"{display.count(len(compacted), 'run')} met a compaction; rows that keep their ids are followed to where it put them. delta-rs does not write such tables."
         yield "delta.enableRowTracking", "true", Reason("row tracking", text, {"runs": len(compacted)})
     lost_appends = sum(r.attempts - 1 for r in history.commits if r.appends)
-    appends = max(1, found.appends)
+    appends = max(1, measured.appends)
     if lost_appends > appends / 2:
-        text = f"Appends lost {lost_appends:,} rounds in {found.appends:,} commits to the race for the next version; writers that find a queue commit as a group by themselves."
-        yield "", "", Reason("group commit", text, {"rounds": lost_appends, "appends": found.appends})
+        text = f"Appends lost {lost_appends:,} rounds in {measured.appends:,} commits to the race for the next version; writers that find a queue commit as a group by themselves."
+        yield "", "", Reason("group commit", text, {"rounds": lost_appends, "appends": measured.appends})
     keys, by_file = hot_keys(history, 1), _failed_by_file(history)
     if len(by_file) >= ENOUGH and keys and len(keys[0].values) > 1 and not history.partition_columns:
         text = f"Statements that met over files name values of {keys[0].column}: clustered by it, writers of different values would touch different files."
@@ -310,19 +310,19 @@ def _options(history: History, found: Costs) -> Iterator[tuple[str, str, Reason]
 
 
 def _clustering_reason(history: History) -> tuple[Reason | None, tuple[str, ...]]:
-    """The reason to cluster the table by other columns than now, and the statements that do so; a reason alone where they would not help."""
-    found, layout = advised_keys(history), history.layout
-    if not found.keys:
+    """The reason to cluster the table by other columns than now, and the statements that do so; a reason alone if they would not help."""
+    advised, layout = advised_keys(history), history.layout
+    if not advised.keys:
         return None, ()
-    parts = [f"{column_name(c)} in {found.named[c]:,}" + (f" ({found.joined[c]:,} joins)" if found.joined.get(c) else "") for c in found.keys]
-    text = f"Of {display.count(found.statements, 'condition')} that writers gave, {'; '.join(parts)} name it: clustered by what they name, a statement reads few files."
+    parts = [f"{column_name(c)} in {advised.named[c]:,}" + (f" ({advised.joined[c]:,} joins)" if advised.joined.get(c) else "") for c in advised.keys]
+    text = f"Of {display.count(advised.statements, 'condition')} that writers gave, {'; '.join(parts)} name it: clustered by what they name, a statement reads few files."
     figures: dict[str, float | int | str] = {
-        "statements": found.statements,
-        "keys": ", ".join(column_name(c) for c in found.keys),
+        "statements": advised.statements,
+        "keys": ", ".join(column_name(c) for c in advised.keys),
         "size_bytes": layout.size_bytes,
     }
-    keys, table = ", ".join(column_name(c) for c in found.keys), f"delta.`{history.table.replace('`', '``')}`"
-    if set(found.keys) == set(layout.clustered_by):
+    keys, table = ", ".join(column_name(c) for c in advised.keys), f"delta.`{history.table.replace('`', '``')}`"
+    if set(advised.keys) == set(layout.clustered_by):
         return Reason("clustering", f"{text} It is.", figures), ()
     if layout.size_bytes < 2 * layout.target_bytes:
         return Reason("clustering", f"{text} Not yet: all rows fit into a file or two of delta.targetFileSize.", figures), ()
@@ -332,17 +332,17 @@ def _clustering_reason(history: History) -> tuple[Reason | None, tuple[str, ...]
     return Reason("clustering", text, figures), (f"ALTER TABLE {table} CLUSTER BY ({keys})", f"OPTIMIZE {table} FULL")
 
 
-def _missing_evidence(history: History, found: Costs) -> str:
-    seen = found.changes + found.failed
+def _missing_evidence(history: History, measured: Costs) -> str:
+    seen = measured.changes + measured.failed
     parts = []
     if not history.commits:
-        parts.append("no commits: nothing to say")
+        parts.append("no commits")
     elif seen and seen < ENOUGH:
-        parts.append(f"{display.count(seen, 'change')}: too few to say (from {ENOUGH} on)")
-    elif seen and found.service_s is None:
-        parts.append("no commit says how long it took: what waiting would cost is not known")
+        parts.append(f"{display.count(seen, 'change')}: too few for advice ({ENOUGH} are needed)")
+    elif seen and measured.service_s is None:
+        parts.append("no commit records its duration: the cost of waiting is unknown")
     if history.unrecorded:
-        parts.append(f"{display.count(history.unrecorded, 'failed try', 'failed tries')} came too fast to be recorded: what was lost is more than this")
+        parts.append(f"{display.count(history.unrecorded, 'failed try', 'failed tries')} came too fast to be recorded: the losses are higher than shown")
     return "; ".join(parts)
 
 

@@ -1,8 +1,8 @@
-"""Records of failed attempts, kept with the table for advice, since lost work leaves no trace in the log.
+"""Records of failed attempts, stored with the table for advice: the log has no trace of lost work.
 
 Each record is a small JSON object in `_rowlock/attempts/` of the table's folder, named by time.  Engines and vacuum
 ignore names that begin with an underscore.  A writer that failed hands its record to a background thread and goes on;
-errors while writing it are only logged.  Whoever writes a new record deletes old ones now and then.  Records decide
+errors while writing it are only logged.  Every hundredth record that a process writes also deletes old ones.  Records decide
 nothing (I7), and may be deleted at any time (I10).
 """
 
@@ -23,12 +23,12 @@ from rowlock.storage.store import NotFound, ObjectStore
 from rowlock.threads import side_by_side
 
 FOLDER = "_rowlock/attempts"
-KEPT = 1000
-KEPT_MS = 30 * 86_400_000
+MAX_RECORDS = 1000
+RETENTION_MS = 30 * 86_400_000
 MAX_PENDING = 64
 """The most records that wait to be written; further ones are only counted, in the next record's `unrecorded`."""
 AT_EXIT_S = 5.0
-"""The most seconds that a process waits at exit for records to be written, so that a store that hangs cannot block it."""
+"""The most seconds that a process waits at exit for records to be written, so that a hanging store cannot block it."""
 _TIDY_EVERY = 100
 
 logger = logging.getLogger("rowlock")
@@ -77,7 +77,7 @@ class _RecordWriter:
             self._written[store.root] = count + 1
             if count % _TIDY_EVERY == 0:
                 tidy(store, at_ms)
-        except Exception as e:  # noqa: BLE001 - a record is optional: whatever fails here must not disturb the writer
+        except Exception as e:  # noqa: BLE001 - a record is optional: a failure here must not disturb the writer
             logger.debug("a failed attempt on %s could not be recorded: %s", store.root, e)
 
     def flush(self, timeout_s: float) -> bool:
@@ -111,12 +111,12 @@ def flush(timeout_s: float = 10.0) -> bool:
 atexit.register(flush, AT_EXIT_S)
 
 
-def read(store: ObjectStore, limit: int = KEPT, *, after: str = "") -> tuple[list[dict[str, Any]], str]:
+def read(store: ObjectStore, limit: int = MAX_RECORDS, *, after: str = "") -> tuple[list[dict[str, Any]], str]:
     """(the newest `limit` records with keys after `after`, oldest first; the newest key).  Objects that cannot be parsed are left out."""
     keys = [meta.key for meta in store.list(FOLDER, start_after=after or None) if meta.key.endswith(".json")][-limit:] if limit > 0 else []
     if not keys:
         return [], after
-    return [found for found in side_by_side(lambda key: _read(store, key), keys, limits().request_threads) if found is not None], keys[-1]
+    return [value for value in side_by_side(lambda key: _read(store, key), keys, limits().request_threads) if value is not None], keys[-1]
 
 
 def _read(store: ObjectStore, key: str) -> dict[str, Any] | None:
@@ -128,10 +128,10 @@ def _read(store: ObjectStore, key: str) -> dict[str, Any] | None:
 
 
 def tidy(store: ObjectStore, now_ms: int) -> int:
-    """Deletes records older than KEPT_MS, and all but the newest KEPT; returns how many."""
+    """Deletes records older than RETENTION_MS, and all but the newest MAX_RECORDS; returns how many."""
     keys = [meta.key for meta in store.list(FOLDER)]
-    oldest = key_of(now_ms - KEPT_MS, "")
-    gone = [key for n, key in enumerate(keys) if key < oldest or n < len(keys) - KEPT]
+    oldest = key_of(now_ms - RETENTION_MS, "")
+    gone = [key for n, key in enumerate(keys) if key < oldest or n < len(keys) - MAX_RECORDS]
     for key in gone:
         store.delete(key)
     return len(gone)

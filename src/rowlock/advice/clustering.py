@@ -1,7 +1,7 @@
-"""Which columns a table should be clustered by: those that the conditions of its statements name, from the predicates in commitInfo.  Pure.
+"""The columns to cluster a table by: those in the conditions of its statements, from the predicates in commitInfo.  Pure.
 
 A statement reads the files whose bounds its condition does not exclude; clustered by the columns that it names, these are few.
-Only what writers ask is known: no log records the queries of readers.
+Only the conditions of writers are known: no log records the queries of readers.
 """
 
 from __future__ import annotations

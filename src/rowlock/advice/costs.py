@@ -5,8 +5,8 @@ Lost    seconds of wasted work: rebases, files and puts of lost rounds, failed t
 Waited  with a lease, of two overlapping runs the one that began later would have waited for the other: for every
         commit that landed during a run, the service time of whichever of the two began first.
 
-Both are per changing commit (appends and compactions wait for no lease).  Beside them: who met whom and where, commits and failures over time, and
-which lockless commits overwrote which.  Nothing here raises or decides a commit (I7).  Pure.
+Both are per changing commit (appends and compactions wait for no lease).  Beside them: the conflicts by pair and place, commits and failures over time, and
+the commits that lockless commits overwrote.  Nothing here raises or decides a commit (I7).  Pure.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Pair:
 
 
 def pairs(history: History, by: Callable[[Run], str] = attrgetter("operation")) -> list[Pair]:
-    """All pairs of operations, or of what else `by` names runs after, that overlapped, those with the most conflicts first."""
+    """All pairs of operations (or of the names that `by` gives to runs) that overlapped, those with the most conflicts first."""
     overlaps: Counter[tuple[str, str]] = Counter()
     met: Counter[tuple[str, str]] = Counter()
     failed: Counter[tuple[str, str]] = Counter()
@@ -69,7 +69,7 @@ def pairs(history: History, by: Callable[[Run], str] = attrgetter("operation")) 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Who met whom: `cells[loser][winner]`, None where the two never ran at the same time; how many names are left out."""
+    """The conflicts by pair: `cells[loser][winner]`, None if the two never ran at the same time; the number of omitted names."""
 
     losers: list[str]
     winners: list[str]
@@ -77,22 +77,22 @@ class Grid:
     left_out: int
 
 
-def grid(found: Sequence[Pair], most: int) -> Grid:
-    """The pairs as a table of the names that met most, at most so many on each side."""
+def grid(all_pairs: Sequence[Pair], most: int) -> Grid:
+    """The pairs as a grid of the names with the most conflicts, at most `most` on each side."""
     sides: list[list[str]] = []
     for name in ("loser", "winner"):
         weight: Counter[str] = Counter()
-        for p in found:
+        for p in all_pairs:
             weight[getattr(p, name)] += 1000 * p.met + p.overlaps
         sides.append(sorted(weight, key=lambda name, weight=weight: (-weight[name], name)))  # type: ignore[misc]
-    (losers, winners), cells = (side[:most] for side in sides), {(p.loser, p.winner): p for p in found}
+    (losers, winners), cells = (side[:most] for side in sides), {(p.loser, p.winner): p for p in all_pairs}
     left_out = len({*sides[0], *sides[1]}) - len({*losers, *winners})
     return Grid(losers, winners, [[cells.get((a, b)) for b in winners] for a in losers], left_out)
 
 
 @dataclass(frozen=True, slots=True)
 class Hotspot:
-    """Something that many conflicts concern (a file, partition or column), and how many (`meetings`)."""
+    """A file, partition or column with conflicts, and their number (`meetings`)."""
 
     name: str
     meetings: int
@@ -106,8 +106,8 @@ def hot_files(history: History) -> list[Hotspot]:
 
 def hot_partitions(history: History) -> list[Hotspot]:
     """The partitions with conflicts, the most frequent first; empty for an unpartitioned table."""
-    found = ((p, run.operation) for run in history.runs for m in run.met for p in {history.partition_of.get(f, "") for f in m.files} if p)
-    return _ranked(found)
+    conflicts = ((p, run.operation) for run in history.runs for m in run.met for p in {history.partition_of.get(f, "") for f in m.files} if p)
+    return _ranked(conflicts)
 
 
 def hot_columns(history: History) -> list[Hotspot]:
@@ -117,10 +117,10 @@ def hot_columns(history: History) -> list[Hotspot]:
     return _ranked([*met, *overwrote])
 
 
-def _ranked(found: Iterable[tuple[str, str]]) -> list[Hotspot]:
+def _ranked(conflicts: Iterable[tuple[str, str]]) -> list[Hotspot]:
     count: Counter[str] = Counter()
     operations: dict[str, set[str]] = defaultdict(set)
-    for name, operation in found:
+    for name, operation in conflicts:
         count[name] += 1
         operations[name].add(operation)
     return [Hotspot(name, n, tuple(sorted(operations[name]))) for name, n in sorted(count.items(), key=lambda item: (-item[1], item[0]))]
@@ -203,10 +203,10 @@ def costs(history: History) -> Costs:
 
 
 def conflicts_by_file(history: History) -> list[Run]:
-    """The commits that changed a data file which another commit had removed or written after the version that they read.
+    """The commits that changed a data file which another commit removed or wrote after their read version.
 
-    Each would have been a conflict by Delta's rules, which judge by file.  No fewer than these: a file that was added where a statement looked is one as
-    well, and the log does not say where a statement looked.
+    Each would have been a conflict by Delta's rules, which judge by file.  No fewer than these: a file that was added within a statement's read predicate is one as
+    well, and the log does not record every read predicate.
     """
 
     def conflicts(run: Run) -> bool:
@@ -235,7 +235,7 @@ def _own_loss(run: Run) -> float:
 def _waiting(history: History, tries: Sequence[Run], n: int, usual_s: float) -> tuple[float, float | None, float]:
     """(waiting with the lock `writes`, with `partition` or None, other changes during one), averaged over `n` commits."""
     whole = apart = 0.0
-    beside = told_apart = 0
+    beside = disjoint = 0
     lease = _LEASE_TRIPS * _trip_s(tries)
     partitioned = bool(history.partition_columns)
     for run in tries:
@@ -249,8 +249,8 @@ def _waiting(history: History, tries: Sequence[Run], n: int, usual_s: float) -> 
             if not mine or not theirs or mine & theirs:
                 apart += seconds
             else:
-                told_apart += 1
-    useful = partitioned and (told_apart > 0 or len({p for r in tries for p in history.partitions(r)}) > 1)
+                disjoint += 1
+    useful = partitioned and (disjoint > 0 or len({p for r in tries for p in history.partitions(r)}) > 1)
     return whole / n + lease, apart / n + lease if useful else None, beside / n
 
 
@@ -309,10 +309,10 @@ def timeline(history: History, spans: int = 16) -> list[Span]:
     first, last = min(r.at_ms or 0 for r in timed), max(r.at_ms or 0 for r in timed)
     seconds = next((s for s in _SPANS_S if last // 1000 // s - first // 1000 // s < spans), 0)
     seconds = seconds or _SPANS_S[-1] * (1 + (last - first) // 1000 // _SPANS_S[-1])
-    found: dict[int, list[Run]] = defaultdict(list)
+    by_span: dict[int, list[Run]] = defaultdict(list)
     for run in timed:
-        found[(run.at_ms or 0) // 1000 // seconds].append(run)
-    return [_span(n * seconds * 1000, seconds, runs) for n, runs in sorted(found.items())]
+        by_span[(run.at_ms or 0) // 1000 // seconds].append(run)
+    return [_span(n * seconds * 1000, seconds, runs) for n, runs in sorted(by_span.items())]
 
 
 def _span(at_ms: int, seconds: int, runs: list[Run]) -> Span:
@@ -325,7 +325,7 @@ def _span(at_ms: int, seconds: int, runs: list[Run]) -> Span:
 class Overwriting:
     """Rows that a later lockless commit and an earlier commit both changed.
 
-    `outcome` is `cells` or `row` if the later commit's change stands, `dropped` if the earlier one's does.
+    `outcome` is `cells` or `row` if the later commit's change is in the table, `dropped` if the earlier one's is.
     """
 
     earlier: int

@@ -1,7 +1,7 @@
-"""The history of a table: which transactions ran when, which overlapped, and what conflicts cost.  The input of `advice`.
+"""The history of a table: its transactions, their overlaps, and the cost of conflicts.  The input of `advice`.
 
-A history consists of runs: commits by any engine, and failed attempts.  Everything in it is what some writer has
-claimed; missing and nonsensical fields are ignored, and nothing here raises.  A history decides no commit (I7).
+A history consists of runs: commits by any engine, and failed attempts.  All of it is as
+recorded by writers; missing and invalid fields are ignored, and nothing here raises.  A history decides no commit (I7).
 Pure; `advice.read_history` reads one from a store.
 """
 
@@ -19,9 +19,9 @@ MERGE; unknown: it could not be determined whether the put landed; abandoned: th
 FAILED: tuple[Outcome, ...] = ("conflict", "refused", "unknown", "abandoned")
 
 FILE_BYTES = 1 << 30
-"""The size that OPTIMIZE gives a file, unless delta.targetFileSize says another."""
+"""The size that OPTIMIZE gives a file, unless delta.targetFileSize sets another."""
 MAX_OVERLAPPING = 200
-"""The most overlapping commits that are looked at for each run; the newest ones are representative."""
+"""The most overlapping commits that are examined for each run; the newest ones are representative."""
 _APPENDS = ("WRITE", "STREAMING UPDATE", "COPY INTO", "ADD", "RESTORE")
 _CHANGES = ("UPDATE", "DELETE", "MERGE", "TRANSACTION", "OPTIMIZE", "RESTORE", "TRUNCATE", "REORG", "COMPACT")
 _CHANGED_ROW_METRICS = ("numUpdatedRows", "numDeletedRows", "numTargetRowsUpdated", "numTargetRowsDeleted", "numTargetRowsInserted")
@@ -32,7 +32,7 @@ _DELTA_RS_METRICS = {"num_updated_rows": "numUpdatedRows", "num_deleted_rows": "
 
 @dataclass(frozen=True, slots=True, order=True)
 class Writer:
-    """Who wrote, as the commit says it; empty or None where it does not.
+    """The writer that a commit records; empty or None where it records none.
 
     application   the name of the application or program; of a commit by another engine its job, user, or the engine itself
     host          the machine's name
@@ -98,7 +98,7 @@ class Run:
     ended_at       the version before it; for a failed attempt, the head at which it failed
     read_version   the version on which it staged its work; None if its engine does not record it
     appends        whether it only added rows, so that it needs no lock
-    moves          whether it only moved rows, as OPTIMIZE does: it conflicts with nobody, and waits for no lease under `writes`
+    moves          whether it only moved rows, as OPTIMIZE does: it conflicts with no other run, and waits for no lease under `writes`
     seconds        by phase (lock, plan, stage, wait, rebase, write, put) from Rowlock; {"all": s} from other engines, if recorded
     group_size     number of transactions in the version (appends that queue are committed as a group)
     began_ms       when it began, by its writer's clock, in milliseconds since the epoch; None if unknown.  `at_ms` is when it ended
@@ -177,7 +177,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a table's newest version lies in files.
+    """The file layout of a table's newest version.
 
     keys          the columns by which it could be clustered, by the table's names
     clustered_by  those by which it is clustered
@@ -231,7 +231,7 @@ class History:
             return []
         last = run.ended_at if run.version is None else run.version - 1
         first = max(run.read_version + 1, last - MAX_OVERLAPPING + 1)
-        return [found for v in range(last, first - 1, -1) if (found := self.by_version.get(v)) is not None]
+        return [commit for v in range(last, first - 1, -1) if (commit := self.by_version.get(v)) is not None]
 
     def partitions(self, run: Run) -> frozenset[str]:
         """The partitions that a run touched; empty if unknown."""
@@ -349,13 +349,13 @@ def _met(raw: Mapping[str, Any]) -> MetWinner | None:
 
 def _overwrote(rows: Iterable[Any]) -> tuple[OverwrittenRows, ...]:
     """The overwritten rows, grouped by winner and outcome."""
-    found: dict[tuple[int, str], tuple[int, set[str]]] = {}
+    grouped: dict[tuple[int, str], tuple[int, set[str]]] = {}
     for row in map(_mapping, rows):
         version = _count(row.get("version"), None)
         if version is not None:
-            count, columns = found.get((version, _text(row.get("outcome")) or "?"), (0, set()))
-            found[version, _text(row.get("outcome")) or "?"] = count + 1, columns | set(_texts(row.get("columns")))
-    return tuple(OverwrittenRows(version=v, outcome=outcome, rows=n, columns=tuple(sorted(columns))) for (v, outcome), (n, columns) in sorted(found.items()))
+            count, columns = grouped.get((version, _text(row.get("outcome")) or "?"), (0, set()))
+            grouped[version, _text(row.get("outcome")) or "?"] = count + 1, columns | set(_texts(row.get("columns")))
+    return tuple(OverwrittenRows(version=v, outcome=outcome, rows=n, columns=tuple(sorted(columns))) for (v, outcome), (n, columns) in sorted(grouped.items()))
 
 
 def _only_appends(info: Mapping[str, Any], operation: str, parameters: Mapping[str, Any], touched: FileChanges) -> bool:
@@ -369,16 +369,16 @@ def _only_appends(info: Mapping[str, Any], operation: str, parameters: Mapping[s
 
 def _engine(info: Mapping[str, Any]) -> str:
     for name in ("engineInfo", "clientVersion"):
-        if found := _text(info.get(name)):
-            return found
+        if engine := _text(info.get(name)):
+            return engine
     return "?"
 
 
 def _writer(record: Mapping[str, Any]) -> Writer | None:
     """The writer that Rowlock's own record names; None if it names none."""
-    said = _mapping(record.get("writer"))
-    found = Writer(_text(said.get("application")) or "", _text(said.get("host")) or "", _count(said.get("process"), None))
-    return found if found != Writer() else None
+    named = _mapping(record.get("writer"))
+    writer = Writer(_text(named.get("application")) or "", _text(named.get("host")) or "", _count(named.get("process"), None))
+    return writer if writer != Writer() else None
 
 
 def _other_writer(info: Mapping[str, Any]) -> Writer:
@@ -389,12 +389,12 @@ def _other_writer(info: Mapping[str, Any]) -> Writer:
 
 
 def _began_ms(record: Mapping[str, Any], at_ms: int | None, seconds: Mapping[str, float]) -> int | None:
-    """When a run began: as it says, else its end less the seconds that it took."""
+    """When a run began: as recorded, else its end less its recorded seconds."""
     if at_ms is None:
         return None
-    said = _count(record.get("began_ms"), None)
-    if said is not None and said <= at_ms:
-        return said
+    recorded = _count(record.get("began_ms"), None)
+    if recorded is not None and recorded <= at_ms:
+        return recorded
     return max(0, at_ms - round(1000 * sum(seconds.values()))) if seconds else None
 
 
@@ -405,8 +405,8 @@ def _execution(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 def _predicate(parameters: Mapping[str, Any]) -> str:
     for name in ("predicate", "mergePredicate", "statement"):
-        if found := _text(parameters.get(name)):
-            return found[:2000]
+        if text := _text(parameters.get(name)):
+            return text[:2000]
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The columns and values that conflicting statements ask for, from the predicates in commitInfo.  Pure.
+"""The columns and values in the conditions of conflicting statements, from the predicates in commitInfo.  Pure.
 
 Predicates are text from any engine; those that cannot be parsed are ignored.  They are only shown to people, never
 used to decide what a statement touches: a misread literal would be a lost update.
@@ -78,7 +78,7 @@ def comparisons(predicate: str) -> Iterator[tuple[str, str | None, bool]]:
 
 
 def compared_paths(predicate: str) -> Iterator[tuple[tuple[str, ...], str | None, bool]]:
-    """Yields what `comparisons` does, with the column as it is written: its name after those of structs or of a table, if there are any."""
+    """Yields as `comparisons` does, with the column's whole path: the names of the table and of structs come before its own."""
     text = predicate.strip()[:_MAX_TEXT]
     if text.startswith("["):  # a JSON list, as Delta writes it
         text = _conjunction(text)

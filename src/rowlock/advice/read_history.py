@@ -48,8 +48,8 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
             known[run.version] = run
             partition_of |= more
     commits = [known[f.version] for f in wanted if f.version in known]
-    kept, newest = attempts.read(store, after=before.newest_attempt)
-    failed = [*before.failed, *(run for raw in kept if (run := run_of_attempt(raw)) is not None)]
+    records, newest = attempts.read(store, after=before.newest_attempt)
+    failed = [*before.failed, *(run for raw in records if (run := run_of_attempt(raw)) is not None)]
     if wanted and wanted[0].version > 0:
         failed = [run for run in failed if run.ended_at >= wanted[0].version]
     snapshot = snapshot or TableLog(store).latest()
@@ -61,7 +61,7 @@ def read_history(store: ObjectStore, limit: int = COMMITS, *, previous: History 
         partition_columns=snapshot.partition_columns,
         partition_of={path: partition for path, partition in partition_of.items() if path in live},
         whole=bool(wanted) and wanted[0].version == 0,
-        unrecorded=before.unrecorded + sum(n for raw in kept if isinstance(n := raw.get("unrecorded"), int)),
+        unrecorded=before.unrecorded + sum(n for raw in records if isinstance(n := raw.get("unrecorded"), int)),
         newest_attempt=newest,
         layout=_layout(snapshot),
     )
@@ -89,29 +89,29 @@ def _parsed(data: bytes, root: str, *, whole: bool) -> tuple[Any, FileChanges, d
     """(commitInfo, file changes, partition by path) of a commit file.  Lines that cannot be parsed are skipped, which is fine for statistics only."""
     info: Any = None
     partition_of: dict[str, str] = {}
-    found: dict[str, list[str]] = {"add": [], "remove": []}
+    paths_of: dict[str, list[str]] = {"add": [], "remove": []}
     counts = {"add": 0, "remove": 0}
     changes_data = changes_definition = False
     for line in data.split(b"\n"):
         kind = "add" if line.startswith(b'{"add"') else "remove" if line.startswith(b'{"remove"') else ""
         if kind:
             counts[kind] += 1
-            if len(found[kind]) >= MAX_ACTIONS:
+            if len(paths_of[kind]) >= MAX_ACTIONS:
                 continue
         raw = _json(line)
-        for name in found:
+        for name in paths_of:
             if isinstance(action := raw.get(name), Mapping) and isinstance(path := action.get("path"), str):
                 counts[name] += not kind
-                found[name].append(paths.decode(path, root))
+                paths_of[name].append(paths.decode(path, root))
                 changes_data = changes_data or action.get("dataChange") is not False
-                partition_of[found[name][-1]] = partition_text(action.get("partitionValues"))
+                partition_of[paths_of[name][-1]] = partition_text(action.get("partitionValues"))
         info = raw.get("commitInfo", info)
         changes_definition = changes_definition or "metaData" in raw or "protocol" in raw
-    complete = whole and all(counts[name] <= MAX_ACTIONS for name in found)
-    files = not (found["add"] or found["remove"])
+    complete = whole and all(counts[name] <= MAX_ACTIONS for name in paths_of)
+    files = not (paths_of["add"] or paths_of["remove"])
     touched = FileChanges(
-        removed=tuple(found["remove"]),
-        added=tuple(found["add"]),
+        removed=tuple(paths_of["remove"]),
+        added=tuple(paths_of["add"]),
         partitions=frozenset(partition_of.values()),
         num_removed=counts["remove"],
         num_added=counts["add"],

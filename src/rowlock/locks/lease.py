@@ -1,7 +1,7 @@
 """Leases of one table: acquired, renewed while held, taken over when expired, released (I7).
 
-A lease is only a courtesy between writers.  Whatever its provider does (fails, lies, loses replies, returns stale
-values), a writer goes on, later or without the lease.  Nothing here raises to a writer.
+A lease is only a courtesy between writers.  If its provider fails, loses replies or returns wrong or stale
+values, a writer goes on, later or without the lease.  Nothing here raises to a writer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TERM_S = 10.0
 _FAILURES = 3
 """Calls in a row that may fail before a writer goes on without a lease."""
 _REST_S = 30.0
-"""How long a failed provider is not asked again."""
+"""How long a failed provider is not called again."""
 _SWAPS = 8
 _FIRST_WAIT_S, _LAST_WAIT_S = 0.25, 0.1
 
@@ -67,7 +67,7 @@ class Leases:
 
     term_s  seconds without renewal after which the leases acquired here may be taken over
     keep    whether acquired leases are renewed in the background
-    rest_s  seconds for which a failed provider is not asked again
+    rest_s  seconds for which a failed provider is not called again
     """
 
     def __init__(self, registers: Registers, *, term_s: float = TERM_S, keep: bool = True, rest_s: float = _REST_S) -> None:
@@ -77,7 +77,7 @@ class Leases:
         self._stale_clock = StaleClock()
 
     def acquire(self, scopes: Iterable[Scope], timeout_s: float) -> Lease | None:
-        """Waits until nobody holds a lease that overlaps one of `scopes`, then acquires one lease for all of them.
+        """Waits until no lease overlaps one of `scopes`, then acquires one lease for all of them.
 
         Returns None after `timeout_s` seconds, or if the provider keeps failing: the writer then goes on without a lease.
         """
@@ -103,7 +103,7 @@ class Leases:
                     logger.warning("no lease after %.1f s; the writer goes on without one", timeout_s)
                 return None
             clock.sleep(min(clock.jittered_s(wait_s), max(0.0, deadline - clock.monotonic_s())))
-            wait_s = max(_LAST_WAIT_S, wait_s * 0.8)  # whoever has waited longer looks more often, and so tends to come first
+            wait_s = max(_LAST_WAIT_S, wait_s * 0.8)  # a writer that has waited longer looks more often, and so tends to come first
 
     def holders(self) -> LeaseTable:
         """The current lease table, for display.  Raises what the provider raises."""
@@ -172,5 +172,5 @@ class Leases:
 
 
 def _this_process() -> str:
-    """Host name and process id, which tell people who holds a lease."""
+    """The host name and process id, which name a lease's holder for people."""
     return f"{socket.gethostname()} {os.getpid()}"

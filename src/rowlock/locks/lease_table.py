@@ -40,7 +40,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTable:
-    """All grants of a Delta table; `epoch` is that of the newest grant ever made."""
+    """All grants of a Delta table; `epoch` is that of the newest grant, and never falls."""
 
     epoch: int = 0
     grants: tuple[Grant, ...] = ()

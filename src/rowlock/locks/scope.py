@@ -41,10 +41,10 @@ def scopes_of(predicates: Sequence[Predicate | None], partition_columns: Sequenc
     `key`: a column whose values are pinned by bucket.  Scopes that are too narrow or too wide only cost time, since
     leases decide nothing.
     """
-    found: set[Scope] = set()
+    scopes: set[Scope] = set()
     for predicate in predicates:
-        found |= {TABLE} if predicate is None else _scopes(normal(predicate), frozenset(partition_columns), key)
-    return _simplified(found)
+        scopes |= {TABLE} if predicate is None else _scopes(normal(predicate), frozenset(partition_columns), key)
+    return _simplified(scopes)
 
 
 def _scopes(p: Predicate, columns: frozenset[str], key: str | None) -> set[Scope]:

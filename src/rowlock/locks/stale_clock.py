@@ -1,4 +1,4 @@
-"""Detects expired leases and other stale things: a term is over when this process has seen no change for that long.
+"""Detects expired leases and other stale marks: a term is over when this process has seen no change for that long.
 
 Only the local monotonic clock is used, never the times of different machines; an observer that comes late therefore
 waits a whole term.

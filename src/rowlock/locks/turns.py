@@ -1,10 +1,10 @@
-"""Turns: a writer that has lost often enough is let through (I8).
+"""Turns: a writer that has lost often enough commits next (I8).
 
 A writer that has lost `AFTER` puts, and `PATIENCE_S` seconds of work with them, announces a turn in the register
 `turn`.  (Small contending writers lose many puts at a few milliseconds each; a turn would cost all of them more than
 it saves one.)  Other writers look there before a put, at most every `LOOK_S` seconds per process and table, and wait
-while somebody has the turn, at most for its term.  The writer whose turn it is waits `LOOK_S` once, so that everybody
-has seen it, then rebases over what was committed; only puts that were already under way can still come before its
+while another writer has the turn, at most for its term.  The turn's holder waits `LOOK_S` once, so that every writer
+has seen it, then rebases over the newest version; only puts that were already under way can still come before its
 own.  Like a lease, a turn decides nothing (I7): a provider that fails, or a holder that died, costs a bounded time.
 """
 
@@ -34,14 +34,14 @@ LONGEST_TERM_S = 30.0
 _MARGIN_S = 1.0
 _POLL_S = 0.1
 _REST_S = 30.0
-"""How long a failed provider is not asked again."""
+"""How long a failed provider is not called again."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Whose turn it is: `holder` is a transaction's id or None; `epoch` grows with each announcement; others wait at most `term_s` seconds."""
+    """A turn: `holder` is a transaction's id or None; `epoch` grows with each announcement; others wait at most `term_s` seconds."""
 
     holder: str | None = None
     epoch: int = 0
@@ -53,7 +53,7 @@ class Turn:
 
 
 def parse(data: bytes) -> Turn:
-    """The turn that a register's bytes hold; nobody's turn if they hold anything else."""
+    """Parses a register's bytes; anything but a turn is a turn without a holder."""
     try:
         raw: Any = orjson.loads(data)
         holder = None if raw["holder"] is None else str(raw["holder"])

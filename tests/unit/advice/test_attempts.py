@@ -197,7 +197,7 @@ def test_a_writer_does_not_wait_for_it_and_what_is_too_much_is_counted(monkeypat
 
 def test_old_ones_are_cleaned_up_by_time_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     store, now = MemoryStore("memory://old"), clock.now_ms()
-    monkeypatch.setattr(attempts, "KEPT", 4)
+    monkeypatch.setattr(attempts, "MAX_RECORDS", 4)
     ages_days = (90, 31, 29, 5, 4, 3, 2)
     for n, days in enumerate(ages_days):
         store.put(attempts.key_of(now - days * 86_400_000, f"t{n}"), b"{}")

@@ -49,7 +49,7 @@ def test_conditions_of_both_engines_name_keys(predicate: str, keys: list[tuple[s
 
 def test_a_column_is_a_key_if_it_is_worth_its_place() -> None:
     both, found = ("id = 1 AND v > 2", 40), advised_keys
-    assert found(history(("id = 1", ENOUGH_STATEMENTS - 1))).keys == (), "too few to say"
+    assert found(history(("id = 1", ENOUGH_STATEMENTS - 1))).keys == (), "too few for advice"
     assert found(history(("id = 1", 60), ("v = 1", 40))).keys == (("id",), ("v",))
     assert found(history(("id = 1", 96), ("v = 1", 4))).keys == (("id",),), "few name v"
     assert found(history(both, ("id = 1", 60))).keys == (("id",),), "who names v names id, too"

@@ -44,7 +44,7 @@ def test_delta_spark_tells_who_ran_beside_whom(delta_spark: History) -> None:
 def test_what_delta_spark_does_not_tell_is_said(delta_spark: History) -> None:
     found = advise(delta_spark)
     assert found.lock == "none" == lock_for(delta_spark)
-    assert found.thin == "11 changes: too few to say (from 20 on)"
+    assert found.thin == "11 changes: too few for advice (20 are needed)"
     assert any("Their failed tries leave no trace" in r.text for r in found.reasons)
     assert dict(found.options) == {"delta.enableDeletionVectors": "true"}, "9,971 rows were copied to change 1,141"
     assert found.costs.partition_s == 0, "writers of one partition each would never have waited for each other"
