@@ -36,6 +36,8 @@ def test_what_differs_is_named() -> None:
     assert [d.aspect for d in differences(empty, same | {"tables": {}})] == ["a commit without a change to t"]
     assert [d.aspect for d in differences(same, failed)] == ["failed"]
     assert [d.aspect for d in differences(failed, failed | {"condition": "Y"})] == ["condition"]
+    assert [d.aspect for d in differences(failed, failed | {"error": ["ParseException", "PySparkException"]})] == ["class"]
+    assert not list(differences(failed, failed | {"error": ["SchemaMismatch", "AnalysisException"]}))
     assert [d.aspect for d in differences(failed, failed | {"tables": table})] == ["changed by a failed statement"]
 
 
