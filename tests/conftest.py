@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from servers.fixtures import azurite, chromium, dynamodb, gcs, hdfs, minio, postgres
+from servers.fixtures import azurite, chromium, dynamodb, gcs, hdfs, minio, postgres, postgres_driver
 from support import budgets
 from support.peers import one_test_in
 from support.sessions import delta_session
 from support.soak import mark_long_forms, runs_before_a_change_is_taken
 
-__all__ = ["azurite", "chromium", "dynamodb", "gcs", "hdfs", "minio", "postgres"]
+__all__ = ["azurite", "chromium", "dynamodb", "gcs", "hdfs", "minio", "postgres", "postgres_driver"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

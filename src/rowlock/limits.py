@@ -71,6 +71,8 @@ class Limits:
     """Size of the rows, by Spark's estimate, that an append collects to the driver and writes there."""
     cross_pairs: int = 500_000
     """Pairs of rows that a MERGE without an equality condition may compare on the driver."""
+    held_source_bytes: int = 32 * _MB
+    """Size in memory of a MERGE's source that is held on the driver and sent along with tasks, of which Spark refuses one above 128 MB; a larger one lies in files."""
     broadcast_source_bytes: int = 10 * _MB
     """Size in files of a MERGE's source that Spark may send to every task (its own threshold is 10 MB); with a larger one target rows and inserts come of one outer join."""
     outer_join_ratio: int = 32

@@ -24,7 +24,7 @@ from servers.gcs import Gcs
 from servers.hdfs import Hdfs
 from servers.minio import Minio
 from servers.postgres import Postgres
-from servers.programs import Missing, required
+from servers.programs import Missing, jars, required
 
 
 def _found(find: Callable[[], Any]) -> Any:
@@ -75,3 +75,9 @@ def hdfs() -> Iterator[Hdfs]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     yield from _running(postgres_server.start)
+
+
+@pytest.fixture(scope="session")
+def postgres_driver() -> str:
+    """The folder of PostgreSQL's driver for Java."""
+    return str(_found(lambda: jars("postgresql")))

@@ -10,10 +10,10 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 import rowlock
 from rowlock import DeltaTable
+from rowlock.engines.spark.catalyst.bridge import arrow_schema
 from rowlock.exceptions import TableNotFound
 from rowlock.storage.open import open_store
 from rowlock.transaction.state.phases import Observer, use_observer
@@ -82,8 +82,8 @@ def arrow(spark: SparkSession, frame: DataFrame | Sequence[Row], schema: str | N
         found = frame.toArrow()
         return found.cast(pa.schema([f.with_nullable(True) for f in found.schema]))
     struct = spark.createDataFrame([], schema).schema if schema else spark.createDataFrame(list(frame)).schema
-    types = [f.with_nullable(True) for f in to_arrow_schema(struct, timezone="UTC")]
-    return pa.Table.from_arrays([pa.array([row[n] for row in frame], f.type) for n, f in enumerate(types)], schema=pa.schema(types))
+    schema_of_rows = arrow_schema(struct)
+    return pa.Table.from_arrays([pa.array([row[n] for row in frame], f.type) for n, f in enumerate(schema_of_rows)], schema=schema_of_rows)
 
 
 def make(

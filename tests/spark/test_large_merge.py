@@ -11,6 +11,7 @@ import rowlock
 from rowlock import DeltaTable
 from rowlock.engines.spark.statements.merge import MergeRun
 from rowlock.engines.spark.statements.merge_job import MergeJob
+from rowlock.engines.spark.statements.merge_source import pin
 from rowlock.exceptions import ConstraintViolated
 from spark.support import make, read, take_route, unchanged, winner
 from support.turning_down import turn_down
@@ -62,6 +63,21 @@ def test_how_much_larger_the_target_is_decides_for_a_source_that_could_be_sent_t
     ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert read(spark, table_path) == sorted([(i, i if i < 60 else -i) for i in range(120)], key=repr)
     assert table.lastReceipt is not None and any("in one outer join" in way for way in table.lastReceipt.ways) == in_one_join
+
+
+def test_a_source_of_few_wide_rows_lies_in_files(spark, table_path, monkeypatch):
+    """Held on the driver it would be sent along with tasks, and Spark refuses a task of more than 128 MB.  By bytes, whatever Spark knows of its rows."""
+    turn_down(monkeypatch, held_source_bytes=2000)
+    make(spark, table_path, [(1, "a"), (2, "b")], "id int, s string")
+    source = spark.createDataFrame([(2, "w" * 3000), (3, "c")], "id int, s string")
+    table = DeltaTable.forPath(spark, table_path)
+    evaluator = table._handle.evaluator
+    wide, narrow = pin(evaluator, source, evaluator.bridge), pin(evaluator, source.where("id = 3"), evaluator.bridge)
+    assert (wide.table, wide.num_rows, sum(n for _, n in wide.files)) == (None, 2, 2) and narrow.table is not None
+    wide.release(evaluator)
+    table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert read(spark, table_path) == [(1, "a"), (2, "w" * 3000), (3, "c")]
+    assert not [m.key for m in evaluator.store.list("_rowlock/staging", recursive=True)]
 
 
 ON = {

@@ -154,9 +154,11 @@ def advise(history: History) -> Advice:
     )
 
 
-def set_properties(settings: Mapping[str, str]) -> str:
-    """The call of setProperties that sets these, as a line of Python."""
-    return "t.setProperties({" + ", ".join(f'"{name}": "{value}"' for name, value in settings.items()) + "})"
+def set_properties(settings: Mapping[str, str], table: str) -> str:
+    """What sets these on a table: a statement of SQL, and beneath it a line of Python."""
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in settings.items())
+    sql = f"ALTER TABLE delta.`{table.replace('`', '``')}` SET TBLPROPERTIES ({listed})\n"
+    return sql + "t.setProperties({" + ", ".join(f'"{name}": "{value}"' for name, value in settings.items()) + "})"
 
 
 def _lock_reason(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair]) -> Reason:
@@ -179,13 +181,13 @@ def _lock_reason(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair])
     if lock == "none" and measured.lost_s <= WORTH_IT * (measured.service_s or 0):
         return Reason(
             "lock",
-            f"A change loses {lost} to others and takes {_duration(measured.service_s or 0)}: nothing that a lock could save. Waiting in line would cost {wait} each.",
+            f"A change takes {_duration(measured.service_s or 0)}, and loses {lost} of work to commits of others: too little for a lock. Waiting for one would take {wait} each.",
             figures,
         )
-    vain = f"A change loses {lost} to others ({_duration(measured.repair_s)} in repairs, {_duration(measured.thrown_s)} thrown away)"
-    counted = "counted twice, for its writer waits and its machines work"
+    vain = f"On average a change loses {lost} of work to commits of others: {_duration(measured.repair_s)} in repairs, {_duration(measured.thrown_s)} in tries thrown away"
+    counted = "Lost work counts twice against waiting, since it also keeps machines busy."
     if lock == "none":
-        return Reason("lock", f"{vain}, {counted}; waiting for the {measured.beside:.1f} changes beside it would cost {wait}.", figures)
+        return Reason("lock", f"{vain}. With a lock it would wait {wait} for the {measured.beside:.1f} changes at the same time. {counted}", figures)
     if measured.queued_s > QUEUE * (measured.service_s or 0) and lock == current:
         return Reason(
             "lock",
@@ -195,12 +197,12 @@ def _lock_reason(measured: Costs, lock: Lock, current: Lock, ranked: list[Pair])
     if lock == "partition":
         return Reason(
             "lock",
-            f"{vain}, {counted}; waiting for writers of the same partition would cost {_duration(measured.partition_s or 0)}, for all writers {wait}.",
+            f"{vain}. With a lock it would wait {_duration(measured.partition_s or 0)} for writers of the same partition, {wait} for all writers. {counted}",
             figures,
         )
     worst = next((p for p in ranked if p.met), None)
-    pair = f" Most of it: {worst.loser} beside {worst.winner}, {worst.met} of {worst.overlaps} times." if worst else ""
-    return Reason("lock", f"{vain}, {counted}; waiting in line would cost {wait}.{pair}", figures)
+    pair = f" Most was lost by {worst.loser} to {worst.winner}: {worst.met} of the {worst.overlaps} times that they ran at once." if worst else ""
+    return Reason("lock", f"{vain}. With a lock it would wait {wait}. {counted}{pair}", figures)
 
 
 def _policy_reason(history: History) -> Reason | None:
@@ -211,7 +213,7 @@ def _policy_reason(history: History) -> Reason | None:
         seconds, rows = sum(r.thrown_seconds for r in wasted), sum(r.thrown_rows for r in wasted)
         repaired = [r for r in history.commits if r.rounds and r.rows_rebased]
         figures: dict[str, float | int | str] = {"to": "repair", "from": present, "tries": len(wasted), "seconds": round(seconds, 3), "rows": rows}
-        price = "its price here is not known yet: ask again after some commits"
+        price = "how long one takes on this table is not known yet: ask again after some commits"
         if repaired:
             figures["repair_s"] = each = sum(r.repair_s for r in repaired) / len(repaired)
             price = f"{display.count(len(repaired), 'repair')} here took {_duration(each)} each"
@@ -248,7 +250,7 @@ def _conflict_reasons(history: History, ranked: list[Pair]) -> Iterator[Reason]:
     met = [p for p in ranked if p.met]
     if met:
         total, over = sum(p.met for p in ranked), sum(p.overlaps for p in ranked)
-        text = f"Of {over:,} times that another commit landed meanwhile, {total:,} mattered: "
+        text = f"{over:,} times another commit landed while a change was under way, and {total:,} of them touched the same {_what(history)}: "
         text += "; ".join(f"{p.loser} beside {p.winner} {p.met:,} of {p.overlaps:,} ({100 * p.rate:.0f} %)" for p in met[:3]) + "."
         yield Reason("conflicts", text, {"met": total, "overlaps": over})
     places = hot_partitions(history) or hot_files(history)
@@ -257,15 +259,21 @@ def _conflict_reasons(history: History, ranked: list[Pair]) -> Iterator[Reason]:
         kind = "partition" if hot_partitions(history) else "file"
         yield Reason(
             "hot",
-            f"{display.count(len(places), kind)} met: {top.name} in {top.meetings:,} of {total:,}.",
+            f"{total:,} conflicts are spread over {display.count(len(places), kind)}; {top.meetings:,} of them are in {top.name}.",
             {"places": len(places), "top": top.name, "meetings": top.meetings, "of": total},
         )
     keys = hot_keys(history, 1)
     if keys:
         k = keys[0]
-        named = ", ".join(f"{v} ({n})" for v, n in k.values[:3])
+        named = ", ".join(f"{v} ({n} times)" for v, n in k.values[:3])
         span = "" if k.low is None or k.high is None else f", from {k.low:g} to {k.high:g}"
-        yield Reason("keys", f"Statements that met ask for {k.column}{span}{': ' if named else ''}{named}.", {"column": k.column, "runs": k.runs})
+        yield Reason(
+            "keys", f"Statements in conflict select rows by {k.column}{span}{', most often ' if named else ''}{named}.", {"column": k.column, "runs": k.runs}
+        )
+
+
+def _what(history: History) -> str:
+    return "files" if history.properties.get("rowlock.granularity") == "file" else "rows"
 
 
 def _overwritten_reasons(history: History) -> Iterator[Reason]:
@@ -315,7 +323,7 @@ def _clustering_reason(history: History) -> tuple[Reason | None, tuple[str, ...]
     if not advised.keys:
         return None, ()
     parts = [f"{column_name(c)} in {advised.named[c]:,}" + (f" ({advised.joined[c]:,} joins)" if advised.joined.get(c) else "") for c in advised.keys]
-    text = f"Of {display.count(advised.statements, 'condition')} that writers gave, {'; '.join(parts)} name it: clustered by what they name, a statement reads few files."
+    text = f"Of {display.count(advised.statements, 'condition')} in statements, so many name a column: {'; '.join(parts)}. Clustered by these columns, a statement reads fewer files."
     figures: dict[str, float | int | str] = {
         "statements": advised.statements,
         "keys": ", ".join(column_name(c) for c in advised.keys),
@@ -323,9 +331,9 @@ def _clustering_reason(history: History) -> tuple[Reason | None, tuple[str, ...]
     }
     keys, table = ", ".join(column_name(c) for c in advised.keys), f"delta.`{history.table.replace('`', '``')}`"
     if set(advised.keys) == set(layout.clustered_by):
-        return Reason("clustering", f"{text} It is.", figures), ()
+        return Reason("clustering", f"{text} It is clustered by them.", figures), ()
     if layout.size_bytes < 2 * layout.target_bytes:
-        return Reason("clustering", f"{text} Not yet: all rows fit into a file or two of delta.targetFileSize.", figures), ()
+        return Reason("clustering", f"{text} It is too early for that: all rows fit into one or two files of delta.targetFileSize.", figures), ()
     if history.partition_columns:
         text += " A partitioned table cannot be clustered: Z-order it instead."
         return Reason("clustering", text, figures), (f"OPTIMIZE {table} ZORDER BY ({keys})",)

@@ -258,7 +258,7 @@ def run_of_commit(version: int, info: Any, touched: FileChanges = FileChanges(),
         txn_id=_text(info.get("txnId")),
         at_ms=at_ms,
         began_ms=_began_ms(ours, at_ms, seconds),
-        writer=_writer(ours) or _other_writer(info),
+        writer=writer_of(info),
         user_metadata=_text(info.get("userMetadata")) or "",
         engine=_engine(info),
         read_version=begun,
@@ -379,6 +379,11 @@ def _writer(record: Mapping[str, Any]) -> Writer | None:
     named = _mapping(record.get("writer"))
     writer = Writer(_text(named.get("application")) or "", _text(named.get("host")) or "", _count(named.get("process"), None))
     return writer if writer != Writer() else None
+
+
+def writer_of(info: Mapping[str, Any]) -> Writer:
+    """Who wrote a commit, by its commitInfo."""
+    return _writer(_mapping(info.get("rowlock"))) or _other_writer(info)
 
 
 def _other_writer(info: Mapping[str, Any]) -> Writer:

@@ -32,7 +32,7 @@ def print_advice(history: History, advice: Advice, console: Console) -> None:
     console.print(Text(history.table, style="bold").append(f"  {what}", style="not bold"), soft_wrap=True)
     console.print()
     if advice.settings:
-        console.print(Padding(Text(set_properties(advice.settings), style="green"), (0, 2)), soft_wrap=True)
+        console.print(Text(f"  {set_properties(advice.settings, history.table)}".replace("\n", "\n  "), style="green"), soft_wrap=True)
     elif advice.thin:
         console.print("  Nothing to set yet.")
     else:
@@ -44,10 +44,10 @@ def print_advice(history: History, advice: Advice, console: Console) -> None:
     console.print(_why(advice.reasons))
     if advice.options:
         console.print("\nAlso possible, but decide yourself: these change which features readers and writers must support:")
-        console.print(Padding(Text(set_properties(advice.options)), (0, 2)), soft_wrap=True)
+        console.print(Text(f"  {set_properties(advice.options, history.table)}".replace("\n", "\n  ")), soft_wrap=True)
     if advice.statements:
         console.print("\nAlso possible: these rewrite files, and conflict with no other writer (rowlock.sql runs them):")
-        console.print(Padding(Text("\n".join(advice.statements)), (0, 2)), soft_wrap=True)
+        console.print(Text("\n".join(f"  {text}" for text in advice.statements)), soft_wrap=True)
     if any(scope != "none" for scope in advice.costs.expected()) and advice.costs.changes:
         console.print()
         console.print(_costs(advice))

@@ -90,6 +90,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "limit masked_rows": ("default", "0"),
     "limit append_driver_bytes": ("default", "0", "default"),
     "limit cross_pairs": ("default", "2"),
+    "limit held_source_bytes": ("default", "default", "0"),
     "limit broadcast_source_bytes": ("default", "0"),
     "limit outer_join_ratio": ("default", "0"),
     "limit collected_positions_rows": ("default", "0"),

@@ -69,11 +69,11 @@ def reason(given: History) -> tuple[str, tuple[str, ...]]:
 def test_what_is_said() -> None:
     asked = ("t.id = s.id", 30), ("city.`zip code` < 3", 20)
     text, lines = reason(history(*asked))
-    assert text.startswith("Of 50 conditions that writers gave, id in 30 (30 joins); city.`zip code` in 20 name it")
+    assert text.startswith("Of 50 conditions in statements, so many name a column: id in 30 (30 joins); city.`zip code` in 20.")
     assert lines == ("ALTER TABLE delta.`/t``s` CLUSTER BY (id, city.`zip code`)", "OPTIMIZE delta.`/t``s` FULL")
-    assert reason(history(*asked, layout=replace(LARGE, clustered_by=(("city", "zip code"), ("id",))))) == (f"{text} It is.", ())
+    assert reason(history(*asked, layout=replace(LARGE, clustered_by=(("city", "zip code"), ("id",))))) == (f"{text} It is clustered by them.", ())
     small = reason(history(*asked, layout=replace(LARGE, size_bytes=1 << 30)))
-    assert small[1] == () and "Not yet" in small[0]
+    assert small[1] == () and "too early" in small[0]
     assert reason(history(*asked, partitioned=True))[1] == ("OPTIMIZE delta.`/t``s` ZORDER BY (id, city.`zip code`)",)
     assert reason(history(("w = 1", 50))) == ("", ())
 

@@ -46,7 +46,7 @@ IMPOSSIBLE = {
     "file://host/sales": "names a folder of this machine",
     "file:///lake/%FF": "are no UTF-8",
     "file:///lake/a%00b": "NUL character",
-    "ftp://host/sales": "the scheme ftp: is not supported",
+    "ftp://host/sales": r"ftp: (is not supported|tables are reached through the Hadoop client of a Spark session)",
     "s3://bucket": "a table must be in a folder of a bucket",
 }
 

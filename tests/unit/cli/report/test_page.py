@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -74,6 +75,8 @@ def test_commits_say_who_wrote_and_when_they_began(tmp_path: Path, monkeypatch: 
     path = str(tmp_path / "t")
     for n in range(2):
         rowlock.append(path, pa.table({"id": [n]}), user_metadata=f"batch {n}")
+    shown = command("history", path)
+    assert shown.count("nightly <load> (") == 2 and f"process {os.getpid()})" in shown
     for run in read_history(LocalStore(path)).commits:
         assert (run.writer.application, run.user_metadata) == ("nightly <load>", f"batch {run.version}")
         assert run.writer.host and run.writer.process and run.began_ms is not None and run.at_ms is not None and 0 <= run.at_ms - run.began_ms < 60_000

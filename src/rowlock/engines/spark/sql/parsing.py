@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from rowlock.engines.spark.catalyst.bridge import JavaObject, class_name
 from rowlock.engines.spark.sql.nodes import Nodes
 from rowlock.engines.spark.sql.replacing import replaced
-from rowlock.exceptions import UnsupportedFeature, WrongType
+from rowlock.exceptions import WrongType
 
 _NAMES = ("UnresolvedRelation", "RelationTimeTravel", "UnresolvedTableValuedFunction")
 
@@ -36,13 +36,16 @@ def parsed(nodes: Nodes, text: str, args: Mapping[str, Any] | Sequence[Any] | No
     if args is None:
         return analysis.CTESubstitution.apply(parser.parsePlan(text))
     if tuple(map(int, nodes.spark.version.split(".")[:2])) < (4, 1):
-        raise UnsupportedFeature("Before Spark 4.1 rowlock.sql takes no args: write the values into the text", feature="args of rowlock.sql", access="write")
+        plan, named = analysis.CTESubstitution.apply(parser.parsePlan(text)), isinstance(args, Mapping)
+        values = nodes.bridge.seq(_literals(nodes, list(args.values() if isinstance(args, Mapping) else args)))
+        bound = analysis.NameParameterizedQuery(plan, nodes.bridge.seq([*map(str, args)]), values) if named else analysis.PosParameterizedQuery(plan, values)
+        return analysis.BindParameters.apply(bound)
     contexts: Any = nodes.bridge.jvm.org.apache.spark.sql.catalyst.parser
     if isinstance(args, Mapping):
-        values = nodes.bridge.jvm.java.util.HashMap()
+        by_name = nodes.bridge.jvm.java.util.HashMap()
         for name, literal in zip(args, _literals(nodes, list(args.values())), strict=True):
-            values.put(str(name), literal)
-        context = contexts.NamedParameterContext(nodes.bridge.jvm.PythonUtils.toScalaMap(values))
+            by_name.put(str(name), literal)
+        context = contexts.NamedParameterContext(nodes.bridge.jvm.PythonUtils.toScalaMap(by_name))
     else:
         context = contexts.PositionalParameterContext(nodes.bridge.seq(_literals(nodes, args)))
     return analysis.CTESubstitution.apply(parser.parsePlanWithParameters(text, context))

@@ -120,7 +120,7 @@ def pin(evaluator: Evaluator, source: DataFrame, bridge: Catalyst) -> Source:
     allowed = limits().driver_rows
     known_small = most.isDefined() and int(most.get()) <= allowed
     table = to_arrow(positional if known_small else positional.limit(allowed + 1))
-    if table.num_rows <= allowed:
+    if table.num_rows <= allowed and table.nbytes <= limits().held_source_bytes:
         return Source(source.schema, table.num_rows, normalized(table))
     folder = f"_rowlock/staging/{clock.new_id()}"
     place = paths.join(evaluator.root, folder)
