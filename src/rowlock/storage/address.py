@@ -36,13 +36,13 @@ class Address:
 
 
 def shown(uri: str) -> str:
-    """A URI without the password and the parameters that it may have, for errors."""
+    """The URI for error messages, without its password and parameters."""
     place, query, _ = uri.partition("?")
     return _USER.sub("***@", place) + (f"{query}***" if query else "")
 
 
 def parse(uri: str) -> Address:
-    """The address that a URI stands for; raises InvalidInput if it names no bucket or no folder in it, or holds a secret."""
+    """The address of a URI; raises InvalidInput if it names no bucket or no folder in it, or holds a secret."""
     if _SIGNED.search(uri):
         raise InvalidInput("a table's URI must not contain a signature: pass it as storage_options (AZURE_STORAGE_SAS_TOKEN)", table=shown(uri))
     match = _URI.match(uri)

@@ -40,13 +40,13 @@ def read(name: str | None, *, table: str | None = None) -> Profile | None:
         if name is None:
             return None
         raise InvalidInput(f"there is no profile {name!r} in the AWS files; `aws configure --profile {name}` creates one", table=table)
-    found = {new: section[old] for old, new in {**_KEYS, **_OTHERS}.items() if section.get(old)}
-    needs_boto3 = "access_key_id" not in found and any(k in section for k in _FOR_BOTO3)
+    values = {new: section[old] for old, new in {**_KEYS, **_OTHERS}.items() if section.get(old)}
+    needs_boto3 = "access_key_id" not in values and any(k in section for k in _FOR_BOTO3)
     if needs_boto3 and importlib.util.find_spec("boto3") is None:
         raise InvalidInput(
             f"the AWS profile {wanted!r} gets its keys by a role, single sign-on or a program, which needs boto3: pip install boto3", table=table
         )
-    return Profile(wanted, found, needs_boto3)
+    return Profile(wanted, values, needs_boto3)
 
 
 def _file(variable: str, name: str) -> configparser.ConfigParser:

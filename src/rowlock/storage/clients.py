@@ -1,4 +1,4 @@
-"""obstore clients, one per address and settings.  obstore's own retries are off: a hidden retry would tell a winner that it lost (I2)."""
+"""obstore clients, one per address and settings.  obstore's own retries are off: after a hidden retry a winner would get Lost (I2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Client = S3Store | GCSStore | AzureStore
-_KEPT = 64
+_MAX_CLIENTS = 64
 _clients: OrderedDict[tuple[Address, str, str], Client] = OrderedDict()
 _lock = threads.module_lock()
 _NO_RETRIES: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
@@ -35,7 +35,7 @@ def client_of(address: Address, settings: Settings) -> Client:
     client = _create_client(address, settings) if known is None else known
     with _lock:
         _clients[key] = client
-        while len(_clients) > _KEPT:
+        while len(_clients) > _MAX_CLIENTS:
             _clients.popitem(last=False)
     return client
 

@@ -1,4 +1,4 @@
-"""The store of a table on a file system of Hadoop that renames atomically and never onto a file that is there, such as HDFS.
+"""The store of a table on a file system of Hadoop that renames atomically and never onto an existing file, such as HDFS.
 
 A commit is a complete, synced file that is renamed to its name: the file system lets one caller win, and readers never see a partial file
 (I1).  The calls go through `HadoopFiles`, which an engine with a Hadoop client registers; without one such tables are refused by name.
@@ -18,7 +18,7 @@ from rowlock.storage.store import Committed, Lost, NotFound, ObjectMeta, PutOutc
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CLAIM_MS = 30_000
-"""After this time, by the file system's clock, the claim of a writer that ended in the midst of `replace_if` is given up."""
+"""After this time, by the file system's clock, the claim of a writer that ended within `replace_if` may be deleted by others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +48,19 @@ class HadoopFiles(Protocol):
         ...
 
     def rename(self, source: str, target: str, *, replace: bool) -> None:
-        """Renames a file atomically; without `replace` it raises FileExistsError where there is a file of that name."""
+        """Renames a file atomically; without `replace` it raises FileExistsError if the target exists."""
         ...
 
     def info(self, path: str) -> FileInfo | None:
-        """What is at a path; None where nothing is."""
+        """The file or folder at a path; None if there is none."""
         ...
 
     def entries(self, folder: str) -> list[FileInfo]:
-        """What lies in a folder."""
+        """The files and folders in a folder."""
         ...
 
     def delete(self, path: str) -> None:
-        """Deletes a file; does nothing where there is none."""
+        """Deletes a file; does nothing if there is none."""
         ...
 
 
@@ -69,18 +69,18 @@ _s3_options: Callable[[str], Mapping[str, str]] | None = None
 
 
 def serve(open_files: Callable[[str], HadoopFiles], s3_options: Callable[[str], Mapping[str, str]]) -> None:
-    """Registers what a Hadoop client gives: the function that opens a folder, and raises InvalidInput where it cannot, and its options for a bucket on S3."""
+    """Registers a Hadoop client: the function that opens a folder (or raises InvalidInput), and the one for its options for a bucket on S3."""
     global _open, _s3_options
     _open, _s3_options = open_files, s3_options
 
 
 def s3_options(bucket: str) -> Mapping[str, str]:
-    """What the registered Hadoop client knows of a bucket on S3, keys among it, under obstore's names; nothing where there is none."""
+    """The registered Hadoop client's options for a bucket on S3, with its keys, under obstore's names; empty without a client."""
     return {} if _s3_options is None else _s3_options(bucket)
 
 
 def open_hadoop(uri: str) -> HadoopStore:
-    """The store of a table's URI.  Raises InvalidInput where this process has no Hadoop client, or the file system cannot hold tables."""
+    """The store of a table's URI.  Raises InvalidInput if this process has no Hadoop client, or the file system cannot hold tables."""
     if _open is None:
         scheme = uri.partition(":")[0]
         raise InvalidInput(
@@ -92,7 +92,7 @@ def open_hadoop(uri: str) -> HadoopStore:
 
 
 def _named(what: str) -> Callable[[F], F]:
-    """Makes a method raise StorageError, with table, file and remedy, where the file system fails."""
+    """Converts a method's OSError to StorageError, with table, file and remedy."""
 
     def decorate(method: F) -> F:
         @functools.wraps(method)
@@ -155,7 +155,7 @@ class HadoopStore:
     def _discard(self, path: str) -> None:
         try:
             self.files.delete(path)
-        except OSError:  # it stays, under a name that no reader looks at, for VACUUM
+        except OSError:  # it remains for VACUUM, under a name that no reader lists
             return
 
     @_named("write")
@@ -195,9 +195,9 @@ class HadoopStore:
 
     @_named("write")
     def replace_if(self, key: str, data: bytes, tag: str) -> PutOutcome:
-        """Claims the state with this tag by a file of that name, looks again, and renames the claim onto the object.
+        """Claims the state with this tag by a file of that name, compares the tag again, and renames the claim onto the object.
 
-        A state has one claim at a time.  A claim that is too old is given up for its writer, and another may take its name: so what was renamed is read back.
+        A state has one claim at a time.  A claim that is too old is deleted by others, and another writer may then use its name: so the object is read back after the rename.
         """
         path = self._path(key)
         folder, _, name = path.rpartition("/")
@@ -216,7 +216,7 @@ class HadoopStore:
         try:
             self.files.rename(claim, path, replace=True)
         except FileNotFoundError:
-            return Unknown(f"the claim {claim} was given up, or renamed by whoever had given it up")
+            return Unknown(f"the claim {claim} was given up, or renamed by the writer that gave it up")
         except OSError as e:
             return Unknown(f"{path} may have been replaced, or not: {e}")
         if self.tag(key) != tag_of(data):
@@ -224,20 +224,20 @@ class HadoopStore:
         return Committed(tag_of(data))
 
     def _give_up(self, claim: str, temporary: str) -> None:
-        """Deletes a claim that is much older than a file of now, whose writer has ended; and that file."""
+        """Deletes a claim that is much older than the new file `temporary`, as its writer has ended; and `temporary`."""
         theirs, ours = self.files.info(claim), self.files.info(temporary)
         if theirs is not None and ours is not None and ours.modified_ms - theirs.modified_ms > _CLAIM_MS:
             self._discard(claim)
         self._discard(temporary)
 
     def _info(self, key: str) -> FileInfo | None:
-        found = self.files.info(self._path(key))
-        return None if found is None or found.is_folder else found
+        info = self.files.info(self._path(key))
+        return None if info is None or info.is_folder else info
 
     @_named("look at")
     def head(self, key: str) -> int | None:
-        found = self._info(key)
-        return None if found is None else found.size_bytes
+        info = self._info(key)
+        return None if info is None else info.size_bytes
 
     def tag(self, key: str) -> str | None:
         try:
@@ -247,16 +247,16 @@ class HadoopStore:
 
     @_named("look at")
     def modified_ms(self, key: str) -> int | None:
-        found = self._info(key)
-        return None if found is None else found.modified_ms
+        info = self._info(key)
+        return None if info is None else info.modified_ms
 
     def sync(self, key: str) -> None:
-        """Nothing: the name node has written a name down before it shows it; the bytes were synced before."""
+        """Nothing: the name node logs a name before it shows it, and the bytes were synced before."""
 
     @_named("list")
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
-        found = sorted(self._walk(prefix, recursive), key=lambda m: m.key)
-        return iter([m for m in found if start_after is None or m.key > start_after][:limit])
+        listed = sorted(self._walk(prefix, recursive), key=lambda m: m.key)
+        return iter([m for m in listed if start_after is None or m.key > start_after][:limit])
 
     def _walk(self, prefix: str, recursive: bool) -> Iterator[ObjectMeta]:
         try:

@@ -19,7 +19,7 @@ from rowlock.storage.system_calls import SYSTEM, SystemCalls
 PATIENCE_S = 1.0
 """How long a writer waits for writers of other processes."""
 PAUSE_S = 10.0
-"""How long a writer goes without the other processes' lock after it waited in vain: the holder hangs or is busy for long."""
+"""How long a writer commits without the other processes' lock after it waited in vain, since the holder hangs or is busy."""
 _FOLDER = "_delta_log"
 
 
@@ -64,7 +64,7 @@ class Lane:
             self._threads.release()
 
     def _acquire_flock(self, folder: str) -> int | None:
-        """Acquires the kernel's lock: returns the descriptor that holds it, None if it cannot be had in time."""
+        """Acquires the kernel's lock: returns the descriptor that holds it, None if it is not acquired in time."""
         if clock.monotonic_s() < self._without_until:
             return None
         try:
@@ -90,7 +90,7 @@ class Lane:
 
 
 class _FlockWaiter:
-    """Waits for the kernel's lock in a separate thread, since flock has no timeout; a lock that comes too late is released at once."""
+    """Waits for the kernel's lock in a separate thread, since flock has no timeout; a lock that is acquired too late is released at once."""
 
     def __init__(self, descriptor: int, system: SystemCalls) -> None:
         self._descriptor, self._acquired, self._given_up = descriptor, threads.event(), False
@@ -107,7 +107,7 @@ class _FlockWaiter:
                 self._acquired.set()
 
     def acquired_within(self, seconds: float) -> bool:
-        """Whether the lock was acquired in time; if not, or if the wait is interrupted, it is released as soon as it comes."""
+        """Whether the lock was acquired in time; if not, or if the wait is interrupted, it is released as soon as it is acquired."""
         try:
             self._acquired.wait(seconds)
         finally:

@@ -36,7 +36,7 @@ _REMEDIES = {
 
 
 def _named(what: str) -> Callable[[F], F]:
-    """Makes a method raise StorageError, with table, file and remedy, where the operating system fails."""
+    """Converts a method's OSError to StorageError, with table, file and remedy."""
 
     def decorate(method: F) -> F:
         @functools.wraps(method)
@@ -52,10 +52,10 @@ def _named(what: str) -> Callable[[F], F]:
 
 
 def storage_error(what: str, table: str, key: str, error: OSError) -> StorageError:
-    """The StorageError for what the operating system said of a file in a table's folder."""
-    said = error.strerror or str(error)
+    """The StorageError for an OSError on a file in a table's folder, with the remedy."""
+    reason = error.strerror or str(error)
     remedy = _REMEDIES.get(error.errno or 0, "the call may be run again once the disk answers")
-    return StorageError(f"could not {what} {key or 'the folder'}: {said}; {remedy}", table=table, file=key or None)
+    return StorageError(f"could not {what} {key or 'the folder'}: {reason}; {remedy}", table=table, file=key or None)
 
 
 class LocalStore:
@@ -97,7 +97,7 @@ class LocalStore:
         return Committed(tag_of(data))
 
     def _after_failed_link(self, temporary: str, path: str, error: OSError) -> PutOutcome:
-        """The outcome after link(2) failed: on a network disk it may have been done nevertheless, which shows in both names being one file."""
+        """The outcome after link(2) failed: on a network disk the link may exist nevertheless; then both names are one file."""
         try:
             if self.system.samefile(temporary, path):
                 self._sync_directory(os.path.dirname(path))
@@ -132,7 +132,7 @@ class LocalStore:
         return temporary
 
     def _make_folders(self, folder: str) -> None:
-        """Makes a folder and those above it that are missing, each durable: a commit must not go with the folder that it is in."""
+        """Creates a folder and its missing parents, each durable: a commit must not be lost with its folder."""
         above = os.path.dirname(folder)
         if not self.system.exists(above):
             self._make_folders(above)
@@ -231,14 +231,14 @@ class LocalStore:
 
     @_named("list")
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
-        found = list[ObjectMeta]()
+        listed = list[ObjectMeta]()
         for key in sorted(self._walk(prefix, recursive, start_after)):
-            if len(found) == limit:
+            if len(listed) == limit:
                 break
             with contextlib.suppress(FileNotFoundError):
                 status = self.system.status(self._path(key))
-                found.append(ObjectMeta(key, status.size_bytes, status.modified_ns // 1_000_000))
-        return iter(found)
+                listed.append(ObjectMeta(key, status.size_bytes, status.modified_ns // 1_000_000))
+        return iter(listed)
 
     def _walk(self, prefix: str, recursive: bool, start_after: str | None) -> Iterator[str]:
         folder = self._path(prefix) if prefix else self.root
@@ -258,9 +258,9 @@ class LocalStore:
     def delete(self, key: str) -> None:
         path = self._path(key)
         folder, name = os.path.split(path)
-        for gone in (path, f"{folder}/.{name}.crc"):  # with the checksum file of one that Hadoop wrote, of which no listing would tell
+        for target in (path, f"{folder}/.{name}.crc"):  # with the checksum file that Hadoop puts beside its files, which no listing names
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                self.system.unlink(gone)
+                self.system.unlink(target)
 
     def exists(self, key: str = "") -> bool:
         return self.system.exists(self._path(key) if key else self.root)

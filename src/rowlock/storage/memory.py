@@ -1,6 +1,6 @@
 """The store of a table in memory, with the same contract as every other, for simulations and tests.
 
-A hook can make a put fail before it is done or lose its reply afterwards, to test I2.
+A hook can fail a put before it is done or lose its reply afterwards, to test I2.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class MemoryStore:
         if self.faults and (outcome := self.faults("before", key, data)) is not None:
             return outcome
         with self._lock:
-            found = self._objects.get(key)
-            won = found is not None and tag_of(found[0]) == tag
+            current = self._objects.get(key)
+            won = current is not None and tag_of(current[0]) == tag
             if won:
                 self._set(key, data)
         if self.faults and (outcome := self.faults("after", key, data)) is not None:
@@ -92,16 +92,16 @@ class MemoryStore:
         return Committed() if won else Lost()
 
     def head(self, key: str) -> int | None:
-        found = self._objects.get(check_key(key))
-        return None if found is None else len(found[0])
+        current = self._objects.get(check_key(key))
+        return None if current is None else len(current[0])
 
     def tag(self, key: str) -> str | None:
-        found = self._objects.get(check_key(key))
-        return None if found is None else tag_of(found[0])
+        current = self._objects.get(check_key(key))
+        return None if current is None else tag_of(current[0])
 
     def modified_ms(self, key: str) -> int | None:
-        found = self._objects.get(check_key(key))
-        return None if found is None else found[1]
+        current = self._objects.get(check_key(key))
+        return None if current is None else current[1]
 
     def sync(self, key: str) -> None:
         """Nothing: in memory nothing outlives the process."""
@@ -109,16 +109,16 @@ class MemoryStore:
     def list(self, prefix: str = "", *, start_after: str | None = None, recursive: bool = False, limit: int | None = None) -> Iterator[ObjectMeta]:
         folder = f"{check_key(prefix)}/" if prefix else ""
         with self._lock:
-            found = []
+            listed = []
             for key in self._keys[bisect_left(self._keys, max(folder, start_after or "")) :]:
                 if not key.startswith(folder):
                     break
                 if (recursive or "/" not in key[len(folder) :]) and (start_after is None or key > start_after):
                     data, modified_ms = self._objects[key]
-                    found.append(ObjectMeta(key, len(data), modified_ms))
-                    if len(found) == limit:
+                    listed.append(ObjectMeta(key, len(data), modified_ms))
+                    if len(listed) == limit:
                         break
-        return iter(found)
+        return iter(listed)
 
     def delete(self, key: str) -> None:
         check_key(key)

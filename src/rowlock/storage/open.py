@@ -31,7 +31,7 @@ def open_store(path_or_uri: str | os.PathLike[str], storage_options: Mapping[str
 
     Accepts a local path or `file:` URI; `s3://` (also `s3a://`), `gs://`, `az://` and `abfss://`, with credentials and
     endpoints from `storage_options`, the Spark session's Hadoop client and the environment (see rowlock.storage.options); `memory://name`, one
-    store per name in this process; and `hdfs://` where a Spark session's Hadoop client is registered (rowlock.storage.hadoop).  Raises InvalidInput.
+    store per name in this process; and `hdfs://` if a Spark session's Hadoop client is registered (rowlock.storage.hadoop).  Raises InvalidInput.
     """
     options = arguments.text_by_text(storage_options, "storage_options")
     text = _checked_path(path_or_uri)
@@ -70,7 +70,7 @@ def _checked_path(given: Any) -> str:
 
 
 def _checked_local(path: str) -> str:
-    """A local path.  Raises InvalidInput for one that begins with a home folder as a shell spells it: only a shell knows what that stands for."""
+    """A local path.  Raises InvalidInput for one that begins with `~`, which only a shell expands."""
     if path.startswith("~"):
         raise InvalidInput(
             f"the table's path begins with {path.split('/', 1)[0]!r}, which only a shell replaces by a home folder: give os.path.expanduser({path!r}), "
@@ -94,16 +94,16 @@ def _path_in_uri(uri: str) -> str:
 
 
 def check_is_folder(store: ObjectStore) -> None:
-    """Raises TableExists where the place of a new table on the local disk is taken by a file, or lies below one."""
+    """Raises TableExists if a file is at the path of a new local table, or above it."""
     if not isinstance(store, LocalStore):
         return
-    there = next((p for p in (Path(store.root), *Path(store.root).parents) if os.path.exists(p)), None)  # noqa: PTH110 - Path.exists raises where access is denied
-    if there is not None and not there.is_dir():
-        raise TableExists(f"{there} is a file, and a table is a folder of files: choose another path, or move the file away", table=store.root)
+    existing = next((p for p in (Path(store.root), *Path(store.root).parents) if os.path.exists(p)), None)  # noqa: PTH110 - Path.exists raises where access is denied
+    if existing is not None and not existing.is_dir():
+        raise TableExists(f"{existing} is a file, and a table is a folder of files: choose another path, or move the file away", table=store.root)
 
 
 def missing_file(table: str, path: str, what: str = "A data file", version: int | None = None) -> CorruptLog:
-    """The error for a file that a table's log names by a decoded path and that is not there; `what` it is begins the text."""
+    """The error for a missing file that a table's log names by a decoded path; its message begins with `what`."""
     place = relative_to(table, path)
     if is_absolute(place):
         text = (
@@ -117,12 +117,12 @@ def missing_file(table: str, path: str, what: str = "A data file", version: int 
 
 def real_place(place: str) -> str:
     """A path or URI without `..` and with the canonical scheme; a local one also without symbolic links.  It need not exist."""
-    found = decode(encode(canonical(place)))
-    return os.path.realpath(found) if found.startswith("/") else found.rstrip("/")
+    decoded = decode(encode(canonical(place)))
+    return os.path.realpath(decoded) if decoded.startswith("/") else decoded.rstrip("/")
 
 
 def is_table(store: ObjectStore, folder: str) -> bool:
-    """Whether another folder, a whole path or URI, holds a Delta log; no for one that may not be read.  It is opened with the settings of `store`."""
+    """Whether another folder (an absolute path or URI) has a Delta log; False if it may not be read.  It is opened with the settings of `store`."""
     settings = getattr(store, "settings", None)
     with contextlib.suppress(StorageError, InvalidInput):
         return open_store(folder, settings.given if isinstance(settings, Settings) else None).exists("_delta_log")

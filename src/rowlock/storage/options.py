@@ -124,7 +124,7 @@ def environment_fingerprint() -> str:
 def settings_for(
     kind: Kind, storage_options: Mapping[str, str] | None = None, *, table: str | None = None, of_session: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings of a store, from `storage_options`, what a Spark session says, and the environment.  Raises InvalidInput for options that cannot be used."""
+    """The settings of a store, from `storage_options`, a Spark session's settings, and the environment.  Raises InvalidInput for options that cannot be used."""
     given = {str(k).lower(): str(v) for k, v in (storage_options or {}).items()}
     mine = _options_for(kind, given)
     mine = _beside(mine, of_session or {}) | mine
@@ -139,7 +139,7 @@ def settings_for(
 
 
 def _beside(mine: Mapping[str, str], session: Mapping[str, str]) -> dict[str, str]:
-    """What of a session's options holds beside those of the argument: no keys where it has some, and nothing about an endpoint where it names one."""
+    """The session's options that apply beside the argument's: without keys if the argument has some, without the endpoint's if it names one."""
     out = {*(_S3_WHO if _has_keys(mine) else ()), *(_S3_WHERE if "endpoint" in mine else ())}
     return {k: v for k, v in session.items() if k not in out}
 
@@ -179,10 +179,10 @@ def _s3(mine: dict[str, str], from_environment: dict[str, str], table: str | Non
     wanted = config.pop("profile", None)
     if any(k in config for k in ("access_key_id", *_S3_CREDENTIAL_SOURCES)) or config.get("skip_signature") in ("true", "1"):
         return config, None
-    found = aws_profile.read(wanted, table=table)
-    if found is None:
+    profile = aws_profile.read(wanted, table=table)
+    if profile is None:
         return config, None
-    return {**found.config, **config}, found.name if found.needs_boto3 else None
+    return {**profile.config, **config}, profile.name if profile.needs_boto3 else None
 
 
 def unknown_name(settings: Settings, name: str, *, known: tuple[str, ...] = ()) -> InvalidInput:

@@ -1,4 +1,4 @@
-"""Reads an object as a file, by byte ranges: of a large object only what is asked for is fetched."""
+"""Reads an object as a file, by byte ranges: of a large object only the requested ranges are fetched."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _TRIES = 8
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 _PAGE = 1000
-"""Objects that one request for a listing tells of."""
+"""Objects in one page of a listing."""
 Failure = (BaseError, OSError, ValueError)
 """The errors that obstore raises; FileNotFoundError is among them."""
 
@@ -38,7 +38,7 @@ class RemoteStore:
     """The store of one folder in a bucket.  Safe to share between threads.  Its methods are documented in `ObjectStore`."""
 
     def __init__(self, address: Address, settings: Settings, requests: Requests | None = None) -> None:
-        """`requests`: who sends its requests; by default the process's client for these settings."""
+        """`requests`: the sender of its requests; by default the process's client for these settings."""
         self.address, self.settings = address, settings
         self._requests = requests or ObstoreRequests(client_of(address, settings), address.root)
         self._environment = environment_fingerprint()
@@ -119,8 +119,8 @@ class RemoteStore:
         check_key(key)
 
         def tagged() -> tuple[bytes, str]:
-            data, told = self._requests.get(key)
-            return data, _tag(told)
+            data, info = self._requests.get(key)
+            return data, _tag(info)
 
         return self._with_retries("read", key, tagged)
 
@@ -156,10 +156,10 @@ class RemoteStore:
 
         def listed() -> builtins.list[ObjectMeta]:
             if start_after is None and not recursive:
-                found: Any = self._requests.list_folder(prefix or None)
+                objects: Any = self._requests.list_folder(prefix or None)
             else:  # obstore cannot list a single folder from a key on: this lists subfolders too
-                found = [meta for chunk in self._requests.list(prefix or None, offset=start_after) for meta in chunk]
-            return sorted((_meta(m) for m in found if is_asked_for(m["path"])), key=lambda m: m.key)[:limit]
+                objects = [meta for chunk in self._requests.list(prefix or None, offset=start_after) for meta in chunk]
+            return sorted((_meta(m) for m in objects if is_asked_for(m["path"])), key=lambda m: m.key)[:limit]
 
         def first() -> builtins.list[ObjectMeta]:
             out: builtins.list[ObjectMeta] = []
@@ -221,16 +221,16 @@ class RemoteStore:
         return hint + self.settings.redacted(" ".join(text.split()))[:600]
 
 
-def _meta(told: Mapping[str, Any]) -> ObjectMeta:
-    return ObjectMeta(told["path"], told["size"], int(told["last_modified"].timestamp() * 1000))
+def _meta(info: Mapping[str, Any]) -> ObjectMeta:
+    return ObjectMeta(info["path"], info["size"], int(info["last_modified"].timestamp() * 1000))
 
 
-def _tag(told: Mapping[str, Any]) -> str:
+def _tag(info: Mapping[str, Any]) -> str:
     """The tag of one state of an object: the server's entity tag, and its version or generation."""
-    e_tag = told["e_tag"]
+    e_tag = info["e_tag"]
     if e_tag is not None and not e_tag.startswith(('"', "W/")):  # GCS servers leave out the quotes in their answer to a put
         e_tag = f'"{e_tag}"'
-    return json.dumps({"e_tag": e_tag, "version": told["version"]})
+    return json.dumps({"e_tag": e_tag, "version": info["version"]})
 
 
 def _status(failure: BaseException) -> int | None:

@@ -1,4 +1,4 @@
-"""The requests that a store sends, and the errors that answers become: the seam below `remote`, which a simulated server can fill."""
+"""The requests of a remote store, and the errors for their answers.  A simulated server implements the same protocol."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _PARTS_AT_ONCE = 4
 _used = _forked_after_use = False
 
 
-def _look_back() -> None:
+def _note_fork() -> None:
     global _forked_after_use
     _forked_after_use = _used
 
 
-threads.after_fork(_look_back)
+threads.after_fork(_note_fork)
 
 
 class Requests(Protocol):
     """The requests for one folder of a bucket, each sent once.  They raise obstore's errors; FileNotFoundError is among them."""
 
     def put(self, key: str, data: bytes) -> None:
-        """Writes an object, replacing one that is there."""
+        """Writes an object, replacing an existing one."""
         ...
 
     def put_parts(self, key: str, parts: Iterable[bytes]) -> None:
-        """Writes an object from parts, of which few are held at a time."""
+        """Writes an object from parts, of which few are in memory at a time."""
         ...
 
     def put_if(self, key: str, data: bytes, mode: Any) -> ObjectInfo:
@@ -44,7 +44,7 @@ class Requests(Protocol):
         ...
 
     def get(self, key: str) -> tuple[bytes, ObjectInfo]:
-        """An object and what is told of it."""
+        """An object's bytes and metadata."""
         ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -52,7 +52,7 @@ class Requests(Protocol):
         ...
 
     def head(self, key: str) -> ObjectInfo:
-        """What is told of an object."""
+        """An object's metadata."""
         ...
 
     def list(self, prefix: str | None, *, offset: str | None = None, chunk_size: int = 50) -> Iterable[Sequence[ObjectInfo]]:
@@ -76,7 +76,7 @@ class ObstoreRequests:
 
     @property
     def _client(self) -> Client:
-        """The client.  Raises StorageError in a forked child of a process that has used one: it would wait for ever for threads that are not there."""
+        """The client.  Raises StorageError in a forked child of a process that has used one: it would wait for ever for threads that a fork does not copy."""
         global _used
         if _forked_after_use:
             raise StorageError(
@@ -104,8 +104,8 @@ class ObstoreRequests:
         return obs.put(self._client, key, data, mode=mode)
 
     def get(self, key: str) -> tuple[bytes, ObjectInfo]:
-        found = obs.get(self._client, key)
-        return found.bytes().to_bytes(), found.meta
+        answer = obs.get(self._client, key)
+        return answer.bytes().to_bytes(), answer.meta
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return obs.get_range(self._client, key, start=start, length=length).to_bytes()

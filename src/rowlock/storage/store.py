@@ -94,7 +94,7 @@ class ObjectStore(Protocol):
         ...
 
     def put_parts(self, key: str, parts: Callable[[], Iterable[bytes]]) -> None:
-        """Writes the object as `put` does, from parts of which few are held at a time; `parts` begins anew where a try failed."""
+        """Writes the object as `put` does, from parts of which few are in memory at a time; `parts` is called again for each retry."""
         ...
 
     def get(self, key: str) -> bytes:
@@ -150,9 +150,9 @@ class ObjectStore(Protocol):
 
 
 def time_ms(store: ObjectStore) -> int | None:
-    """The store's own time, in milliseconds: when it says that a small file was written, which is deleted again; None where it does not say.
+    """The store's clock in milliseconds, by the modification time of a temporary file; None if the store gives none.
 
-    Raises StorageError where nothing may be written.
+    Raises StorageError if nothing may be written.
     """
     key = f"_delta_log/.{clock.new_id()}.time"
     store.put(key, b"")
@@ -163,7 +163,7 @@ def time_ms(store: ObjectStore) -> int | None:
 
 
 def discard(store: ObjectStore, keys: Iterable[str]) -> None:
-    """Deletes files that no commit will name.  What cannot be deleted stays, for VACUUM."""
+    """Deletes files that no commit will name; those that cannot be deleted remain for VACUUM."""
     for key in keys:
         with contextlib.suppress(StorageError, OSError):
             store.delete(key)

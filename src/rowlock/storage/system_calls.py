@@ -1,5 +1,5 @@
 # ruff: noqa: PTH102, PTH105, PTH108, PTH110, PTH116, PTH121, PTH123 - descriptors and links are what this module is about
-"""The system calls of the store on a local disk: the seam below `local` and `lane`, which a simulated disk can fill."""
+"""The system calls of the local store and the commit lane.  A simulated disk implements the same calls."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class DirectoryEntry(Protocol):
 
 
 class SystemCalls:
-    """The calls of the operating system; each raises OSError as the kernel says it."""
+    """The calls of the operating system; each raises the kernel's OSError."""
 
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:
         """Opens a file or folder; a file that is created may be read by all."""
         return os.open(path, flags, 0o644)
 
     def close(self, descriptor: int) -> None:
-        """Closes a descriptor, and gives back its lock."""
+        """Closes a descriptor, which releases its lock."""
         os.close(descriptor)
 
     def write(self, descriptor: int, data: memoryview) -> int:
@@ -43,11 +43,11 @@ class SystemCalls:
         return os.write(descriptor, data)
 
     def fsync(self, descriptor: int) -> None:
-        """Makes what was written, or the names in a folder, outlive the machine's end."""
+        """Makes written bytes, or the names in a folder, durable."""
         os.fsync(descriptor)
 
     def flock(self, descriptor: int, operation: int) -> None:
-        """Takes or gives back the kernel's lock on what is open."""
+        """Acquires or releases `flock` on an open file."""
         fcntl.flock(descriptor, operation)
 
     def link(self, source: str, target: str) -> None:
@@ -55,19 +55,19 @@ class SystemCalls:
         os.link(source, target)
 
     def replace(self, source: str, target: str) -> None:
-        """Renames a file, in the place of one that is there."""
+        """Renames a file, replacing an existing one."""
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:
-        """Takes a name away."""
+        """Removes a name of a file."""
         os.unlink(path)
 
     def mkdir(self, path: str) -> None:
-        """Makes a folder."""
+        """Creates a folder."""
         os.mkdir(path)
 
     def lexists(self, path: str) -> bool:
-        """Whether a name is taken."""
+        """Whether a name exists, be it a broken link."""
         return os.path.lexists(path)
 
     def exists(self, path: str) -> bool:
@@ -80,8 +80,8 @@ class SystemCalls:
 
     def status(self, path: str) -> FileStatus:
         """Size and time of a file, through links."""
-        found = os.stat(path)
-        return FileStatus(found.st_size, found.st_mtime_ns)
+        status = os.stat(path)
+        return FileStatus(status.st_size, status.st_mtime_ns)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file, or some of them."""
@@ -92,8 +92,8 @@ class SystemCalls:
 
     def entries(self, path: str) -> Sequence[DirectoryEntry]:
         """The names in a folder."""
-        with os.scandir(path) as found:
-            return list(found)
+        with os.scandir(path) as entries:
+            return list(entries)
 
 
 SYSTEM = SystemCalls()

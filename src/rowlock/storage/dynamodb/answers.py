@@ -1,4 +1,4 @@
-"""The errors that boto3 makes of DynamoDB's answers, for a simulated server."""
+"""boto3's errors for DynamoDB's answers, for a simulated server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def error_of(status: int | None, text: str) -> Exception:
 
 
 def condition_failed(item: Mapping[str, Any] | None) -> Exception:
-    """The error for a condition that does not hold; `item` is the row that is there, where it was asked for."""
+    """The error for a condition that does not hold; `item` is the existing row, if it was requested."""
     from botocore.exceptions import ClientError
 
     answer: Any = {"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": 400}}

@@ -9,13 +9,14 @@ by a conditional put before the file exists.
     copy     the bytes are put to <version>.json
     complete the entry is marked complete, with its expiry time
 
-A writer that dies after `claim` has committed.  Its work is finished by whoever comes next: a writer of the next
-version, a listing of the log, or a read of the version.  Spark does the same, so each finishes what the other left.
-Existing files are read without asking the arbiter; it is asked, with one consistent read of one row, only if a
+A writer that dies after `claim` has committed.  Its commit is finished by the next writer
+(of the next version), listing of the log, or read of the version.  Spark does the same, so each finishes the other's
+commits.
+Existing files are read without the arbiter; it is read, by one consistent read of one row, only if a
 version is absent.  All other keys pass through to the inner store.
 
-If a writer bypassed the arbiter and its file stands in the place of a claimed version, that file is what every
-reader sees: the claim is Lost, and an error is logged.
+If a writer bypassed the arbiter and its file has the name of a claimed version, every reader sees that file:
+the claim is Lost, and an error is logged.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ArbitratedStore:
     """The store `inner`, with `entries` as the arbiter of its commits.
 
     scheme            the scheme of tablePath (s3a or s3); None: that of existing entries, or s3a if there are none
-    ttl_s             seconds for which a complete entry is kept; must exceed the pause of any writer between `absent?` and `claim`
+    ttl_s             seconds until a complete entry expires; must exceed the pause of any writer between `absent?` and `claim`
     conditional_copy  False if `inner` has no put-if-absent: then the copy is an ordinary put, as in Delta
     """
 
@@ -49,7 +50,7 @@ class ArbitratedStore:
         self, inner: ObjectStore, entries: EntryTable, *, scheme: str | None = None, ttl_s: int = DEFAULT_TTL_S, conditional_copy: bool = True
     ) -> None:
         if ttl_s < 0:
-            raise InvalidInput(f"entries cannot be kept for {ttl_s} seconds; give 0 or more", table=inner.root)
+            raise InvalidInput(f"entries cannot expire after {ttl_s} seconds; give 0 or more", table=inner.root)
         self.inner, self.entries = inner, entries
         self.root, self.identity = inner.root, f"{inner.identity} {entries.name}"
         self._candidates = spellings(inner.root, scheme)
@@ -69,15 +70,15 @@ class ArbitratedStore:
         """This table's tablePath in the entries.  Raises InvalidInput if there are entries under two: each would arbitrate by itself."""
         with self._lock:
             if self._table_path is None:
-                found = {path: entry for path in self._candidates if (entry := self.entries.latest(path)) is not None}
-                if len(found) > 1:
-                    newest = ", ".join(f"{path} up to {entry.file_name}" for path, entry in found.items())
+                by_path = {path: entry for path in self._candidates if (entry := self.entries.latest(path)) is not None}
+                if len(by_path) > 1:
+                    newest = ", ".join(f"{path} up to {entry.file_name}" for path, entry in by_path.items())
                     raise InvalidInput(
                         f"the DynamoDB table {self.entries.name} knows this table under two names ({newest}), and each decides for itself. "
                         "Stop the writers of one, then say which one holds: DELTA_DYNAMO_SCHEME=s3a or s3",
                         table=self.root,
                     )
-                self._table_path = next(iter(found), self._candidates[0])
+                self._table_path = next(iter(by_path), self._candidates[0])
             return self._table_path
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
@@ -134,7 +135,7 @@ class ArbitratedStore:
                 "%s of %s was claimed in the DynamoDB table %s, but a writer that does not use it had put its own file there, which counts. All writers of a table must use one arbiter.",
                 entry.file_name, self.root, self.entries.name,
             )  # fmt: skip
-            return Lost()  # the bytes in .tmp are kept as evidence
+            return Lost()  # the bytes in .tmp remain as evidence
         self._discard(entry)
         return Committed(tag)
 

@@ -41,15 +41,15 @@ def ensure_table(client: Client, table: str, keys: Mapping[str, str], remedy: st
 
     Raises as `create_table` does; `remedy` is the advice in the error for a table with another layout.
     """
-    found = _describe(client, table)
-    created = found is None and _create(client, table, keys)
+    description = _describe(client, table)
+    created = description is None and _create(client, table, keys)
     deadline = clock.monotonic_s() + _WAIT_S
-    while found is None or found["TableStatus"] != "ACTIVE":
+    while description is None or description["TableStatus"] != "ACTIVE":
         if clock.monotonic_s() > deadline:
             raise ArbiterUnreachable(f"the DynamoDB table {table} was not ready after {_WAIT_S:.0f} s; try again later")
-        clock.sleep(0.05 if found is None else 0.5)
-        found = _describe(client, table)
-    layout = {key["AttributeName"]: key["KeyType"] for key in found["KeySchema"]}
+        clock.sleep(0.05 if description is None else 0.5)
+        description = _describe(client, table)
+    layout = {key["AttributeName"]: key["KeyType"] for key in description["KeySchema"]}
     if layout != keys:
         raise InvalidInput(f"the DynamoDB table {table} exists already, with the key {layout} instead of {keys}: {remedy}")
     return created

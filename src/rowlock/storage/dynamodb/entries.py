@@ -192,7 +192,7 @@ class EntryTable:
 
 
 def raise_for(error: Exception, table: str, what: str) -> NoReturn:
-    """Raises the error that a boto3 error stands for.  Messages of denied requests are left out: they may repeat secrets from the request."""
+    """Raises Rowlock's error for a boto3 error.  Messages of denied requests are left out: they may repeat secrets from the request."""
     from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
     if isinstance(error, ClientError):

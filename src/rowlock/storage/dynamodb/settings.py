@@ -3,7 +3,7 @@
     AWS_S3_LOCKING_PROVIDER    dynamodb: commits are arbitrated
     DELTA_DYNAMO_TABLE_NAME    default delta_log, as in Delta
     DELTA_DYNAMO_SCHEME        s3a or s3: the scheme of tablePath; default that of existing entries, else s3a
-    DELTA_DYNAMO_TTL_SECONDS   how long complete entries are kept; default one day
+    DELTA_DYNAMO_TTL_SECONDS   seconds until a complete entry expires; default one day
     DELTA_DYNAMO_CONDITIONAL_COPY  false: for stores without put-if-absent
     AWS_ENDPOINT_URL_DYNAMODB, AWS_REGION_DYNAMODB, AWS_ACCESS_KEY_ID_DYNAMODB, AWS_SECRET_ACCESS_KEY_DYNAMODB, AWS_SESSION_TOKEN_DYNAMODB
                                default the same names without _DYNAMODB, else as boto3 finds them (profile, instance, ...)

@@ -41,7 +41,7 @@ def open_registers(store: ObjectStore, provider: str = "object", options: Mappin
 
 
 def create_lock_table(provider: str, storage_options: Mapping[str, str] | None = None) -> None:
-    """Makes the table that leases are kept in, where it is not there yet.  Needs no Spark.
+    """Creates the table for leases, if it does not exist.  Needs no Spark.
 
     Args:
         provider: `dynamodb:TABLE`, `postgresql` (with the connection in the environment, ROWLOCK_LOCK_DSN or libpq's variables), or a `postgresql://` URL.
@@ -49,7 +49,7 @@ def create_lock_table(provider: str, storage_options: Mapping[str, str] | None =
 
     Raises:
         InvalidInput: The provider is another (`object` needs no table), or its client is not installed.
-        StorageError: The table cannot be made.
+        StorageError: The table cannot be created.
         WrongType: An argument is of another type.
 
     Examples:
@@ -77,7 +77,7 @@ def _options_of(store: ObjectStore) -> Mapping[str, str]:
 
 
 def _dsn(provider: str, options: Mapping[str, str]) -> str | None:
-    """The PostgreSQL connection string of a provider; None for another provider.  libpq fills in what is missing from its own variables."""
+    """The PostgreSQL connection string of a provider; None for another provider.  libpq takes missing parts from its own variables."""
     if provider == "postgresql":
         return options.get(DSN_VARIABLE, "")
     return provider if provider.startswith(_POSTGRESQL) else None
