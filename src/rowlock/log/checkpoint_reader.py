@@ -1,7 +1,7 @@
 """Reads checkpoints in every format: classic, multi-part, V2 as JSON or Parquet, with sidecars.
 
 File actions are read by column, one row group at a time, never as a Python object per file.  Statistics that
-exist only as a struct (`stats_parsed`) are converted to JSON.  What cannot be read raises CorruptLog (I9).
+exist only as a struct (`stats_parsed`) are converted to JSON.  An unreadable checkpoint raises CorruptLog (I9).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rowlock.storage.ranges import RangeFile
 from rowlock.storage.store import NotFound, ObjectStore
 
 UNREADABLE = (pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError)
-"""What pyarrow and the parsing of actions raise for a file that is no checkpoint."""
+"""The errors of pyarrow and of the parsing of actions for a file that is no checkpoint."""
 _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 
@@ -59,7 +59,7 @@ def read_checkpoint(store: ObjectStore, files: Sequence[LogFile], *, removes_onl
 def sidecars_of(store: ObjectStore, checkpoint: Sequence[LogFile]) -> set[str]:
     """The keys of the sidecar files that a checkpoint names.  Of a Parquet file only the footer and that column are read.
 
-    Raises CorruptLog where a file of the checkpoint is missing or cannot be opened.
+    Raises CorruptLog if a file of the checkpoint is missing or cannot be opened.
     """
     state = CheckpointState()
     for file in checkpoint:
@@ -72,12 +72,12 @@ def _keep_one_per_path(state: CheckpointState) -> None:
     if any(frame.column("log_path").null_count < frame.num_rows for frame in state.frames):
         last = {path: (n, at) for n, frame in enumerate(state.frames) for at, path in enumerate(frame.column("path").to_pylist())}
         if len(last) < sum(frame.num_rows for frame in state.frames):
-            kept = [[at for k, at in last.values() if k == n] for n in range(len(state.frames))]
-            state.frames = [frame.take(pa.array(sorted(rows), pa.int64())) for frame, rows in zip(state.frames, kept, strict=True) if rows]
+            retained = [[at for k, at in last.values() if k == n] for n in range(len(state.frames))]
+            state.frames = [frame.take(pa.array(sorted(rows), pa.int64())) for frame, rows in zip(state.frames, retained, strict=True) if rows]
 
 
 def _read_file(store: ObjectStore, key: str, state: CheckpointState, wanted: str, size_bytes: int = 0) -> None:
-    """Reads the file actions `wanted` of a file and all others; of `sidecar` these alone, and of a large file of that size in ranges."""
+    """Reads a file's actions of the kind `wanted` and its small actions; for `sidecar` those only, and a large file in ranges."""
     try:
         if key.endswith(".json"):
             _read_json(store.get(key), state, wanted, store.root)

@@ -1,8 +1,8 @@
-"""Writes checkpoints: classic ones in one Parquet file, which every Delta reader supports, or V2 ones where the table's policy says so.
+"""Writes checkpoints: classic ones in one Parquet file, which every Delta reader supports, or V2 ones if the table's policy is v2.
 
 A V2 checkpoint is a Parquet file of a unique name that holds everything but the file actions; those are in sidecar files of a bounded number
-of actions each, so that no more of them than one file's is held at a time.  The sidecars are written first, so a checkpoint that is there is
-whole; those of one whose own file was never tried are deleted, and what else a failure leaves is orphaned, which log cleanup deletes later (I10).
+of actions each, so that only one file's actions are in memory at a time.  The sidecars are written first, so an existing checkpoint is
+complete; if its own file is never put they are deleted, and a failure's other files are orphans, which log cleanup deletes later (I10).
 
 A checkpoint holds the whole state of a version: live files, tombstones within retention, protocol, metadata,
 application transactions (within a retention if the table has one) and metadata domains; never commitInfo or cdc.  It is optional: failing to write one
@@ -95,7 +95,7 @@ _SIDECAR = pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64()), ("modi
 SIDECAR_SCHEMA = pa.schema([SCHEMA.field("add"), SCHEMA.field("remove")])
 """Only these actions may be in a sidecar file."""
 V2_SCHEMA = pa.schema([*SCHEMA, ("checkpointMetadata", pa.struct(_TAGS)), ("sidecar", _SIDECAR)])
-"""The file columns are there and empty: readers look for them in the file, before they know of its sidecars."""
+"""The file columns exist and are empty: readers look for them in the file before they know its sidecars."""
 
 
 def write_checkpoint(store: ObjectStore, snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> None:
@@ -120,12 +120,12 @@ def _classic(snapshot: Snapshot, tombstones: Iterable[RemoveFile]) -> pa.Table:
 
 
 def writes_v2(snapshot: Snapshot) -> bool:
-    """Whether this table's checkpoints are V2 ones: its policy says so and its protocol lists the feature, without which readers would not find them."""
+    """Whether this table's checkpoints are V2 ones: its policy is v2 and its protocol lists the feature, without which readers would not find them."""
     return snapshot.properties.checkpoint_policy == "v2" and V2_CHECKPOINTS in reader_features(snapshot.protocol)
 
 
 def _write_v2(store: ObjectStore, snapshot: Snapshot, tombstones: Sequence[RemoveFile]) -> dict[str, Any]:
-    """Writes sidecars and then the file that names them; returns what `_last_checkpoint` says of it."""
+    """Writes sidecars and then the file that names them; returns the content of `_last_checkpoint`."""
     sidecars: list[dict[str, Any]] = []
     key, now_ms = names.v2_checkpoint_key(snapshot.version, clock.new_id()), clock.now_ms()
     actions = 0
@@ -144,7 +144,7 @@ def _write_v2(store: ObjectStore, snapshot: Snapshot, tombstones: Sequence[Remov
             for sidecar in sidecars:
                 store.delete(names.sidecar_key(sidecar["path"]))
         raise
-    store.put(key, body)  # from here on the sidecars stay, also where this fails: a put that nobody answered may arrive later
+    store.put(key, body)  # from here on the sidecars remain, also if this fails: a put without a reply may arrive later
     named = {"path": key.rpartition("/")[2], "sizeInBytes": len(body), "modificationTime": now_ms}
     counts = {"size": len(rows) + actions, "sizeInBytes": len(body) + held_bytes, "numOfAddFiles": len(snapshot.files)}
     return {"version": snapshot.version, **counts, "v2Checkpoint": named}
@@ -169,7 +169,7 @@ def _small_rows(snapshot: Snapshot) -> list[tuple[str, dict[str, Any]]]:
         ("protocol", action_json.protocol_json(snapshot.protocol)),
         ("metaData", action_json.metadata_json(snapshot.metadata)),
     ]
-    rows += [("txn", action_json.txn_json(t)) for t in _kept_applications(snapshot)]
+    rows += [("txn", action_json.txn_json(t)) for t in _retained_applications(snapshot)]
     return rows + [("domainMetadata", action_json.domain_json(d)) for d in snapshot.domains.values()]
 
 
@@ -183,8 +183,8 @@ def _table(rows: Sequence[tuple[str, dict[str, Any]]], schema: pa.Schema) -> pa.
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _kept_applications(snapshot: Snapshot) -> list[SetTransaction]:
-    """The versions of applications within delta.setTransactionRetentionDuration; one without a time is kept."""
+def _retained_applications(snapshot: Snapshot) -> list[SetTransaction]:
+    """The application versions within delta.setTransactionRetentionDuration, and those without a time."""
     retention_ms = snapshot.properties.application_retention_ms
     if retention_ms is None:
         return list(snapshot.txns.values())

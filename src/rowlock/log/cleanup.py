@@ -1,18 +1,18 @@
 """Log cleanup: deletes the part of a log that no version within the table's log retention needs (PROTOCOL.md, Metadata Cleanup).
 
 The boundary is the newest complete checkpoint that was committed before the horizon: midnight UTC of the day that the retention leads
-back to.  It stays, with its own commit file and everything after it.  What lies before it is deleted in this order:
+back to.  It remains, with its own commit file and everything after it.  The files before it are deleted in this order:
 
 1. version checksums and compacted logs, which no reader needs
 2. commits and checkpoints, version by version from the oldest on, each after the one before is gone; of one version the checkpoint first
 3. sidecar files that no checkpoint names any more
 
-So whenever a cleanup stops, what is left of the log is its newer end.  A commit is never missing while an older one is there, which is how
+So whenever a cleanup stops, the newer end of the log remains.  A commit is never missing while an older one exists, which is how
 writers with an old snapshot notice that the log was cleaned up (`TableLog.latest`, `publish.outcome`), and how versions that can no
-longer be built are told from damage (`segment`).  A checkpoint goes after the commits that it hides, as checkpoint protection asks, and
+longer be built are distinguished from damage (`segment`).  A checkpoint goes after the commits that it hides, as checkpoint protection asks, and
 before its own commit: no checkpoint is without one, so a late put of that commit fails.  Cleanups side by side, of Rowlock or others, delete the same files in the same order.
 
-Ages are told by the times that the store gives its files, "now" being that of `_last_checkpoint`, which was just written; where commits
+Ages are modification times of the store, with that of `_last_checkpoint`, which was just written, as "now"; if commits
 have in-commit timestamps, both must have passed the horizon.  A run lists the oldest page of the log only, and deletes a
 bounded number of commits; the rest follows after later checkpoints.  Failing to delete never fails a commit (I10).
 """
@@ -44,19 +44,19 @@ logger = logging.getLogger("rowlock")
 _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000
 _PAGE = 1000
-"""Files of the log that are looked at first: what one request for a listing tells of."""
+"""Files of the log that are examined first: one page of a listing."""
 _MOST_SECONDS = 5.0
 _SECONDS_PER_COMMIT = 0.05
 """How long one run deletes, in all or for each commit between two checkpoints: the commit that it follows waits for it."""
 _LOOK_AGAIN_S = 0.5
-"""After so long a run looks whether the log is still the one that it chose files of."""
+"""After so long a run checks that the log is still the one in which it chose files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The part of a log that may go: `files` are those before version `stop`, `boundary` is the checkpoint that stays as the oldest.
+    """The part of a log that may be deleted: `files` are those before version `stop`, `boundary` is the oldest checkpoint that remains.
 
-    `all_at_once`: the table's checkpoint protection asks for all of it in one run.
+    `all_at_once`: the table's checkpoint protection requires that one run deletes all of it.
     """
 
     files: tuple[LogFile, ...]
@@ -68,8 +68,8 @@ class Expired:
 def clean_up(store: ObjectStore, snapshot: Snapshot) -> int:
     """Deletes the expired part of a table's log; returns the number of files deleted.  To be called after a checkpoint of `snapshot` was written.
 
-    Raises StorageError, CorruptLog where the checkpoint that would become the oldest cannot be opened, and InvalidInput where a
-    property that says what to keep cannot be read; nothing is deleted in the last two cases.
+    Raises StorageError, CorruptLog if the checkpoint that would become the oldest cannot be opened, and InvalidInput if a
+    retention property cannot be parsed; nothing is deleted in the last two cases.
     """
     if not snapshot.properties.cleans_log:
         return 0
@@ -89,7 +89,7 @@ def clean_up(store: ObjectStore, snapshot: Snapshot) -> int:
 
 
 def truncate(store: ObjectStore, snapshot: Snapshot, horizon: int | None = None) -> int:
-    """Deletes what the log has before the newest checkpoint older than `horizon`, all of it, whatever the table says of cleaning up; returns the number of files.
+    """Deletes all of the log before the newest checkpoint older than `horizon`, also if delta.enableExpiredLogCleanup is off; returns the number of files.
 
     Without a horizon it is the retention of DROP FEATURE ... TRUNCATE HISTORY ago.  To be called after a checkpoint of `snapshot` was written.  Raises as `clean_up`.
     """
@@ -120,10 +120,10 @@ def find_expired(store: ObjectStore, properties: TableProperties, horizon: int) 
         listed = list(store.list(names.LOG_DIRECTORY, limit=count))
         files = [f for m in listed if (f := names.parse(m.key, size_bytes=m.size_bytes, modified_ms=m.modified_ms)) is not None]
         past = _past(files, horizon)
-        found = _choose(store, properties, files, past, horizon)
-        if found is not None or len(listed) < count or len(past) < sum(f.kind == "commit" for f in files):
-            return found
-        count *= 8  # all that was listed is expired, and holds no checkpoint to keep: look further
+        expired = _choose(store, properties, files, past, horizon)
+        if expired is not None or len(listed) < count or len(past) < sum(f.kind == "commit" for f in files):
+            return expired
+        count *= 8  # all listed files are expired, without a checkpoint to retain: list more
 
 
 def _past(files: Sequence[LogFile], horizon: int) -> list[int]:
@@ -169,7 +169,7 @@ def _stated_before(store: ObjectStore, properties: TableProperties, versions: Se
 
 
 def _bounded(commits: Sequence[int], possible: Sequence[int], most: float) -> tuple[int, int]:
-    """(the version before which one run deletes, the version of the oldest checkpoint that stays): at most so many commits, and at best up to a checkpoint."""
+    """(the version before which one run deletes, the version of the oldest checkpoint that remains): at most `most` commits, and if possible up to a checkpoint."""
     before = {v: sum(c < v for c in commits) for v in possible}
     fitting = [v for v in possible if before[v] <= most]
     if fitting:
@@ -178,7 +178,7 @@ def _bounded(commits: Sequence[int], possible: Sequence[int], most: float) -> tu
 
 
 def _check_whole(store: ObjectStore, checkpoint: Sequence[LogFile]) -> None:
-    """Raises CorruptLog unless the checkpoint that is to become the oldest can be read; of a large one the footers are, and that its sidecars exist."""
+    """Raises CorruptLog unless the checkpoint that is to become the oldest can be read; of a large one only the footers, and the existence of its sidecars, are checked."""
     sidecars = sorted(sidecars_of(store, checkpoint))
     sizes = side_by_side(store.head, sidecars, limits().request_threads)
     missing = [key for key, size in zip(sidecars, sizes, strict=True) if size is None]
@@ -192,24 +192,24 @@ def _check_whole(store: ObjectStore, checkpoint: Sequence[LogFile]) -> None:
 
 
 def _delete_files(store: ObjectStore, expired: Expired, most_seconds: float) -> int:
-    """Deletes the expired files in order, and returns how many; stops after so many seconds, or where the log is that of another table by now."""
+    """Deletes the expired files in order, and returns how many; stops after `most_seconds`, or if the log has become another table's."""
     aside = [f for f in expired.files if f.kind in ("checksum", "compacted")]
     chain = sorted((f for f in expired.files if f.kind not in ("checksum", "compacted")), key=_place)
-    stays = names.commit_key(expired.boundary[0].version)
-    tag, began, looked = store.tag(stays), clock.monotonic_s(), clock.monotonic_s()
+    anchor = names.commit_key(expired.boundary[0].version)
+    tag, began, looked = store.tag(anchor), clock.monotonic_s(), clock.monotonic_s()
     side_by_side(lambda f: store.delete(f.key), aside, limits().request_threads)
     deleted = len(aside)
     for _, same in groupby(chain, key=_place):
         now = clock.monotonic_s()
         if now - began > most_seconds:
             break
-        if now - looked > _LOOK_AGAIN_S:  # while this process slept, the table may have been dropped and made anew
-            if store.tag(stays) != tag:
+        if now - looked > _LOOK_AGAIN_S:  # while this process slept, the table may have been dropped and created again
+            if store.tag(anchor) != tag:
                 break
             looked = clock.monotonic_s()
-        gone = list(same)
-        side_by_side(lambda f: store.delete(f.key), gone, limits().request_threads)
-        deleted += len(gone)
+        batch = list(same)
+        side_by_side(lambda f: store.delete(f.key), batch, limits().request_threads)
+        deleted += len(batch)
     return deleted
 
 

@@ -32,7 +32,7 @@ _FROM_ADD: tuple[tuple[str, str, pa.DataType], ...] = (
     ("clusteringProvider", "clustering", pa.string()),
 )
 ADD_FIELDS = (*(field for field, _, _ in _FROM_ADD), "deletionVector")
-"""The fields of a checkpoint's `add` struct that a frame is made from."""
+"""The fields of a checkpoint's `add` struct from which a frame is built."""
 _FROM_VECTOR: tuple[tuple[str, str, pa.DataType], ...] = (
     ("storageType", "dv_type", pa.string()),
     ("pathOrInlineDv", "dv_path", pa.string()),
@@ -87,7 +87,7 @@ def _values(column: pa.Array) -> Iterable[Any]:
 
 
 def _dicts(column: pa.MapArray) -> Iterator[dict[str, str | None] | None]:
-    """The maps as dicts; of a key that is there twice the last value."""
+    """The maps as dicts; of a duplicate key the last value."""
     offsets = column.offsets.to_numpy()
     first = int(offsets[0])
     entries = list(zip(column.keys[first : offsets[-1]].to_pylist(), column.items[first : offsets[-1]].to_pylist(), strict=True))

@@ -24,11 +24,11 @@ _Mask = npt.NDArray[np.bool_]
 
 
 _SCANS = 20
-"""So many times paths are looked up by going through a frame before an index is built, which costs as much."""
+"""The lookups of paths by scans of a frame before an index is built, which costs as much as these scans."""
 
 
 class _Base:
-    """A frame of files with distinct paths, and an index by path that is built when it is worth that.  Shared between versions."""
+    """A frame of files with distinct paths, and an index by path that is built after some lookups.  Shared between versions."""
 
     __slots__ = ("_hashes", "_order", "_scans", "bounds", "frame")
 
@@ -53,8 +53,8 @@ class _Base:
         left, right = np.searchsorted(self._hashes, keys, "left"), np.searchsorted(self._hashes, keys, "right")
         candidates = [int(self._order[at]) for i in np.flatnonzero(right > left) for at in range(left[i], right[i])]
         rows = np.unique(np.array(candidates, dtype=np.intp))
-        found: npt.NDArray[np.intp] = rows[frames.rows_at(pc.is_in(path.take(pa.array(rows)), value_set=wanted))]
-        return found
+        matching: npt.NDArray[np.intp] = rows[frames.rows_at(pc.is_in(path.take(pa.array(rows)), value_set=wanted))]
+        return matching
 
 
 def _hashes(texts: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -72,7 +72,7 @@ class LiveFiles:
 
     @classmethod
     def of_frames(cls, parts: Iterable[pa.RecordBatch]) -> LiveFiles:
-        """The live files in these frames, whose paths must be distinct across all of them; few of them are kept as values."""
+        """The live files in these frames, whose paths must be distinct across all of them; few of them are held as values."""
         parts = list(parts)
         if sum(part.num_rows for part in parts) <= limits().changed_files:
             return cls.of_adds(add for part in parts for add in frames.to_adds(part))
@@ -82,7 +82,7 @@ class LiveFiles:
 
     @classmethod
     def of_adds(cls, adds: Iterable[AddFile] = ()) -> LiveFiles:
-        """The live files that these add actions make."""
+        """The live files after these add actions."""
         return cls((), (), {}, 0, 0).apply((), adds)
 
     def __len__(self) -> int:
@@ -101,19 +101,19 @@ class LiveFiles:
 
     def get(self, paths: Iterable[str]) -> dict[str, AddFile]:
         """The live files among these paths, by path."""
-        found: dict[str, AddFile] = {}
+        live: dict[str, AddFile] = {}
         missing: list[str] = []
         for path in paths:
             if (add := self._overlay.get(path)) is not None:
-                found[path] = add
+                live[path] = add
             else:
                 missing.append(path)
         if missing:
             for base, mask in zip(self._bases, self._masks, strict=True):
                 rows = base.rows_of(missing)
                 for add in frames.to_adds(base.frame.take(pa.array(rows[mask[rows]]))):
-                    found[add.path] = add
-        return found
+                    live[add.path] = add
+        return live
 
     def adds(self) -> Iterator[AddFile]:
         """Every live file as a value, created lazily, in no particular order."""
@@ -122,13 +122,13 @@ class LiveFiles:
         yield from self._overlay.values()
 
     def live_frames(self) -> Iterator[pa.RecordBatch]:
-        """The live files that are kept in frames; the others are in `recent`."""
+        """The live files in frames; the others are in `recent`."""
         for base, mask in zip(self._bases, self._masks, strict=True):
             yield base.frame if mask.all() else base.frame.filter(pa.array(mask))
 
     @property
     def recent(self) -> Mapping[str, AddFile]:
-        """The live files, by path, that are kept as values (the overlay)."""
+        """The live files of the overlay, by path."""
         return self._overlay
 
     def apply(self, removes: Iterable[FileKey], adds: Iterable[AddFile], *, superseded: Iterable[str] = ()) -> LiveFiles:
@@ -142,8 +142,8 @@ class LiveFiles:
         count, size = self._count - len(gone) + len(added), self._size_bytes
         size += sum(add.size_bytes for add in added.values()) - sum(live[path].size_bytes for path in gone)
         overlay = {path: add for path, add in self._overlay.items() if path not in gone}
-        buried = [path for path in gone if path not in self._overlay]
-        masks = self._masks if not buried else tuple(_without(b, m, buried) for b, m in zip(self._bases, self._masks, strict=True))
+        hidden = [path for path in gone if path not in self._overlay]
+        masks = self._masks if not hidden else tuple(_without(b, m, hidden) for b, m in zip(self._bases, self._masks, strict=True))
         overlay.update(added)
         changed = LiveFiles(self._bases, masks, overlay, count, size)
         return changed._consolidated() if len(overlay) > limits().changed_files else changed
@@ -175,8 +175,8 @@ class LiveFiles:
         out: list[AddFile] = []
         for base, mask in zip(self._bases, self._masks, strict=True):
             left = base.frame.filter(pa.array(mask & pruner.match_bounds(base.bounds, base.frame.num_rows)))
-            out += pruner.kept(list(frames.to_adds(left.filter(pa.array(pruner.match_partitions(left))))))
-        return out + pruner.kept(list(self._overlay.values()))
+            out += pruner.matching(list(frames.to_adds(left.filter(pa.array(pruner.match_partitions(left))))))
+        return out + pruner.matching(list(self._overlay.values()))
 
 
 def _without(base: _Base, mask: _Mask, paths: Sequence[str]) -> _Mask:

@@ -1,6 +1,6 @@
 """Chooses the files that may match a condition, by their partition values and statistics (I3).
 
-The statistics of many files are first read coarsely and in one go (`QuickBounds`), then those of each remaining file with care.
+The statistics of many files are first read coarsely as columns (`QuickBounds`), then those of each remaining file exactly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rowlock.protocol.predicates import Predicate, columns_of
 from rowlock.protocol.schema import PrimitiveType, StructField, StructType
 
 _AT_ONCE = 10_000
-"""So many files' statistics are in memory at once."""
+"""The most files whose parsed statistics are in memory at once."""
 
 
 def files_that_may_match(predicate: Predicate, values: Sequence[Mapping[str, Any]], stats: Sequence[Mapping[str, Any]], schema: StructType) -> Mask:
@@ -47,10 +47,10 @@ class FilePruner:
         self._needs_stats = bool(read - {f.name.lower() for f in self._partitions})
         self._cache: dict[tuple[str, str | None], Any] = {}
 
-    def kept(self, adds: Sequence[AddFile]) -> list[AddFile]:
+    def matching(self, adds: Sequence[AddFile]) -> list[AddFile]:
         """The files that may contain a row that satisfies the condition."""
         if len(adds) > _AT_ONCE:
-            return [a for at in range(0, len(adds), _AT_ONCE) for a in self.kept(adds[at : at + _AT_ONCE])]
+            return [a for at in range(0, len(adds), _AT_ONCE) for a in self.matching(adds[at : at + _AT_ONCE])]
         if not adds:
             return []
         parts = self._read_partitions

@@ -1,6 +1,6 @@
-"""Minima and maxima of many files as columns, parsed from the statistics once and kept with their frame.
+"""Minima and maxima of many files as columns, parsed from the statistics once and cached with their frame.
 
-For a first, coarse pass over large tables: whole numbers, days and strings, never closer than what `protocol.bounds` makes of one file (I3).
+For a first, coarse pass over large tables: whole numbers, days and strings, never closer than the bounds of `protocol.bounds` for one file (I3).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class QuickBounds:
         self._cache: dict[tuple[ColumnPath, str], tuple[pa.Array, pa.Array] | None] = {}
 
     def of(self, column: ColumnPath, schema: StructType) -> Interval | None:
-        """What is known of a column in each file; None where nothing is, as where the statistics of some file have another form."""
-        found, path = schema.resolve(column), schema.physical_path(column)
-        if found is None or path is None or not isinstance(found.type, PrimitiveType):
+        """The interval of a column in each file; None if nothing is known, as when the statistics of some file have another form."""
+        field, path = schema.resolve(column), schema.physical_path(column)
+        if field is None or path is None or not isinstance(field.type, PrimitiveType):
             return None
-        key = path, "long" if found.type.name in INTEGER_BITS else found.type.name
+        key = path, "long" if field.type.name in INTEGER_BITS else field.type.name
         if key[1] not in ("long", "date", "string"):
             return None
         if key not in self._cache:
@@ -35,10 +35,10 @@ class QuickBounds:
             except pa.ArrowException:
                 self._cache[key] = None
         bounds = self._cache[key]
-        return None if bounds is None else Interval(found.type, *bounds, null=TRUE, some=TRUE)
+        return None if bounds is None else Interval(field.type, *bounds, null=TRUE, some=TRUE)
 
     def _parse(self, path: ColumnPath, name: str) -> tuple[pa.Array, pa.Array] | None:
-        """The minima and the maxima of a column, one per file; null if a file has none.  None if that cannot be told."""
+        """The minima and the maxima of a column, one per file; null if a file has none.  None if the statistics cannot be parsed."""
         inner: pa.DataType = pa.int64() if name == "long" else pa.string()
         for part in reversed(path):
             inner = pa.struct([(part, inner)])

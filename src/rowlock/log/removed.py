@@ -1,6 +1,6 @@
-"""The files removed since a given time, and whether the log proves that the list is complete.
+"""The files removed since a given time, and whether the log proves that this list is complete.
 
-A checkpoint keeps removes for the table's retention at the time it was written, which may be shorter than the
+A checkpoint retains removes for the table's retention at the time it was written, which may be shorter than the
 period asked for.  The removes that it dropped are read from the commits before it, if these still exist.
 """
 
@@ -37,11 +37,11 @@ class Removed:
 
 def removed_since(log: TableLog, snapshot: Snapshot, horizon_ms: int) -> Removed:
     """The removes up to the snapshot's version, and whether they are complete since `horizon_ms`."""
-    base, kept, later = log.removes(snapshot)
+    base, retained, later = log.removes(snapshot)
     files = {f.version: f for f in list_log(log.store) if f.kind == "commit"}
-    entries = [*(r for r in kept if r.deletion_timestamp_ms is not None), *_with_timestamps(later, files, snapshot.version)]
-    if base < 0 or any(r.deletion_timestamp_ms is not None and r.deletion_timestamp_ms <= horizon_ms for r in kept):
-        return Removed(tuple(entries), True)  # the checkpoint kept an older remove, so it has dropped none since the horizon
+    entries = [*(r for r in retained if r.deletion_timestamp_ms is not None), *_with_timestamps(later, files, snapshot.version)]
+    if base < 0 or any(r.deletion_timestamp_ms is not None and r.deletion_timestamp_ms <= horizon_ms for r in retained):
+        return Removed(tuple(entries), True)  # the checkpoint has an older remove, so it has dropped none since the horizon
     before: list[LogFile] = []
     version = base
     while (file := files.get(version)) is not None:
@@ -49,12 +49,12 @@ def removed_since(log: TableLog, snapshot: Snapshot, horizon_ms: int) -> Removed
             break
         before.append(file)
         version -= 1
-    found = side_by_side(
+    commits = side_by_side(
         lambda f: read_commit(log.store, f.version, lambda line: b'"remove"' in line or b'"metaData"' in line), before, limits().request_threads
     )
-    entries += [r for one in found if one is not None for r in _with_timestamps(((one.version, r) for r in one.removes), files, one.version)]
-    redefined = any(c.metadata is not None for c in (*log.commits(base, snapshot.version), *found) if c is not None)
-    return Removed(tuple(entries), (version < 0 or file is not None) and None not in found, redefined)
+    entries += [r for one in commits if one is not None for r in _with_timestamps(((one.version, r) for r in one.removes), files, one.version)]
+    redefined = any(c.metadata is not None for c in (*log.commits(base, snapshot.version), *commits) if c is not None)
+    return Removed(tuple(entries), (version < 0 or file is not None) and None not in commits, redefined)
 
 
 def _with_timestamps(commits: Iterable[tuple[int, RemoveFile]], files: dict[int, LogFile], newest: int) -> Iterable[RemoveFile]:

@@ -25,7 +25,7 @@ from rowlock.storage.store import NotFound, ObjectStore
 
 
 def read_commit(store: ObjectStore, version: int, wanted: Callable[[bytes], bool] | None = None) -> Commit | None:
-    """The commit of a version, read from the store, or of it the actions whose lines are `wanted`; None if there is no such file.  Raises CorruptLog."""
+    """The commit of a version, read from the store, with `wanted` only the actions on lines that satisfy it; None if there is no such file.  Raises CorruptLog."""
     try:
         data, tag = store.get_tagged(names.commit_key(version))
     except NotFound:

@@ -65,36 +65,36 @@ def find_segment(store: ObjectStore, version: int | None = None) -> Segment:
     if not any(f.kind == "commit" or f.is_checkpoint for f in files):
         first = names.commit_key(0)  # a listing may not show a table that was just created
         size = store.head(first)
-        if size is None or (found := names.parse(first, size_bytes=size)) is None:
+        if size is None or (file := names.parse(first, size_bytes=size)) is None:
             raise TableNotFound(
-                "there is no Delta table here: correct the path, or make the table (rowlock.append and rowlock.write do)",
+                "there is no Delta table here: correct the path, or create the table (rowlock.append and rowlock.write do)",
                 table=store.root,
                 condition=named("DELTA_MISSING_DELTA_TABLE", tableName=f"`{store.root}`"),
             )
-        files = [found]
+        files = [file]
     return _listed_or_found(store, files, version)
 
 
 def _listed_or_found(store: ObjectStore, files: list[LogFile], version: int | None) -> Segment:
-    """The segment of listed files; a commit that the listing passes over is asked for by its key, since a store may list a later one first."""
+    """The segment of listed files; a commit that the listing lacks is looked up by its key, since a store may list a later one first."""
     while True:
         try:
             return segment_of(files, store.root, version)
         except CorruptLog as damage:
             if damage.version is None or (size := store.head(names.commit_key(damage.version))) is None:
                 raise
-            found = names.parse(names.commit_key(damage.version), size_bytes=size)
-            if found is None:
+            file = names.parse(names.commit_key(damage.version), size_bytes=size)
+            if file is None:
                 raise
-            files = sorted([*files, found], key=lambda f: (f.version, f.key))
+            files = sorted([*files, file], key=lambda f: (f.version, f.key))
 
 
 def newest_checkpoint(store: ObjectStore, through: int) -> tuple[LogFile, ...]:
     """The files of the newest complete checkpoint at or before a version; () if there is none."""
     hint = read_hint(store)
     files = list_log(store, hint) if hint is not None and hint <= through else []
-    found = complete_checkpoints(f for f in files if f.version <= through) or complete_checkpoints(f for f in list_log(store) if f.version <= through)
-    return found[-1] if found else ()
+    complete = complete_checkpoints(f for f in files if f.version <= through) or complete_checkpoints(f for f in list_log(store) if f.version <= through)
+    return complete[-1] if complete else ()
 
 
 def complete_checkpoints(files: Iterable[LogFile]) -> list[tuple[LogFile, ...]]:

@@ -1,9 +1,9 @@
 """The log of one table: reads snapshots from it and puts commits into it.
 
-Owns the way from a store to snapshots, which are refreshed without listing.  Never overwrites a commit (I1) and
+Owns the path from a store to snapshots, which are refreshed without listing.  Never overwrites a commit (I1) and
 never guesses the outcome of a put (I2): outcomes are returned to the caller as values.
 
-Refresh: what `latest(previous)` does
+Refresh: the cases of `latest(previous)`
   A  no previous snapshot                          list the log, replay from the newest complete checkpoint; then as B, since
                                                    a listing may be seconds old
   B  the next commit exists                        read it and those after it until one is missing; then D
@@ -65,8 +65,8 @@ class TableLog:
         verified, gone = self._verified(previous)
         if verified is None:
             self._commits.clear()
-            found = self._with_unlisted_commits(self._load())
-            return replace(found, chain=previous.chain) if gone and _cleaned_up(previous, found) else found
+            loaded = self._with_unlisted_commits(self._load())
+            return replace(loaded, chain=previous.chain) if gone and _cleaned_up(previous, loaded) else loaded
         for commit in commits:
             self._cache_commit(commit)
         return replay.advance(verified, commits)
@@ -76,9 +76,9 @@ class TableLog:
         tag = self.store.tag(names.commit_key(previous.version))
         if tag is None or tag == previous.last_commit_tag or (previous.last_commit_tag is None and previous.txn_id is None):
             return (None if tag is None else previous), tag is None
-        there = replay.read_commit(self.store, previous.version)
-        if there is None or there.txn_id is None or there.txn_id != previous.txn_id:
-            return None, there is None
+        current = replay.read_commit(self.store, previous.version)
+        if current is None or current.txn_id is None or current.txn_id != previous.txn_id:
+            return None, current is None
         return replace(previous, last_commit_tag=tag), False  # the tag from `tag`: some stores return another one with the object
 
     def _next_commits(self, after: int, through: int | None = None) -> list[Commit]:
@@ -112,9 +112,9 @@ class TableLog:
             if self.store.head(names.commit_key(version)) is None:
                 raise
             listed = self._load()
-            if listed.version >= version or (found := self._with_unlisted_commits(listed, version)).version < version:
+            if listed.version >= version or (advanced := self._with_unlisted_commits(listed, version)).version < version:
                 raise
-            return found
+            return advanced
 
     def _load(self, version: int | None = None) -> Snapshot:
         """Lists and replays the log; tries again if the log changed meanwhile, since a concurrent clean-up can look like damage."""
@@ -122,10 +122,10 @@ class TableLog:
         while True:
             try:
                 segment = find_segment(self.store, version)
-                found = replay.load(self.store, segment)
+                snapshot = replay.load(self.store, segment)
                 if segment.has_checksum:
-                    checksums.verify(self.store, found)
-                return found
+                    checksums.verify(self.store, snapshot)
+                return snapshot
             except CorruptLog:
                 now = [file.key for file in list_log(self.store)]
                 if now == seen:
@@ -205,9 +205,9 @@ class TableLog:
         return out
 
     def write_checkpoint(self, snapshot: Snapshot) -> None:
-        """Writes a checkpoint of the snapshot, as its policy says, and points `_last_checkpoint` to it.  May raise, but no commit depends on it.
+        """Writes a checkpoint of the snapshot, by its policy, and points `_last_checkpoint` to it.  May raise, but no commit depends on it.
 
-        Writes none where a cleanup after a newer checkpoint has deleted the log up to the snapshot's version.
+        Writes none if a cleanup after a newer checkpoint has deleted the log up to the snapshot's version.
         """
         try:
             tombstones = self.tombstones(snapshot)
@@ -224,18 +224,18 @@ class TableLog:
         """
         try:
             horizon = clock.now_ms() - snapshot.properties.deleted_file_retention_ms
-        except InvalidInput:  # the retention cannot be parsed: keep them all
+        except InvalidInput:  # the retention cannot be parsed: retain them all
             horizon = -1
-        _, kept, later = self.removes(snapshot, checkpoint)
-        found: dict[FileKey, RemoveFile] = {r.key: r for r in (*kept, *(r for _, r in later))}
-        live = snapshot.files.get({path for path, _ in found})
+        _, retained, later = self.removes(snapshot, checkpoint)
+        removes: dict[FileKey, RemoveFile] = {r.key: r for r in (*retained, *(r for _, r in later))}
+        live = snapshot.files.get({path for path, _ in removes})
         alive = {add.key for add in live.values()}
-        return [r for key, r in found.items() if key not in alive and (r.deletion_timestamp_ms or 0) > horizon]
+        return [r for key, r in removes.items() if key not in alive and (r.deletion_timestamp_ms or 0) > horizon]
 
     def removes(self, snapshot: Snapshot, checkpoint: Sequence[LogFile] | None = None) -> tuple[int, list[RemoveFile], list[tuple[int, RemoveFile]]]:
         """(version of the checkpoint, by default the newest, or -1; its removes; the removes of later commits with their versions).
 
-        Includes removes of files that are live again.  Raises VersionNotFound where a cleanup has deleted the log up to the snapshot's version.
+        Includes removes of files that are live again.  Raises VersionNotFound if a cleanup has deleted the log up to the snapshot's version.
         """
         if checkpoint is not None:
             return self._removes_from(checkpoint, snapshot)
@@ -249,8 +249,8 @@ class TableLog:
 
     def _removes_from(self, checkpoint: Sequence[LogFile], snapshot: Snapshot) -> tuple[int, list[RemoveFile], list[tuple[int, RemoveFile]]]:
         base = checkpoint[0].version if checkpoint else -1
-        kept = read_checkpoint(self.store, checkpoint, removes_only=True).removes if checkpoint else []
-        return base, kept, [(c.version, r) for c in self.commits(base, snapshot.version) for r in c.removes]
+        retained = read_checkpoint(self.store, checkpoint, removes_only=True).removes if checkpoint else []
+        return base, retained, [(c.version, r) for c in self.commits(base, snapshot.version) for r in c.removes]
 
     def maybe_checkpoint(self, snapshot: Snapshot) -> bool:
         """Writes a checkpoint if the table's checkpoint interval is due at this version; returns whether it did."""
@@ -267,9 +267,9 @@ class TableLog:
         return any(f.version == snapshot.version and f.is_checkpoint for f in list_log(self.store, snapshot.version))
 
 
-def _cleaned_up(previous: Snapshot, found: Snapshot) -> bool:
+def _cleaned_up(previous: Snapshot, newest: Snapshot) -> bool:
     """Whether a log that lost the commit of `previous` was merely cleaned up, rather than replaced by another log."""
-    return found.metadata.id == previous.metadata.id and found.version - found.commits_since_checkpoint >= previous.version
+    return newest.metadata.id == previous.metadata.id and newest.version - newest.commits_since_checkpoint >= previous.version
 
 
 def _is_no_file(line: bytes) -> bool:

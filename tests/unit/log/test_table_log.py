@@ -316,7 +316,7 @@ def test_parsed_bounds_of_decimals_beyond_64_bits(held: str) -> None:
     live = list(log.latest().files.adds())
     assert live and all(a.num_records == 3 for a in live)
     for op in ("=", "<=", ">="):
-        assert FilePruner(compare(op, ("n",), value), schema, []).kept(live) == live
+        assert FilePruner(compare(op, ("n",), value), schema, []).matching(live) == live
 
 
 def test_tombstones_stay_until_they_expire() -> None:

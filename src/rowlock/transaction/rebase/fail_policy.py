@@ -40,7 +40,7 @@ def table_state(base: Snapshot) -> rules.TableState:
 
 def may_match(base: Snapshot, predicate: Predicate | None, files: Sequence[AddFile]) -> Sequence[AddFile]:
     """The files that may hold rows that match the predicate, by their partition values and statistics."""
-    return files if predicate is None else FilePruner(predicate, base.schema, base.partition_columns).kept(files)
+    return files if predicate is None else FilePruner(predicate, base.schema, base.partition_columns).matching(files)
 
 
 def check_files(txn: Pending, winners: list[Commit]) -> None:
