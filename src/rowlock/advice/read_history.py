@@ -6,7 +6,7 @@ be continued, which reads only what is new.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -124,11 +124,8 @@ def _parsed(data: bytes, root: str, *, whole: bool) -> tuple[Any, FileChanges, d
 
 def partition_text(values: Any) -> str:
     """A file's partition as `column=value/...`; empty for an unpartitioned table."""
-    return "/".join(f"{k}={'null' if v is None else v}" for k, v in sorted(_items(values)))
-
-
-def _items(values: Any) -> Iterable[tuple[str, Any]]:
-    return [(str(k), v) for k, v in values.items()] if isinstance(values, Mapping) else []
+    items = [(str(k), v) for k, v in values.items()] if isinstance(values, Mapping) else []
+    return "/".join(f"{k}={'null' if v is None else v}" for k, v in sorted(items))
 
 
 def _json(line: bytes) -> Mapping[str, Any]:

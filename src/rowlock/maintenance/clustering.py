@@ -1,7 +1,7 @@
-"""Chooses which files OPTIMIZE clusters: those that are not clustered yet, together with earlier runs less than twice their size.
+"""Chooses the files that OPTIMIZE clusters: those that are not clustered yet, together with earlier runs less than twice their size.
 
-A run is what one OPTIMIZE sorted together.  What is new is sorted by itself, so that a small append does not rewrite the
-table, and runs of similar size are merged: of what is left each is at least twice as large as the next, so a query looks into
+A run is the output of one OPTIMIZE.  New files are sorted by themselves, so that a small append does not rewrite the
+table, and runs of similar size are merged: each remaining run is at least twice as large as the next, so a query reads
 about log2(size of the table / size of an append) runs, and with equal appends a row is rewritten that often over the years.
 (delta-spark merges all, up to cubes of 100 GiB.)
 """
@@ -16,7 +16,7 @@ from rowlock.protocol.clustering import cube_of, run_of, state_of_file
 from rowlock.protocol.schema import ColumnPath
 
 CUBE_BYTES = 100 << 30
-"""A cube of this size is closed: delta-spark (`optimize.clustering.mergeStrategy.minCubeSize.threshold`) merges nothing more with it, and neither do we."""
+"""A cube of this size is closed: delta-spark (`optimize.clustering.mergeStrategy.minCubeSize.threshold`) merges nothing more with it, nor does Rowlock."""
 
 
 def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logical: Sequence[ColumnPath], *, full: bool = False) -> Bins:
@@ -24,17 +24,17 @@ def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logi
 
     `stored` are the clustering columns by physical name, `logical` by logical name.  Files clustered by other columns are left as they are.
     """
-    held = list(files)
+    all_files = list(files)
     if full:
-        return (tuple(sorted(f.path for f in held)),) if held else ()
-    states = {f.path: state_of_file(f, stored, logical) for f in held}
-    chosen = [f for f in held if states[f.path] == "unclustered" or dead_share(f) > DEAD_SHARE]
+        return (tuple(sorted(f.path for f in all_files)),) if all_files else ()
+    states = {f.path: state_of_file(f, stored, logical) for f in all_files}
+    chosen = [f for f in all_files if states[f.path] == "unclustered" or dead_share(f) > DEAD_SHARE]
     if not chosen:
         return ()
     taken = {f.path for f in chosen}
-    closed = _closed_cubes(held, logical)
+    closed = {cube for cube, size_bytes in _cubes(all_files, logical).items() if size_bytes >= CUBE_BYTES}
     runs: dict[str, list[AddFile]] = {}
-    for file in held:
+    for file in all_files:
         if file.path not in taken and states[file.path] == "clustered" and cube_of(file, logical) not in closed:
             runs.setdefault(run_of(file), []).append(file)
     for run in sorted(runs.values(), key=_size_bytes):
@@ -45,19 +45,15 @@ def clustering_bins(files: Iterable[AddFile], stored: Sequence[ColumnPath], logi
 
 
 def open_cube(files: Iterable[AddFile], rewritten: Iterable[str], logical: Sequence[ColumnPath]) -> str | None:
-    """The id of the cube that the output of an OPTIMIZE joins, the largest one of those that stay and are not closed; None if there is none.
+    """The id of the cube that the output of an OPTIMIZE joins, the largest remaining one that is not closed; None if there is none.
 
     `rewritten`: the paths of the files that OPTIMIZE removes.
     """
     gone = set(rewritten)
     left = [f for f in files if f.path not in gone]
     sizes = _cubes(left, logical)
-    found = [cube for cube, size_bytes in sizes.items() if size_bytes < CUBE_BYTES]
-    return max(found, key=lambda cube: (sizes[cube], cube), default=None)
-
-
-def _closed_cubes(files: Iterable[AddFile], logical: Sequence[ColumnPath]) -> set[str]:
-    return {cube for cube, size_bytes in _cubes(files, logical).items() if size_bytes >= CUBE_BYTES}
+    open_cubes = [cube for cube, size_bytes in sizes.items() if size_bytes < CUBE_BYTES]
+    return max(open_cubes, key=lambda cube: (sizes[cube], cube), default=None)
 
 
 def _cubes(files: Iterable[AddFile], logical: Sequence[ColumnPath]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Chooses which files OPTIMIZE rewrites: bins of small files, files with many deleted rows, and files to be Z-ordered.  Those to be clustered: `clustering`."""
+"""Chooses the files that OPTIMIZE rewrites: bins of small files, files with many deleted rows, and files to be Z-ordered.  For clustering: `clustering`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Bins = tuple[tuple[str, ...], ...]
 
 
 def target_bytes(snapshot: Snapshot, asked: int | None = None) -> int:
-    """The size in bytes up to which files are packed into one output: what is asked for, else delta.targetFileSize, else 1 GiB."""
+    """The size in bytes up to which files are packed into one output: `asked`, else delta.targetFileSize, else 1 GiB."""
     return asked or snapshot.properties.target_file_bytes or TARGET_BYTES
 
 
 def small_files(files: Iterable[AddFile], written: Iterable[AddFile], below: int, least: int) -> list[AddFile]:
-    """The files of fewer than `below` bytes in the partitions of `written`; of a partition that has less than `least` of them none."""
+    """The files of fewer than `below` bytes in the partitions of `written`; none in a partition that has fewer than `least` of them."""
     touched = {tuple(sorted(f.partition_values.items())) for f in written}
     groups = _by_partition(f for f in files if f.size_bytes < below and tuple(sorted(f.partition_values.items())) in touched)
     return [f for group in groups if len(group) >= least for f in group]
@@ -44,7 +44,7 @@ def choose_bins(files: Iterable[AddFile], target: int, below: int | None = None)
 
 
 def purge_bins(files: Iterable[AddFile], holding_dropped: Iterable[AddFile]) -> Bins:
-    """Each file with deleted rows or dropped columns as a group of its own: written anew without them, and combined with none."""
+    """Each file with deleted rows or dropped columns as a group of its own, to be rewritten without them and not combined with others."""
     dropped = {f.path for f in holding_dropped}
     return tuple((f.path,) for f in files if f.deletion_vector is not None or f.path in dropped)
 
@@ -91,7 +91,7 @@ def order_columns(snapshot: Snapshot, names: Sequence[str]) -> tuple[ColumnPath,
                 table=table,
                 condition=named("DELTA_ZORDERING_ON_PARTITION_COLUMN", colName=name),
             )
-        if (found := schema.resolve(path)) is not None and (isinstance(found.type, (ArrayType, MapType)) or "variant" in type_names(found.type)):
+        if (field := schema.resolve(path)) is not None and (isinstance(field.type, (ArrayType, MapType)) or "variant" in type_names(field.type)):
             raise StatementRefused(f"Values of column {name} have no order: leave it out of ZORDER BY", what=name, table=table)
         if schema.physical_path(path) not in with_stats:
             raise StatementRefused(

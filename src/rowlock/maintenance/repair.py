@@ -1,9 +1,9 @@
-"""`rowlock repair`: mends what can be mended of a damaged table without losing a row, and says what it did and what it could not do.
+"""`rowlock repair`: repairs a damaged table as far as possible without losing a row, and reports each damage and its repair.
 
-The commits are the truth, and data files are.  What follows from them is written anew where it says otherwise: checkpoints, checksums,
+The commits and the data files are the truth.  Whatever derives from them is written anew if it contradicts them: checkpoints, checksums,
 `_last_checkpoint`, and, by a commit that adds files again (dataChange false), their statistics, row counts and the cardinalities of deletion vectors,
-and the high-water mark of row ids.  No data file, vector or commit is deleted or overwritten; a file of the log that is replaced is first kept
-below `_delta_log/_damaged` (I1, I5, I10).
+and the high-water mark of row ids.  No data file, vector or commit is deleted or overwritten; a file of the log is copied
+to `_delta_log/_damaged` before it is replaced (I1, I5, I10).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from rowlock.transaction.definition.head_commit import HeadActions, commit_from_
 from rowlock.transaction.state.shared import SharedState
 
 DAMAGED = f"{names.LOG_DIRECTORY}/_damaged"
-"""Where files of the log are kept that were replaced."""
+"""The folder with copies of replaced files of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """One damage: what it is, whether it can be mended, and what was done about it (in a dry run: would be), or why nothing can be.
+    """One damage: what it is, whether it can be repaired, and its repair (in a dry run: the possible one), or why there is none.
 
-    `version` is that of the commit that mended it, where it took one.
+    `version` is that of the repairing commit, if one was needed.
     """
 
     what: str
@@ -57,7 +57,7 @@ class Mended:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What a repair did, or in a dry run would do."""
+    """The result of a repair, or of its dry run."""
 
     table: str
     done: bool
@@ -65,7 +65,7 @@ class Repair:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing that was found is left unmended."""
+        """Whether no damage remains."""
         return all(d.can for d in self.damages) and (self.done or not self.damages)
 
     def to_json(self) -> dict[str, Any]:
@@ -74,9 +74,9 @@ class Repair:
 
 
 def repair(state: SharedState, *, dry_run: bool = True) -> Repair:
-    """Finds what is damaged, and mends what can be unless `dry_run`.
+    """Finds the damages of a table, and repairs them as far as possible unless `dry_run`.
 
-    Raises TableNotFound, StorageError, UnsupportedFeature where the table cannot be written by this version, and what a commit raises.
+    Raises TableNotFound, StorageError, UnsupportedFeature if this version cannot write the table, and the errors of a commit.
     """
     with progress.work("repair of", state.store.root):
         return _repaired(state, dry_run)
@@ -87,120 +87,120 @@ def _repaired(state: SharedState, dry_run: bool) -> Repair:
     listed = list_log(store)
     if not any(f.kind == "commit" or f.is_checkpoint for f in listed):
         raise TableNotFound("there is no Delta table here: correct the path", table=store.root)
-    found, anew, newest = Versions(), dict[int, bytes](), None
-    for step in steps(store, listed, 0, found):
+    walked, anew, newest = Versions(), dict[int, bytes](), None
+    for step in steps(store, listed, 0, walked):
         newest = step.after
-        if step.version in found.checksums and newest is not None:
+        if step.version in walked.checksums and newest is not None:
             anew[step.version] = checksums.checksum(newest)
-    damages = [*_checkpoints(store, listed, found, dry_run), *_checksums(store, found, anew, dry_run)]
-    damages += _last_checkpoint(store, found, dry_run)
+    damages = [*_checkpoints(store, listed, walked, dry_run), *_checksums(store, walked, anew, dry_run)]
+    damages += _last_checkpoint(store, walked, dry_run)
     try:
         head = newest if dry_run and newest is not None else state.refresh()
     except CorruptLog as e:
-        remedy = "look for the file in a backup or in older object versions: it cannot be made from what is there"
+        remedy = "look for the file in a backup or in older object versions: it cannot be derived from the rest of the log"
         damages.append(Mended(f"the newest version cannot be read: {e}", False, remedy))
         return Repair(store.root, not dry_run, tuple(damages))
     damages += _files(state, head, dry_run)
     return Repair(store.root, not dry_run, tuple(damages))
 
 
-def _keep(store: ObjectStore, key: str) -> None:
-    """Keeps a copy of a file of the log that is about to be replaced."""
+def _save_copy(store: ObjectStore, key: str) -> None:
+    """Copies a file of the log that is about to be replaced to DAMAGED."""
     try:
         store.put(f"{DAMAGED}/{clock.new_id()}-{key.rpartition('/')[2]}", store.get(key))
     except NotFound:
         return
 
 
-def _checkpoints(store: ObjectStore, listed: Sequence[LogFile], found: Versions, dry_run: bool) -> Iterator[Mended]:
+def _checkpoints(store: ObjectStore, listed: Sequence[LogFile], walked: Versions, dry_run: bool) -> Iterator[Mended]:
     """Writes damaged checkpoints anew, as classic ones, from all commits up to them.
 
-    Not from an older checkpoint: where two of them differ nobody knows which one is right.
+    Not from an older checkpoint: if two of them differ it is unknown which one is right.
     """
     commits = [f for f in listed if not f.is_checkpoint]
-    for key, (files, why) in found.checkpoints.items():
+    for key, (files, why) in walked.checkpoints.items():
         version, what = files[0].version, f"checkpoint {key}: {why}"
         try:
             snapshot = replay.load(store, segment_of(commits, store.root, version))
             tombstones = TableLog(store).tombstones(snapshot, ())
         except RowlockError as e:
-            yield Mended(what, False, f"the commits that it is made of are not all there: {e}")
+            yield Mended(what, False, f"not all commits before it exist: {e}")
             continue
-        yield Mended(what, True, f"written anew from the commits up to version {version}; the old one is kept in {DAMAGED}")
+        yield Mended(what, True, f"written anew from the commits up to version {version}; the old one is in {DAMAGED}")
         if not dry_run:
             _write_anew(store, files, snapshot, tombstones)
 
 
 def _write_anew(store: ObjectStore, files: Sequence[LogFile], snapshot: Snapshot, tombstones: Sequence[RemoveFile]) -> None:
-    """Puts a classic checkpoint, which is whole in one file, and then takes the damaged one of another name out of readers' sight."""
+    """Puts a classic checkpoint, which is complete in one file, and then deletes the damaged one if it has another name."""
     body = checkpoint_bytes(snapshot, tombstones)
     for file in files:
-        _keep(store, file.key)
+        _save_copy(store, file.key)
     store.put(names.checkpoint_key(snapshot.version), body)
     for file in files:
         if file.key != names.checkpoint_key(snapshot.version):
             store.delete(file.key)
 
 
-def _checksums(store: ObjectStore, found: Versions, anew: Mapping[int, bytes], dry_run: bool) -> Iterator[Mended]:
-    for version, why in found.checksums.items():
+def _checksums(store: ObjectStore, walked: Versions, anew: Mapping[int, bytes], dry_run: bool) -> Iterator[Mended]:
+    for version, why in walked.checksums.items():
         key = names.checksum_key(version)
-        if version in found.contested:
+        if version in walked.contested:
             yield Mended(
                 f"checksum {key}: {why}", False, "it is proof that two writers committed this version, one of which was overwritten: see rowlock check"
             )
             continue
-        yield Mended(f"checksum {key}: {why}", True, f"written anew from the log; the old one is kept in {DAMAGED}")
+        yield Mended(f"checksum {key}: {why}", True, f"written anew from the log; the old one is in {DAMAGED}")
         if not dry_run:
-            _keep(store, key)
+            _save_copy(store, key)
             store.put(key, anew[version])
 
 
-def _last_checkpoint(store: ObjectStore, found: Versions, dry_run: bool) -> Iterator[Mended]:
-    """Points `_last_checkpoint` to the newest whole checkpoint where it says otherwise than what is there."""
+def _last_checkpoint(store: ObjectStore, walked: Versions, dry_run: bool) -> Iterator[Mended]:
+    """Points `_last_checkpoint` to the newest complete checkpoint, if it is wrong."""
     try:
         held = store.get(names.LAST_CHECKPOINT)
     except NotFound:
         return
     whole = complete_checkpoints(list_log(store))
-    sound = [c for c in whole if c[0].key not in found.checkpoints or not dry_run]
-    if (why := _lie(held, whole)) is None:
+    sound = [c for c in whole if c[0].key not in walked.checkpoints or not dry_run]
+    if (why := _fault(held, whole)) is None:
         return
     if not sound:
         yield Mended(f"_last_checkpoint {why}", True, f"moved to {DAMAGED}: there is no whole checkpoint, and readers list the log without it")
     else:
-        yield Mended(f"_last_checkpoint {why}", True, f"pointed to the checkpoint of version {sound[-1][0].version}; the old one is kept in {DAMAGED}")
+        yield Mended(f"_last_checkpoint {why}", True, f"pointed to the checkpoint of version {sound[-1][0].version}; the old one is in {DAMAGED}")
     if dry_run:
         return
-    _keep(store, names.LAST_CHECKPOINT)
+    _save_copy(store, names.LAST_CHECKPOINT)
     if sound:
         store.put(names.LAST_CHECKPOINT, orjson.dumps(_hint(store, sound[-1])))
     else:
         store.delete(names.LAST_CHECKPOINT)
 
 
-def _lie(held: bytes, whole: Sequence[tuple[LogFile, ...]]) -> str | None:
-    """What is wrong with the bytes of `_last_checkpoint`; None where they name a checkpoint that is there."""
+def _fault(held: bytes, whole: Sequence[tuple[LogFile, ...]]) -> str | None:
+    """The fault of the bytes of `_last_checkpoint`, as a phrase; None if they name an existing checkpoint."""
     try:
-        said = orjson.loads(held)
+        hint = orjson.loads(held)
     except orjson.JSONDecodeError:
         return "cannot be parsed"
-    version = said.get("version") if isinstance(said, dict) else None
+    version = hint.get("version") if isinstance(hint, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 0:
         return "names no version"
     if not any(c[0].version == version for c in whole):
         return f"names version {version}, of which there is no whole checkpoint"
-    parts = said.get("parts")
+    parts = hint.get("parts")
     if parts is not None and not any(c[0].version == version and c[0].parts == parts for c in whole):
         return f"names {parts!r} parts, which the checkpoint of version {version} has not"
-    named = said.get("v2Checkpoint")
+    named = hint.get("v2Checkpoint")
     if named is not None and not any(isinstance(named, dict) and c[0].key.endswith(f"/{named.get('path')}") for c in whole if c[0].version == version):
         return f"names a V2 checkpoint of version {version} that is not there"
     return None
 
 
 def _hint(store: ObjectStore, checkpoint: Sequence[LogFile]) -> dict[str, Any]:
-    """What `_last_checkpoint` says of a whole checkpoint."""
+    """The content of `_last_checkpoint` for a complete checkpoint."""
     actions = 0
     for key in [*(f.key for f in checkpoint), *sidecars_of(store, checkpoint)]:
         body = store.get(key)
@@ -210,7 +210,7 @@ def _hint(store: ObjectStore, checkpoint: Sequence[LogFile]) -> dict[str, Any]:
 
 
 def _files(state: SharedState, head: Snapshot, dry_run: bool) -> list[Mended]:
-    """Mends, in one commit, what adds say wrongly of their files, and the high-water mark of row ids."""
+    """Corrects, in one commit, the add actions that contradict their files, and the high-water mark of row ids."""
     every = list(read_contents(state.store, head))
     ids = row_ids(head, every)
     wrong = [c for c in every if c.wrong and not c.unreadable]
@@ -232,19 +232,19 @@ def _files(state: SharedState, head: Snapshot, dry_run: bool) -> list[Mended]:
     return out
 
 
-def _is_mendable(found: Contents) -> bool:
-    return not any("marks row " in why for why in found.wrong)
+def _is_mendable(content: Contents) -> bool:
+    return not any("marks row " in why for why in content.wrong)
 
 
 def _actions(store: ObjectStore, head: Snapshot, fixes: dict[str, Contents], highest: int) -> HeadActions | None:
-    """The files that are still as they were found, added again, and a mark above all ids; None where nothing is left to do."""
+    """The add actions of the files that are still wrong, corrected, and a mark above all ids; None if nothing remains to be done."""
     live = head.files.get(fixes)
     adds = []
-    for path, found in fixes.items():
-        there = live.get(path)
-        if there is None:
+    for path, content in fixes.items():
+        live_file = live.get(path)
+        if live_file is None:
             continue
-        now = found if there == found.file else contents_of(store, head, there)
+        now = content if live_file == content.file else contents_of(store, head, live_file)
         if now.wrong and not now.unreadable and _is_mendable(now):
             adds.append(_mended(store, head, now))
     try:
@@ -256,16 +256,16 @@ def _actions(store: ObjectStore, head: Snapshot, fixes: dict[str, Contents], hig
     return HeadActions(adds=tuple(adds), domains=(row_tracking.mark_domain(highest),) if low else ())
 
 
-def _mended(store: ObjectStore, head: Snapshot, found: Contents) -> AddFile:
-    """The file's add action with statistics, number of rows and cardinality by what the file and its vector hold."""
-    add = found.file
-    vector = None if add.deletion_vector is None else replace(add.deletion_vector, cardinality=found.cardinality)
-    stats = recomputed(store, head, add) or orjson.dumps({"numRecords": found.num_rows}).decode()
-    return replace(add, stats=stats if vector is None else statistics.widened(stats, found.num_rows), deletion_vector=vector, data_change=False)
+def _mended(store: ObjectStore, head: Snapshot, content: Contents) -> AddFile:
+    """The file's add action with statistics, number of rows and cardinality by the contents of the file and its vector."""
+    add = content.file
+    vector = None if add.deletion_vector is None else replace(add.deletion_vector, cardinality=content.cardinality)
+    stats = recomputed(store, head, add) or orjson.dumps({"numRecords": content.num_rows}).decode()
+    return replace(add, stats=stats if vector is None else statistics.widened(stats, content.num_rows), deletion_vector=vector, data_change=False)
 
 
 def recomputed(store: ObjectStore, head: Snapshot, add: AddFile) -> str | None:
-    """The statistics of a file by its physical rows; None where it cannot be read exactly, and counts alone can be said."""
+    """The statistics of a file by its physical rows; None if it cannot be read exactly, so that only counts are known."""
     leaves = stats_leaves(head)
     stored = {path[0] for path, _ in leaves}
     logical = [f.name for f in head.schema.fields if f.name not in head.partition_columns and ({f.name, f.physical_name} & stored)]

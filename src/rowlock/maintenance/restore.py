@@ -1,9 +1,9 @@
 """RESTORE: one commit on top of the head that brings back an old version's files, metadata and clustering (I3, I4, I5).
 
 The commit is computed from two snapshots alone, so it is computed anew for every head.  A file that is live in both with
-the same deletion vector is left alone.  Otherwise the remove names the vector that is live at the head, and the add has
+the same deletion vector is not touched.  Otherwise the remove names the vector that is live at the head, and the add has
 the old one: a deletion vector may shrink.  The protocol is never lowered, column ids and row ids are never reused, and
-the `txn` versions of applications stay.
+the `txn` versions of applications remain.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMED_FILES = 10
 
 
 def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ignore_missing: bool = False, options: Options | None = None) -> Receipt:
-    """Commits the state of `target` on top of the head.  The receipt's metrics have delta-spark's names; it has no version where `target` is the newest one.
+    """Commits the state of `target` on top of the head.  The receipt's metrics have delta-spark's names; it has no version if `target` is the newest one.
 
     Raises StatementRefused if the table is append-only or (unless
     `ignore_missing`) files of that version no longer exist, and under `fail` DeltaConcurrentModificationException.
@@ -48,20 +48,20 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
     files = RestoredFiles(table.state)
 
     def actions_on(head: Snapshot) -> HeadActions | None:
-        found = restoration(target, head, clock.now_ms())
-        if found is None:
+        restored = restoration(target, head, clock.now_ms())
+        if restored is None:
             return None
         if not ignore_missing:
-            _check_files(table.state.store, [a for a in found.adds if a.path not in seen], target)
-            seen.update(a.path for a in found.adds)
-        found = with_row_ids(found, head, table.engine.count)
-        key = (*(r.key for r in found.removes), None, *(a.key for a in found.adds))
+            _check_files(table.state.store, [a for a in restored.adds if a.path not in seen], target)
+            seen.update(a.path for a in restored.adds)
+        restored = with_row_ids(restored, head, table.engine.count)
+        key = (*(r.key for r in restored.removes), None, *(a.key for a in restored.adds))
         try:
             if key not in written:
-                written[key] = _change_files(table, target, head, found)
-            return replace(found, adds=found.adds if ignore_missing else files.safe(found.adds, head), cdc=written[key])
+                written[key] = _change_files(table, target, head, restored)
+            return replace(restored, adds=restored.adds if ignore_missing else files.safe(restored.adds, head), cdc=written[key])
         except (NotFound, CorruptLog):
-            _check_files(table.state.store, found.adds, target)  # a VACUUM may have deleted them since they were looked for
+            _check_files(table.state.store, restored.adds, target)  # a VACUUM may have deleted them since the check
             raise
 
     return commit_from_head(table.state, "RESTORE", parameters, actions_on, options=options, removes_rows=True, observer=table.observer)
@@ -70,7 +70,7 @@ def restore(table: Table, target: Snapshot, parameters: Mapping[str, Any], *, ig
 def restoration(target: Snapshot, head: Snapshot, now_ms: int) -> HeadActions | None:
     """The actions that restore `target` on top of `head`, without change data files and new row ids; None if it is the newest version.
 
-    Raises StatementRefused if the table is append-only and files would go.
+    Raises StatementRefused if the table is append-only and files would be removed.
     """
     if target.version >= head.version:
         return None
@@ -119,13 +119,13 @@ def _metrics(target: Snapshot, adds: Sequence[AddFile], removes: Sequence[Remove
     }
 
 
-def _change_files(table: Table, target: Snapshot, head: Snapshot, found: HeadActions) -> tuple[AddCdcFile, ...]:
-    """Writes change data files of the deleted and inserted rows, where the change feed is on and add and remove actions alone would not tell."""
-    if not change_feed.is_enabled(found.protocol or head.protocol, found.metadata or head.metadata):
+def _change_files(table: Table, target: Snapshot, head: Snapshot, restored: HeadActions) -> tuple[AddCdcFile, ...]:
+    """Writes change data files of the deleted and inserted rows, if the change feed is on and add and remove actions alone would not show them."""
+    if not change_feed.is_enabled(restored.protocol or head.protocol, restored.metadata or head.metadata):
         return ()
-    if all(a.deletion_vector is None for a in found.adds) and all(r.deletion_vector is None for r in found.removes):
+    if all(a.deletion_vector is None for a in restored.adds) and all(r.deletion_vector is None for r in restored.removes):
         return ()
-    touched = {*(a.path for a in found.adds), *(r.path for r in found.removes)}
+    touched = {*(a.path for a in restored.adds), *(r.path for r in restored.removes)}
     delta = delta_between(touched, head.files.get(touched), target.files.get(touched), table.state.vectors.of)
     out: list[AddCdcFile] = []
     if delta.gone:

@@ -1,7 +1,7 @@
 """Copies of the files of an old version that a VACUUM may be deleting right now: RESTORE brings these back under new names (I3, I10).
 
-A VACUUM deletes what was removed longer ago than the table's retention, and it has looked before RESTORE commits: that a file is
-there says nothing of the next moment.  A copy is young, and what is young no VACUUM takes.
+A VACUUM deletes files that were removed longer ago than the table's retention, and it may have listed them before RESTORE commits: an
+existing file may be gone a moment later.  A copy is young, and VACUUM deletes no young files.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class RestoredFiles:
     def safe(self, files: Sequence[AddFile], head: Snapshot) -> tuple[AddFile, ...]:
         """The files with those that a VACUUM may delete replaced by copies, of a data file, of its deletion vector or of both.
 
-        Files go through the driver, a large one in pieces.  Raises NotFound, CorruptLog where a file or its vector is gone already.
+        Files go through the driver, a large one in pieces.  Raises NotFound, CorruptLog if a file or its vector is gone already.
         """
         if not files:
             return ()
-        kept = self._kept(head)
-        return tuple(self._copy_of(f, kept) or f for f in files)
+        retained = self._retained(head)
+        return tuple(self._copy_of(f, retained) or f for f in files)
 
-    def _kept(self, head: Snapshot) -> set[str]:
+    def _retained(self, head: Snapshot) -> set[str]:
         """The files, as keys below the root, that no VACUUM deletes: live ones, and those that were removed within the retention."""
         try:
             retention_ms = head.properties.deleted_file_retention_ms
@@ -50,11 +50,11 @@ class RestoredFiles:
         removed = removed_since(self._state.log, head, horizon)
         return needed_paths(head, [r for r in removed.entries if (r.deletion_timestamp_ms or 0) >= horizon])
 
-    def _copy_of(self, file: AddFile, kept: set[str]) -> AddFile | None:
+    def _copy_of(self, file: AddFile, retained: set[str]) -> AddFile | None:
         key, vector = paths.relative_to(self._state.store.root, file.path), file.deletion_vector
-        of_data = not paths.is_absolute(key) and key not in kept  # those of another table's folder are not this table's to vacuum
+        of_data = not paths.is_absolute(key) and key not in retained  # those of another table's folder are not this table's to vacuum
         in_file = vector.path if vector is not None else None
-        of_vector = in_file is not None and not paths.is_absolute(name := paths.relative_to(self._state.store.root, in_file)) and name not in kept
+        of_vector = in_file is not None and not paths.is_absolute(name := paths.relative_to(self._state.store.root, in_file)) and name not in retained
         if not of_data and not of_vector:
             return None
         if file.key not in self._copies:

@@ -2,16 +2,16 @@
 
 Never deleted:
 - data files and deletion vectors of live files, and of files that were removed within the retention;
-- files younger than the retention: a writer may have staged them and not committed yet (I10); the store's clock decides where ours is ahead;
+- files younger than the retention: a writer may have staged them and not committed yet (I10); the store's clock decides if ours is ahead;
 - the log and everything hidden (names that begin with `_` or `.`), except partition folders and change data;
 - files below another table's folder inside this one.
 
-With an inventory of the folder (VACUUM ... USING INVENTORY) nothing is listed.  It may be old and leave files out, so the store says of each file that
-would go whether it is there and how old it is, and whether it lies below another table's folder.
+With an inventory of the folder (VACUUM ... USING INVENTORY) nothing is listed.  It may be old and incomplete, so for each file to be
+deleted the store is asked whether it exists, how old it is, and whether it is below another table's folder.
 
 A retention longer than the table's own is longer than checkpoints keep remove actions, so older commits are read as well.
-Where these no longer reach back far enough, files that the log does not name are kept too: they may have been removed within
-the retention.  So it is where the table's own may have been raised since a checkpoint was written that kept less.
+If these no longer reach back far enough, files that the log does not name are retained too: they may have been removed within
+the retention.  The same holds if the table's own retention may have been raised since a checkpoint was written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logging.getLogger("rowlock")
 
 _HOUR_MS = 3_600_000
 _SKEW_MS = 60_000
-"""How far the clocks of this machine and of the store may differ without a word; some stores cut their times to seconds."""
+"""How far the clocks of this machine and of the store may differ without a warning; some stores cut their times to seconds."""
 _NESTED_LOG = "/_delta_log/"
 """Occurs in the keys of another table's log, if that table's folder is inside this one's."""
 
@@ -49,7 +49,7 @@ _NESTED_LOG = "/_delta_log/"
 class Vacuumed:
     """The files that were deleted (in a dry run: would be), as keys below the table's root, and their size in all.
 
-    `unproven`: the number of files that were kept because the log no longer says when they were removed.
+    `unproven`: the number of files that were retained because the log no longer shows when they were removed.
     """
 
     files: tuple[str, ...]
@@ -100,7 +100,7 @@ def _vacuumed(
         garbage, unproven = _garbage(log, head, listed, theirs, retention_ms, only_known)
     if unproven:
         logger.warning(
-            "VACUUM of %s kept %d files: the log no longer says whether they were removed within the last %g hours",
+            "VACUUM of %s retained %d files: the log no longer shows whether they were removed within the last %g hours",
             head.table,
             unproven,
             retention_ms / _HOUR_MS,
@@ -113,15 +113,15 @@ def _vacuumed(
 
 
 def _looked_up(store: ObjectStore, chosen: Sequence[ObjectMeta]) -> list[ObjectMeta]:
-    """Those files of an inventory that are there, with their true times, and a file of the log of each table whose folder they lie in."""
+    """The existing files of an inventory, with their true times, and one log file of each table whose folder contains them."""
     sizes = {m.key: m.size_bytes for m in chosen if _is_plain(m.key)}
     inside = {folder for folder in {posixpath.dirname(key) for key in sizes} if _is_inside(store.root, folder)}
     keys = sorted(key for key in sizes if posixpath.dirname(key) in inside)
     times = side_by_side(store.modified_ms, keys, limits().request_threads)
     above = sorted({folder[:n] for folder in inside for n in (*(n for n, c in enumerate(folder) if c == "/"), len(folder)) if folder})
     logs = side_by_side(lambda folder: next(iter(store.list(folder + _NESTED_LOG[:-1], limit=1)), None), above, limits().request_threads)
-    there = (ObjectMeta(key, sizes[key], time) for key, time in zip(keys, times, strict=True) if time is not None)
-    return [*there, *(found for found in logs if found is not None)]
+    existing = (ObjectMeta(key, sizes[key], time) for key, time in zip(keys, times, strict=True) if time is not None)
+    return [*existing, *(log_file for log_file in logs if log_file is not None)]
 
 
 def _is_plain(key: str) -> bool:
@@ -132,7 +132,7 @@ def _is_plain(key: str) -> bool:
 
 
 def _is_inside(root: str, folder: str) -> bool:
-    """Whether no symbolic link leads to a folder of the table's: a listing follows none."""
+    """Whether no symbolic link leads to a folder of the table, since a listing follows none."""
     return not root.startswith("/") or _resolved_folder(os.path.realpath(root), folder) == folder
 
 
@@ -163,7 +163,7 @@ def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention
     if check_retention and retention_ms < (own_ms := _own_ms(head)):
         raise InvalidInput(
             f"A retention of {retention_hours} hours is shorter than the table's own, {own_ms / _HOUR_MS:g} hours: a reader or a writer may still need what would be deleted. "
-            "Give a longer one. Where you are certain that nobody does, switch the check off: --unsafe on the command line, or spark.databricks.delta.retentionDurationCheck.enabled=false in Spark",
+            "Give a longer one. If you are certain that none does, switch the check off: --unsafe on the command line, or spark.databricks.delta.retentionDurationCheck.enabled=false in Spark",
             table=head.table,
             condition=named("DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT", configuredRetentionHours=f"{own_ms / _HOUR_MS:g}"),
         )
@@ -171,7 +171,7 @@ def _retention_ms(head: Snapshot, retention_hours: float | None, check_retention
 
 
 def _own_ms(head: Snapshot) -> int:
-    """The table's own retention (delta.deletedFileRetentionDuration).  Raises InvalidInput where it cannot be read."""
+    """The table's own retention (delta.deletedFileRetentionDuration).  Raises InvalidInput if it cannot be parsed."""
     try:
         return head.properties.deleted_file_retention_ms
     except InvalidInput as e:
@@ -179,7 +179,7 @@ def _own_ms(head: Snapshot) -> int:
 
 
 def _is_within_own(head: Snapshot, retention_ms: int) -> bool:
-    """Whether the table's checkpoints keep remove actions for this retention, which is at most the table's own."""
+    """Whether the table's checkpoints retain remove actions for this long, which is at most the table's own retention."""
     try:
         return retention_ms <= _own_ms(head)
     except InvalidInput:

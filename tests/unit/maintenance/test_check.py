@@ -246,11 +246,11 @@ def test_a_version_that_was_committed_twice(table: Path) -> None:
     ({"engineInfo": "delta-rs:py-1.6.6", "clientVersion": "delta-rs.py-1.6.6"}, "delta-rs"),
     ({"clientVersion": "delta-rs.0.17.0"}, "delta-rs"),
     ({"engineInfo": "Something/7"}, "Something/7"),
-    ({"engineInfo": 7}, "an engine that does not say its name"),
-    ({}, "an engine that does not say its name"),
+    ({"engineInfo": 7}, "an unnamed engine"),
+    ({}, "an unnamed engine"),
 ])  # fmt: skip
 def test_engines(said: dict[str, Any], name: str) -> None:
-    assert engine_of(CommitInfo(said)) == name and engine_of(None) == "an engine that does not say its name"
+    assert engine_of(CommitInfo(said)) == name and engine_of(None) == "an unnamed engine"
 
 
 def test_delta_spark_beside_others() -> None:

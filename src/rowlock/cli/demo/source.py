@@ -137,11 +137,7 @@ def _read_json(path: Path) -> pl.DataFrame:
     return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
 
 
-def _read_parquet(path: Path) -> pl.DataFrame:
-    return pl.read_parquet(path)
-
-
-READERS: dict[str, Callable[[Path], pl.DataFrame]] = {"csv": _read_csv, "json": _read_json, "parquet": _read_parquet}
+READERS: dict[str, Callable[[Path], pl.DataFrame]] = {"csv": _read_csv, "json": _read_json, "parquet": pl.read_parquet}
 
 
 def _column(rows: pl.DataFrame, name: str, option: str) -> str:

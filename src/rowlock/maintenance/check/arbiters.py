@@ -39,7 +39,7 @@ class SeenEntry:
 
 @dataclass(frozen=True, slots=True)
 class Arbitration:
-    """What was found of a DynamoDB arbiter.
+    """The state of a DynamoDB arbiter.
 
     is_set       whether this process is set up to use one
     entries      by the spelling of the table's path (tablePath), and by version
@@ -54,16 +54,16 @@ class Arbitration:
 def arbiter_findings(commits: Sequence[SeenCommit], seen: Arbitration, now_s: int) -> list[Finding]:
     """Findings about versions that were committed without the arbiter, under two names, or not completely."""
     if not seen.is_set:
-        text = f"_delta_log/.tmp holds files of a DynamoDB arbiter ({spans(seen.temporaries)}), but none is set here: what is written from here bypasses it. It is certain that writers used one, not that they still do"
+        text = f"_delta_log/.tmp holds files of a DynamoDB arbiter ({spans(seen.temporaries)}), but none is set here: commits from here bypass it. It is certain that writers used one, not that they still do"
         return [finding("arbiter-not-set", text, sorted(seen.temporaries))] if seen.temporaries else []
     entries = {v: e for of_name in seen.entries.values() for v, e in of_name.items()}
     return [*_replaced_commits(entries), *_two_names(seen, now_s), *_unfinished(entries), *_without_entry(commits, entries, now_s)]
 
 
 def _replaced_commits(entries: Mapping[int, SeenEntry]) -> Iterable[Finding]:
-    if found := [v for v, e in sorted(entries.items()) if e.file is False]:
-        text = f"the entry in DynamoDB and the commit file belong to different commits ({spans(found)}): a writer put the file without asking DynamoDB. A Spark job whose commit was replaced was told that it had succeeded"
-        yield finding("claimed-version-holds-another-commit", text, found)
+    if replaced := [v for v, e in sorted(entries.items()) if e.file is False]:
+        text = f"the entry in DynamoDB and the commit file belong to different commits ({spans(replaced)}): a writer put the file without asking DynamoDB. A Spark job whose commit was replaced got a success"
+        yield finding("claimed-version-holds-another-commit", text, replaced)
 
 
 def _two_names(seen: Arbitration, now_s: int) -> Iterable[Finding]:
@@ -85,7 +85,7 @@ def _two_names(seen: Arbitration, now_s: int) -> Iterable[Finding]:
 
 def _unfinished(entries: Mapping[int, SeenEntry]) -> Iterable[Finding]:
     if lost := [v for v, e in sorted(entries.items()) if not e.complete and e.file is None and not e.bytes_there]:
-        text = f"{spans(lost)} has an entry in DynamoDB, but neither its commit file nor its temporary file exists: nobody can commit after it"
+        text = f"{spans(lost)} has an entry in DynamoDB, but neither its commit file nor its temporary file exists: no writer can commit after it"
         yield finding("claimed-bytes-gone", text, lost)
     if open_ := [v for v, e in sorted(entries.items()) if not e.complete and (e.file is not None or e.bytes_there)]:
         text = f"{spans(open_)} has an entry in DynamoDB and is not complete: its writer is at work or has stopped; the next writer or reader completes it"
@@ -100,7 +100,7 @@ def _without_entry(commits: Sequence[SeenCommit], entries: Mapping[int, SeenEntr
     if missing := {c.version: c.engine for c in commits if c.version > first and c.version not in entries}:
         text = (
             f"{spans(missing)} (by {', '.join(sorted(set(missing.values())))}) has no entry in DynamoDB, though the older version {first} has one that has not expired. "
-            "It is only certain that the entry is missing: its writer did not ask the arbiter, or keeps its entries for a shorter time (ddb.ttl), or somebody deleted it"
+            "It is only certain that the entry is missing: its writer did not ask the arbiter, or its entries expire sooner (ddb.ttl), or it was deleted"
         )
         yield finding("committed-past-arbiter", text, missing)
 
@@ -126,7 +126,7 @@ def _seen(store: ObjectStore, entry: Entry, temporary: Collection[str]) -> SeenE
     """Compares an entry of the DynamoDB arbiter with its commit file, and with the temporary file that it names."""
     bytes_there = entry.temp_key in temporary
     try:
-        there: bool | None = store.get(entry.key) == store.get(entry.temp_key) if bytes_there else store.head(entry.key) is not None or None
+        same_bytes: bool | None = store.get(entry.key) == store.get(entry.temp_key) if bytes_there else store.head(entry.key) is not None or None
     except NotFound:
-        there = None
-    return SeenEntry(entry.complete, entry.expire_time_s, there, bytes_there)
+        same_bytes = None
+    return SeenEntry(entry.complete, entry.expire_time_s, same_bytes, bytes_there)

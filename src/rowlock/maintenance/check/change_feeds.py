@@ -26,21 +26,21 @@ from rowlock.storage.store import ObjectStore
 from rowlock.transaction.state.vectors import Vectors
 
 _ROWS = 2_000_000
-"""A version of which more rows would be held at once is named and not compared."""
+"""A version with more rows, which would be in memory at once, is named and not compared."""
 _SIGN = "__rowlock_sign"
 _ADDED, _TAKEN = ("insert", "update_postimage"), ("delete", "update_preimage")
 
 
 @dataclass(slots=True)
 class Feeds:
-    """What was found of change data files: how many versions were compared, what is wrong, and why others were not compared, by version."""
+    """The comparison of change data files: how many versions were compared, and by version the differences and the reasons for no comparison."""
 
     compared: int = 0
     wrong: dict[int, str] = field(default_factory=dict)
     not_compared: dict[int, str] = field(default_factory=dict)
 
     def take(self, store: ObjectStore, step: Step) -> None:
-        """Looks at the next version."""
+        """Compares the next version."""
         commit = step.commit
         if commit is None or not commit.cdc or not commit.removes:
             return
@@ -59,13 +59,13 @@ class Feeds:
     def findings(self) -> Iterator[Finding]:
         """At most one finding of each kind."""
         if self.wrong:
-            text = f"change data files do not say what their versions changed ({spans(self.wrong)}; {next(iter(self.wrong.values()))} more or fewer)"
+            text = f"change data files contradict the changes of their versions ({spans(self.wrong)}; {next(iter(self.wrong.values()))} more or fewer)"
             yield finding("feed-contradicts-versions", text, self.wrong)
         yield from of_versions("feeds-not-compared", "change data files were not compared with their versions", self.not_compared)
 
 
 def _difference(store: ObjectStore, before: Snapshot, step: Step) -> int:
-    """How many rows are too many or too few: those before, with what the feed added and without what it took, are those after."""
+    """The number of surplus and missing rows: the rows before, plus the feed's additions, less its deletions, must be the rows after."""
     assert step.commit is not None and step.after is not None
     commit, after = step.commit, step.after
     gone = list(before.files.get(r.path for r in commit.removes).values())

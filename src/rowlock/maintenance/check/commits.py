@@ -1,4 +1,4 @@
-"""Judges a table's commits, oldest first: who wrote them, which were overwritten, which added files twice or moved rows between partitions."""
+"""Judges a table's commits, oldest first: their engines, overwritten ones, and those that added files twice or moved rows between partitions."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _MAY_OVERWRITE = {
         "The log does not say which LogStore wrote, nor whether they ever wrote at the same moment",
     ),
 }
-"""By kind of store: the code and the text of what delta-spark may do to the commits of others."""
+"""By kind of store: the code and the text of the finding that delta-spark may overwrite commits."""
 _Partition = tuple[tuple[str, str | None], ...]
 _Counted = tuple[_Partition | None, int | None]
-"""A file's partition as the log spells it, and its number of live rows; None for what the log does not say."""
+"""A file's partition as the log spells it, and its number of live rows; None for what the log does not record."""
 
 
 class Commits:
-    """What the commits of a table say, collected from `log.steps`."""
+    """The facts of a table's commits, collected from `log.steps`."""
 
     def __init__(self, store: ObjectStore, checksummed: frozenset[int]) -> None:
         self._store, self._checksummed = store, checksummed
@@ -86,17 +86,17 @@ class SeenCommit:
 
 def engine_of(info: CommitInfo | None) -> str:
     """The engine's usual name by commitInfo's engineInfo; for an unknown engine its engineInfo as it is."""
-    said = (info.raw.get("engineInfo") or info.raw.get("clientVersion")) if info else None
-    if not isinstance(said, str) or not said.strip():
-        return "an engine that does not say its name"
-    return next((name for mark, name in _ENGINES if mark.lower() in said.lower()), said.strip())
+    stated = (info.raw.get("engineInfo") or info.raw.get("clientVersion")) if info else None
+    if not isinstance(stated, str) or not stated.strip():
+        return "an unnamed engine"
+    return next((name for mark, name in _ENGINES if mark.lower() in stated.lower()), stated.strip())
 
 
 def writer_findings(commits: Sequence[SeenCommit], root: str, *, arbitrated: bool) -> list[Finding]:
     """Findings about overwritten commits, and about engines that may overwrite commits on this kind of store."""
     out, kind = list[Finding](), store_kind(root)
     if twice := [c.version for c in commits if c.txn_id and c.checksum_txn_id and c.txn_id != c.checksum_txn_id]:
-        how = " delta-spark does that on a local disk, where it renames over what is there." if kind == "local" else ""
+        how = " delta-spark does that on a local disk, where it renames onto existing files." if kind == "local" else ""
         text = f"two writers committed {spans(twice)}: the checksum is of another transaction than the commit file, so one of the two was overwritten and its changes are lost.{how}"
         out.append(finding("version-committed-twice", text, twice, map(names.checksum_key, twice)))
     others = sorted({c.engine for c in commits} - {"delta-spark"})
@@ -108,12 +108,12 @@ def writer_findings(commits: Sequence[SeenCommit], root: str, *, arbitrated: boo
 
 
 def _checksum_txn_id(store: ObjectStore, version: int) -> str | None:
-    """The txnId in a version's checksum file; None where there is none or it cannot be read, since checksums are optional."""
+    """The txnId in a version's checksum file; None if there is none or it cannot be parsed, since checksums are optional."""
     try:
-        said = orjson.loads(store.get(names.checksum_key(version)))
+        checksum = orjson.loads(store.get(names.checksum_key(version)))
     except (NotFound, orjson.JSONDecodeError):
         return None
-    value = said.get("txnId") if isinstance(said, dict) else None
+    value = checksum.get("txnId") if isinstance(checksum, dict) else None
     return value if isinstance(value, str) else None
 
 

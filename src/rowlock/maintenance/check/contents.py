@@ -1,7 +1,7 @@
 """Reads the live files of the newest version whole, column by column, and compares them with their statistics and deletion vectors, and their row ids
 with each other and with the table's high-water mark.
 
-At most one column of one file is held for each thread.  What pyarrow does not certainly read as Spark does is named and not judged.
+At most one column of one file is in memory per thread.  Columns that pyarrow may read otherwise than Spark are named and not compared.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from rowlock.threads import side_by_side
 from rowlock.transaction.state.vectors import Vectors
 
 UNREADABLE = (pa.ArrowException, OSError, CorruptLog, InvalidInput, StorageError, ValueError)
-"""What a file that is damaged, gone or closed raises."""
+"""The errors of a file that is damaged, missing or inaccessible."""
 _PORTION = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What was found in one live file.
+    """The contents of one live file, compared with its add action.
 
-    wrong        what its add action says wrongly, as phrases
+    wrong        the contradictions of its add action, as phrases
     unreadable   why the file or its vector cannot be read at all; then nothing else is known
     not_judged   why some columns were not compared
     num_rows     the physical rows in the file
@@ -56,7 +56,7 @@ class Contents:
 
 
 def read_contents(store: ObjectStore, head: Snapshot) -> Iterator[Contents]:
-    """What is in each live file, in the order of their paths."""
+    """The contents of each live file, in the order of their paths."""
     adds = sorted(head.files.adds(), key=lambda a: a.path)
     for start in range(0, len(adds), _PORTION):
         yield from side_by_side(lambda add: contents_of(store, head, add), adds[start : start + _PORTION], limits().file_threads)
@@ -64,7 +64,7 @@ def read_contents(store: ObjectStore, head: Snapshot) -> Iterator[Contents]:
 
 
 def contents_of(store: ObjectStore, head: Snapshot, add: AddFile) -> Contents:
-    """What is in one file, compared with what the log says of it."""
+    """The contents of one file, compared with its add action."""
     try:
         with open_parquet(store, add.path, add.size_bytes) as source:
             num_rows = int(source.metadata.num_rows)
@@ -95,7 +95,7 @@ def _wrong_counts(add: AddFile, num_rows: int, dead: BitMap64) -> Iterator[str]:
 
 
 def _wrong_statistics(store: ObjectStore, head: Snapshot, add: AddFile, num_rows: int, dead: BitMap64) -> Iterator[str]:
-    """Phrases for each column whose bounds or null counts do not hold for the rows that live.  Raises Doubtful."""
+    """Yields a phrase for each column whose bounds or null counts do not hold for the live rows.  Raises Doubtful."""
     stats = add.parsed_stats()
     if not any(stats.get(k) for k in ("minValues", "maxValues", "nullCount")):
         return
@@ -118,20 +118,20 @@ def _wrong_statistics(store: ObjectStore, head: Snapshot, add: AddFile, num_rows
 
 
 def _is_claimed(path: ColumnPath, stats: dict[str, object], head: Snapshot) -> bool:
-    """Whether statistics say anything of a leaf column."""
+    """Whether the statistics cover a leaf column."""
     physical = head.schema.physical_path(path)
     return physical is not None and any(bounds.lookup(stats.get(k), physical) is not None for k in ("minValues", "maxValues", "nullCount"))
 
 
 def _contradiction(path: ColumnPath, type_: DataType, values: pa.ChunkedArray, stats: dict[str, object], head: Snapshot, tight: bool) -> str | None:
-    """How live values contradict the statistics, as a reader takes these; None where all are within them."""
+    """How live values contradict the statistics, as a reader interprets these; None if they do not."""
     known = bounds.bounds_of(path, {}, stats, head.schema)
     physical = head.schema.physical_path(path)
     if known is None or physical is None:
         return None
-    nulls, said = values.null_count, bounds.lookup(stats.get("nullCount"), physical)
-    if tight and isinstance(said, int) and said != nulls:
-        return f"{nulls:,} nulls, its statistics say {said:,}"
+    nulls, stated = values.null_count, bounds.lookup(stats.get("nullCount"), physical)
+    if tight and isinstance(stated, int) and stated != nulls:
+        return f"{nulls:,} nulls, its statistics say {stated:,}"
     if nulls and not known.may_be_null:
         return f"{nulls:,} nulls, its statistics say that there are none"
     if nulls < len(values) and not known.may_be_non_null:
@@ -150,29 +150,29 @@ def _extremes(values: pa.ChunkedArray, type_: DataType) -> tuple[object, object]
         return None, None
     if pa.types.is_floating(values.type):
         values = values.filter(pc.invert(pc.is_nan(values)))
-    found = pc.min_max(values)
+    extremes = pc.min_max(values)
     try:
-        return bounds.comparable(found["min"].as_py(), type_), bounds.comparable(found["max"].as_py(), type_)
+        return bounds.comparable(extremes["min"].as_py(), type_), bounds.comparable(extremes["max"].as_py(), type_)
     except (ValueError, OverflowError):  # years that Python does not have
         return None, None
 
 
-def content_findings(found: Sequence[Contents]) -> list[Finding]:
-    """At most one finding of each kind, from those of the files that are not in order."""
+def content_findings(contents: Sequence[Contents]) -> list[Finding]:
+    """At most one finding of each kind, over all files with faults."""
     return [
-        *of_files("file-does-not-read", "data files or their deletion vectors cannot be read", [(c.file.path, c.unreadable) for c in found if c.unreadable]),
-        *of_files("contents-contradict-log", "what data files hold is not what the log says of them", [(c.file.path, c.wrong[0]) for c in found if c.wrong]),
+        *of_files("file-does-not-read", "data files or their deletion vectors cannot be read", [(c.file.path, c.unreadable) for c in contents if c.unreadable]),
+        *of_files("contents-contradict-log", "the contents of data files contradict the log", [(c.file.path, c.wrong[0]) for c in contents if c.wrong]),
         *of_files(
             "columns-not-compared",
             "columns of data files were not compared with their statistics",
-            [(c.file.path, c.not_judged) for c in found if c.not_judged],
+            [(c.file.path, c.not_judged) for c in contents if c.not_judged],
         ),
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class RowIds:
-    """What is wrong with the row ids of a version; `highest` is the highest id of a live file's rows, -1 where there is none."""
+    """The faults of the row ids of a version; `highest` is the highest id of a live file's rows, -1 if there is none."""
 
     bare: tuple[str, ...] = ()
     doubled: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ class RowIds:
 
     @property
     def mark_is_low(self) -> bool:
-        """Whether rows that are there have ids above the mark, so that new rows would get the same ones."""
+        """Whether existing rows have ids above the mark, so that new rows would get the same ones."""
         return self.mark is None or self.mark < self.highest
 
     def findings(self) -> Iterator[Finding]:
@@ -195,18 +195,18 @@ class RowIds:
 
 
 def row_ids(head: Snapshot, contents: Iterable[Contents]) -> RowIds:
-    """What is wrong with the row ids of the newest version, by the number of rows that its files really hold."""
+    """The faults of the row ids of the newest version, by the real number of rows in its files."""
     if not row_tracking.assigns(head.protocol, head.metadata):
         return RowIds(mark=row_tracking.NO_MARK)
     bare, paths, starts, counts = list[str](), [], [], []
     enabled = row_tracking.is_enabled(head.protocol, head.metadata)
-    for found in contents:
-        if found.file.base_row_id is None:
-            bare += [found.file.path] if enabled else []  # before it is enabled, files of old have none
-        elif not found.unreadable and found.num_rows:
-            paths.append(found.file.path)
-            starts.append(found.file.base_row_id)
-            counts.append(found.num_rows)
+    for content in contents:
+        if content.file.base_row_id is None:
+            bare += [content.file.path] if enabled else []  # until it is enabled, old files have none
+        elif not content.unreadable and content.num_rows:
+            paths.append(content.file.path)
+            starts.append(content.file.base_row_id)
+            counts.append(content.num_rows)
     order = np.argsort(np.array(starts, np.int64), kind="stable")
     first, after = np.array(starts, np.int64)[order], (np.array(starts, np.int64) + np.array(counts, np.int64))[order]
     reached = np.maximum.accumulate(after) if len(after) else after

@@ -1,7 +1,7 @@
 """Compares the data files of the newest version with the log: existence, size, deletion vectors, and statistics against footers.
 
 Reads the sizes of at most `files` files, also of those of other tables that a shallow clone names, and the footers and deletion vectors of at most `footers`, spread evenly.
-A deep check also lists the files in the folder that nothing in the log names: staged by writers at work, or left behind by ones that were killed.
+A deep check also lists the files in the folder that the log does not name: staged by active writers, or left by killed ones.
 """
 
 from __future__ import annotations
@@ -34,35 +34,39 @@ T = TypeVar("T")
 
 
 def data_file_findings(store: ObjectStore, head: Snapshot, *, files: int, footers: int) -> tuple[list[Finding], dict[str, int]]:
-    """The findings, and how many files of each kind were examined.  Files of other tables, which shallow clones name, are looked at where they lie."""
+    """The findings, and how many files of each kind were examined.  Files of other tables, which shallow clones name, are read in their own folders."""
     places = Places(store)
     adds = sorted(head.files.adds(), key=lambda a: a.path)
-    sizes = _spread(adds, files)
-    found = side_by_side(lambda a: places.size(a.path), sizes, limits().request_threads)
-    there = [a for a, size in zip(sizes, found, strict=True) if size == a.size_bytes]
-    vectors = sorted({v for a in sizes if (v := _vector_of(head, a)) is not None})
+    examined = _spread(adds, files)
+    sizes = side_by_side(lambda a: places.size(a.path), examined, limits().request_threads)
+    intact = [a for a, size in zip(examined, sizes, strict=True) if size == a.size_bytes]
+    vectors = sorted({v for a in examined if (v := _vector_of(head, a)) is not None})
     missing_vectors = [v for v, size in zip(vectors, side_by_side(places.size, vectors, limits().request_threads), strict=True) if size is None]
-    sampled = _spread(there, footers)
+    sampled = _spread(intact, footers)
     contradicting = [problem for problem in side_by_side(lambda a: _footer_problem(places, a), sampled, limits().request_threads) if problem]
     unread = {*missing_vectors, *places.closed}
-    with_vector = [a for a in _spread([a for a in there if a.deletion_vector], footers) if _vector_of(head, a) not in unread]
+    with_vector = [a for a in _spread([a for a in intact if a.deletion_vector], footers) if _vector_of(head, a) not in unread]
     damaged = [problem for problem in side_by_side(lambda a: _vector_problem(store, a), with_vector, limits().request_threads) if problem]
-    seen = sum(size != -1 for size in found)
+    seen = sum(size != -1 for size in sizes)
     counts = {"live files": len(adds), "files": seen, "vector files": len(vectors), "vectors": len(with_vector), "footers": len(sampled)}
-    missing = [a.path for a, size in zip(sizes, found, strict=True) if size is None]
-    other = [(a.path, f"{size:,} bytes, the log says {a.size_bytes:,}") for a, size in zip(sizes, found, strict=True) if size not in (None, -1, a.size_bytes)]
+    missing = [a.path for a, size in zip(examined, sizes, strict=True) if size is None]
+    other = [
+        (a.path, f"{size:,} bytes, the log says {a.size_bytes:,}") for a, size in zip(examined, sizes, strict=True) if size not in (None, -1, a.size_bytes)
+    ]
     findings = [
         *of_files("file-missing", "data files of the newest version are missing", [(path, "") for path in missing]),
-        *of_files("file-of-another-size", "data files do not have the size that the log says", other),
+        *of_files("file-of-another-size", "data files differ in size from the log", other),
         *of_files(
-            "vector-missing", "deletion vector files are missing, so that deleted rows cannot be told from live ones", [(v, "") for v in missing_vectors]
+            "vector-missing",
+            "deletion vector files are missing, so that deleted rows cannot be distinguished from live ones",
+            [(v, "") for v in missing_vectors],
         ),
         *of_files("vector-damaged", "deletion vectors of data files cannot be read", damaged),
-        *of_files("statistics-lie", "data files contradict what the log says of them, so that queries can miss rows", contradicting),
+        *of_files("statistics-lie", "data files contradict the log's statistics, so that queries can miss rows", contradicting),
     ]
     if places.closed:
         first, why = min(places.closed.items())
-        text = f"files outside of the table's folder could not be looked at ({len(places.closed):,}), so nothing is known of them; the first, {first}: {why}"
+        text = f"files outside of the table's folder could not be read ({len(places.closed):,}), so their state is unknown; the first, {first}: {why}"
         findings.append(finding("files-not-examined", text, files=sorted(places.closed)))
     if inline := [a.path for a in adds if a.deletion_vector is not None and a.deletion_vector.is_inline]:
         text = f"deletion vectors of {len(inline):,} data files are stored in the log itself. Every engine reads them, but VACUUM of delta-spark fails on such a table"
@@ -76,17 +80,17 @@ def _spread(items: Sequence[T], most: int) -> list[T]:
 
 
 def _vector_of(head: Snapshot, add: AddFile) -> str | None:
-    """The path of a file's deletion vector file, relative to the table's folder where it is below it; None if it has none, or an inline one."""
+    """The path of a file's deletion vector file, relative to the table's folder if it is below it; None if it has none, or an inline one."""
     path = add.deletion_vector.path if add.deletion_vector else None
     return None if path is None else paths.relative_to(head.table, path)
 
 
 def _footer_problem(places: Places, add: AddFile) -> _Problem | None:
-    """How the footer contradicts the log; None where they agree, or the log has no statistics."""
-    found = places.find(add.path)
-    assert found is not None, "its size was asked"
+    """How the footer contradicts the log; None if they agree, or the log has no statistics."""
+    place = places.find(add.path)
+    assert place is not None, "its folder was opened for its size"
     try:
-        rows = _rows_in(*found, add.size_bytes)
+        rows = _rows_in(*place, add.size_bytes)
     except (pa.ArrowInvalid, OSError, NotFound, struct.error) as e:
         return add.path, f"cannot be read: {(str(e).splitlines() or [''])[0]}"
     if add.num_records is not None and rows != add.num_records:
@@ -117,21 +121,21 @@ def _vector_problem(store: ObjectStore, add: AddFile) -> _Problem | None:
 
 
 class Places:
-    """Opens the folders of a table's files, each once; those that cannot be opened or asked are named in `closed`.  Thread-safe."""
+    """Opens the folders of a table's files, each once; those that cannot be opened or read are named in `closed`.  Thread-safe."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store, self._lock = store, threading.Lock()
         self._opened: dict[str, ObjectStore | None] = {}
         self.closed: dict[str, str] = {}
-        """Why files could not be looked at, by their paths."""
+        """Why files could not be read, by their paths."""
 
     def size(self, path: str) -> int | None:
-        """A file's size in bytes; None if it does not exist, -1 if it could not be asked."""
-        found = self.find(path)
-        if found is None:
+        """A file's size in bytes; None if it does not exist, -1 if its folder is inaccessible."""
+        place = self.find(path)
+        if place is None:
             return -1
         try:
-            return found[0].head(found[1])
+            return place[0].head(place[1])
         except StorageError as e:
             if self.is_own(path):
                 raise
@@ -139,7 +143,7 @@ class Places:
             return -1
 
     def find(self, path: str) -> tuple[ObjectStore, str] | None:
-        """(store, key) of a file that the table names by a decoded path; None for a folder that cannot be opened, which `closed` then says."""
+        """(store, key) of a file that the table names by a decoded path; None for a folder that cannot be opened; `closed` then has the reason."""
         if self.is_own(path):
             return self._store, paths.relative_to(self._store.root, path)
         folder, _, name = path.rpartition("/")
@@ -181,14 +185,14 @@ class NamedFiles:
             self._named |= {paths.decode(c.raw["path"], at.table) for c in step.commit.cdc if isinstance(c.raw.get("path"), str)}
 
     def findings(self, store: ObjectStore, head: Snapshot) -> Iterator[Finding]:
-        """One note about all files that are not named, where there are any."""
+        """One note about all files that the log does not name, if there are any."""
         own = (f"{names.LOG_DIRECTORY}/", f"{names.ROWLOCK_DIRECTORY}/")
         listed = [m for m in store.list(recursive=True) if not m.key.startswith(own)]
         nested = tuple({m.key.split("/_delta_log/", 1)[0] + "/" for m in listed if "/_delta_log/" in m.key})
         unnamed = [m for m in listed if m.key not in self._named and not m.key.startswith(nested) and m.key.endswith((".parquet", ".bin"))]
         if unnamed:
             text = (
-                f"{len(unnamed):,} files of {sum(m.size_bytes for m in unnamed):,} bytes are named nowhere in the log of {head.table}: staged by a writer at work, "
+                f"{len(unnamed):,} files of {sum(m.size_bytes for m in unnamed):,} bytes are not named in the log of {head.table}: staged by an active writer, "
                 "or left by one that was killed or by versions that the log no longer holds"
             )
             yield finding("files-not-in-log", text, files=(m.key for m in unnamed))

@@ -1,8 +1,8 @@
-"""The findings of a check as values, each with a level that says how certain it is.  Pure.
+"""The findings of a check as values, each with a level of certainty.  Pure.
 
-damage      certain: something that the log names is missing, or not as the log says
+damage      certain: something that the log names is missing, or contradicts the log
 danger      certain: the table is, or was, written in a way that loses commits
-suspicion   possible but not proven by the evidence; the text says what else would explain it
+suspicion   possible but not proven by the evidence; the text gives the other explanations
 note        worth knowing; nothing is wrong
 """
 
@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[Level, str]] = {
     "file-does-not-read": ("damage", _BRING_BACK),
     "vector-missing": ("damage", _BRING_BACK),
     "vector-damaged": ("damage", _BRING_BACK),
-    "statistics-lie": ("damage", "Rewrite the files (OPTIMIZE, or an overwrite), and find out which writer made them"),
+    "statistics-lie": ("damage", "Rewrite the files (OPTIMIZE, or an overwrite), and find out which writer wrote them"),
     "contents-contradict-log": ("damage", "rowlock repair adds the files again with right statistics and counts; no row is touched"),
     "file-lives-twice": ("damage", "RESTORE the table to the version before, and look at what wrote that version"),
     "rows-in-another-partition": ("damage", "Compare this partition with the version before (time travel), and rewrite its rows"),
@@ -57,10 +57,10 @@ KINDS: dict[str, tuple[Level, str]] = {
         "Where they do, set AWS_S3_LOCKING_PROVIDER=dynamodb (and DELTA_DYNAMO_TABLE_NAME) before anything is written; else delete _delta_log/.tmp",
     ),
     "committed-past-arbiter": ("suspicion", "See to it that these writers use S3DynamoDBLogStore or AWS_S3_LOCKING_PROVIDER=dynamodb"),
-    "delta-spark-on-local-disk": ("suspicion", "Write with delta-spark only while nobody else does, or keep the table on a store with an arbiter"),
+    "delta-spark-on-local-disk": ("suspicion", "Write with delta-spark only while no other writer is active, or put the table on a store with an arbiter"),
     "delta-spark-without-arbiter": (
         "suspicion",
-        "Where Spark uses S3DynamoDBLogStore, set AWS_S3_LOCKING_PROVIDER=dynamodb here; else write with Spark only while nobody else does",
+        "Where Spark uses S3DynamoDBLogStore, set AWS_S3_LOCKING_PROVIDER=dynamodb here; else write with Spark only while no other writer is active",
     ),
     "files-not-examined": ("suspicion", "Give access to the tables that this shallow clone names files of, and check again"),
     "gap-in-history": ("note", ""),
@@ -78,7 +78,7 @@ KINDS: dict[str, tuple[Level, str]] = {
         "Where delta-spark's VACUUM is used, run OPTIMIZE or REORG TABLE ... APPLY (PURGE), or vacuum with Rowlock",
     ),
 }
-"""What can be found, by its code, which stays the same for programs: how certain it is, and what to do about it."""
+"""The kinds of findings by code, which is stable for programs: level and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +94,21 @@ class Finding:
 
 
 def finding(code: str, text: str, versions: Iterable[int] = (), files: Iterable[str] = (), *, level: Level | None = None) -> Finding:
-    """A finding of a kind; `level` where this one is less certain than its kind."""
+    """A finding of a kind; `level` if this one is less certain than its kind."""
     usual, remedy = KINDS[code]
     return Finding(level or usual, code, text, remedy, tuple(versions), tuple(files))
 
 
-def of_files(code: str, what: str, found: Sequence[tuple[str, str]]) -> list[Finding]:
-    """A finding about files, each with what is wrong with it; none for none."""
-    named = ", ".join(f"{path} ({why})" if why else path for path, why in found[:_NAMED]) + (
-        f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+def of_files(code: str, what: str, problems: Sequence[tuple[str, str]]) -> list[Finding]:
+    """One finding about files, each with its problem; none without files."""
+    named = ", ".join(f"{path} ({why})" if why else path for path, why in problems[:_NAMED]) + (
+        f" and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
     )
-    return [finding(code, f"{what} ({len(found):,}): {named}", files=(path for path, _ in found))] if found else []
+    return [finding(code, f"{what} ({len(problems):,}): {named}", files=(path for path, _ in problems))] if problems else []
 
 
 def of_versions(code: str, what: str, why: Mapping[int, object], files: Iterable[str] = ()) -> list[Finding]:
-    """A finding about versions, each with what is wrong with it; none for none."""
+    """One finding about versions, each with its problem; none without versions."""
     return [finding(code, f"{what}: {spans(why)}. The first: {next(iter(why.values()))}", why, files)] if why else []
 
 
@@ -116,7 +116,7 @@ def of_versions(code: str, what: str, why: Mapping[int, object], files: Iterable
 class Report:
     """The result of a check.
 
-    version     the table's newest version; None where no snapshot could be made
+    version     the table's newest version; None if no snapshot could be built
     findings    the most serious first
     neighbours  the other engines, and whether each may write this table beside Rowlock
     looked_at   how many commits, files, footers and deletion vectors were examined
@@ -146,7 +146,7 @@ class Report:
 
 
 def by_weight(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings sorted by level, the most serious first; within a level the order stays."""
+    """The findings sorted by level, the most serious first; within a level in their order."""
     return tuple(sorted(findings, key=lambda f: LEVELS.index(f.level)))
 
 

@@ -1,8 +1,8 @@
-"""Checks `_delta_log`: the names of its files, its checkpoints, and, version by version, what its commits make of the table.
+"""Checks `_delta_log`: the names of its files, its checkpoints, and, version by version, the table that results from its commits.
 
 A deep check opens every version that can be built, one commit after the other, and compares the checkpoints and checksums on the way with the
-commits.  The commits are the truth: a checkpoint that says otherwise than the commits before it is damaged, and so is a checksum.  At most two
-versions are held at a time, which share their files.
+commits.  The commits are the truth: a checkpoint that differs from the commits before it is damaged, and so is a checksum.  At most two
+versions are in memory at a time, and share their files.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def _checkpoints(files: Sequence[LogFile], hint: int | None) -> Iterable[Finding
 def checkpoint_findings(store: ObjectStore, files: Sequence[LogFile], most: int) -> tuple[list[Finding], int]:
     """Findings about the newest `most` complete checkpoints among the log's files, and how many were opened.  Raises StorageError."""
     opened = complete_checkpoints(files)[-most:] if most else []
-    named = side_by_side(lambda c: _sidecars(store, c), opened, limits().request_threads)
-    wanted = sorted({key for sidecars in named if isinstance(sidecars, set) for key in sidecars})
+    results = side_by_side(lambda c: _sidecars(store, c), opened, limits().request_threads)
+    wanted = sorted({key for sidecars in results if isinstance(sidecars, set) for key in sidecars})
     gone = {key for key, size in zip(wanted, side_by_side(store.head, wanted, limits().request_threads), strict=True) if size is None}
     findings = list[Finding]()
-    if broken := [(c, said) for c, said in zip(opened, named, strict=True) if isinstance(said, CorruptLog)]:
-        what, files_ = "checkpoints cannot be read, and so the versions from each to the next cannot", [said.file or c[0].key for c, said in broken]
-        findings += of_versions("checkpoint-does-not-read", what, {c[0].version: said for c, said in broken}, files_)
-    if lacking := [c[0].version for c, said in zip(opened, named, strict=True) if isinstance(said, set) and said & gone]:
+    if broken := [(c, result) for c, result in zip(opened, results, strict=True) if isinstance(result, CorruptLog)]:
+        what, files_ = "checkpoints cannot be read, and so the versions from each to the next cannot", [result.file or c[0].key for c, result in broken]
+        findings += of_versions("checkpoint-does-not-read", what, {c[0].version: result for c, result in broken}, files_)
+    if lacking := [c[0].version for c, result in zip(opened, results, strict=True) if isinstance(result, set) and result & gone]:
         text = f"sidecar files of checkpoints are missing, and so the versions from each checkpoint to the next cannot be read: {spans(lacking)}"
         findings.append(finding("sidecar-missing", text, lacking, sorted(gone)))
     return findings, len(opened)
@@ -84,7 +84,7 @@ def _sidecars(store: ObjectStore, checkpoint: Sequence[LogFile]) -> set[str] | C
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One version: its commit, None where that is gone or cannot be read (`broken` says why); the table before and after it, None where they are not built."""
+    """One version: its commit, None if that is gone or cannot be read (`broken` has the error); the table before and after it, None if they are not built."""
 
     version: int
     commit: Commit | None = None
@@ -95,7 +95,7 @@ class Step:
 
 @dataclass(slots=True)
 class Versions:
-    """What was found on a walk through the log.
+    """The result of a walk through all versions of the log.
 
     opened       how many versions could be built
     closed       why the others could not be, by version
@@ -115,18 +115,18 @@ class Versions:
         if self.checkpoints:
             versions = tuple(sorted(files[0].version for files, _ in self.checkpoints.values()))
             why = "; ".join(f"{key}: {text}" for key, (_, text) in list(self.checkpoints.items())[:_NAMED])
-            text = f"checkpoints cannot be read or do not say what the commits say ({spans(versions)}): {why}"
+            text = f"checkpoints cannot be read or contradict the commits ({spans(versions)}): {why}"
             yield finding("checkpoint-wrong", text, versions, self.checkpoints)
         wrong = {v: text for v, text in self.checksums.items() if v not in self.contested}
         yield from of_versions("checksum-wrong", "checksums cannot be read or differ from the log", wrong, map(names.checksum_key, wrong))
         yield from of_versions("versions-not-opened", "versions of which the log still holds commits cannot be built", self.closed)
 
 
-def steps(store: ObjectStore, listed: Sequence[LogFile], most: int, found: Versions | None) -> Iterator[Step]:
-    """The newest `most` commits, oldest first; with `found`, which is filled, every version, built."""
+def steps(store: ObjectStore, listed: Sequence[LogFile], most: int, walked: Versions | None) -> Iterator[Step]:
+    """The newest `most` commits, oldest first; with `walked`, which is filled, every version, built."""
     versions = sorted(f.version for f in listed if f.kind == "commit")[-most:]
-    total = len(versions) if found is None else len({f.version for f in listed if f.kind == "commit" or f.is_checkpoint})
-    for n, step in enumerate((_read(store, v) for v in versions) if found is None else walk(store, listed, found), 1):
+    total = len(versions) if walked is None else len({f.version for f in listed if f.kind == "commit" or f.is_checkpoint})
+    for n, step in enumerate((_read(store, v) for v in versions) if walked is None else walk(store, listed, walked), 1):
         yield step
         progress.count(n, total, "versions")
 
@@ -138,8 +138,8 @@ def _read(store: ObjectStore, version: int) -> Step:
         return Step(version, broken=e)
 
 
-def walk(store: ObjectStore, listed: Sequence[LogFile], found: Versions) -> Iterator[Step]:
-    """Every version that the log has a commit or a checkpoint of, oldest first.  Fills `found` on the way."""
+def walk(store: ObjectStore, listed: Sequence[LogFile], walked: Versions) -> Iterator[Step]:
+    """Every version that has a commit or a checkpoint in the log, oldest first.  Fills `walked` on the way."""
     commits = {f.version: f for f in listed if f.kind == "commit"}
     checksummed = {f.version for f in listed if f.kind == "checksum"}
     checkpoints: dict[int, list[tuple[LogFile, ...]]] = {}
@@ -154,21 +154,21 @@ def walk(store: ObjectStore, listed: Sequence[LogFile], found: Versions) -> Iter
                 raise read.broken
             state = _after(store, before, read.commit, commits.get(version))
         except (CorruptLog, UnsupportedFeature) as e:
-            found.closed[version] = str(e)
+            walked.closed[version] = str(e)
         for files in checkpoints.get(version, ()):
-            state = _compared(store, files, commits.get(version), state, found)
+            state = _compared(store, files, commits.get(version), state, walked)
         if state is not None:
-            found.opened += 1
-            found.closed.pop(version, None)
+            walked.opened += 1
+            walked.closed.pop(version, None)
         else:
-            found.closed.setdefault(version, f"neither the version before {version} nor a checkpoint of it can be built")
+            walked.closed.setdefault(version, f"neither the version before {version} nor a checkpoint of it can be built")
         if version in checksummed:
-            _compare_checksum(store, version, state, found)
+            _compare_checksum(store, version, state, walked)
         yield replace(read, before=before, after=state)
 
 
 def _after(store: ObjectStore, before: Snapshot | None, commit: Commit | None, file: LogFile | None) -> Snapshot | None:
-    """The version that a commit makes of the one before it; None where that is not known."""
+    """The version after a commit on the one before it; None if that is not known."""
     if commit is None or file is None:
         return None
     if before is not None:
@@ -176,24 +176,24 @@ def _after(store: ObjectStore, before: Snapshot | None, commit: Commit | None, f
     return replay.load(store, Segment(0, (), (file,), file)) if file.version == 0 else None
 
 
-def _compared(store: ObjectStore, files: tuple[LogFile, ...], commit: LogFile | None, state: Snapshot | None, found: Versions) -> Snapshot | None:
-    """The version by its checkpoint where the commits do not give it, else as they give it."""
+def _compared(store: ObjectStore, files: tuple[LogFile, ...], commit: LogFile | None, state: Snapshot | None, walked: Versions) -> Snapshot | None:
+    """The version from its checkpoint if the commits do not yield it, else the one from the commits."""
     try:
         loaded = replay.load(store, Segment(files[0].version, files, (), commit))
     except CorruptLog as e:
-        found.checkpoints[files[0].key] = files, str(e)
+        walked.checkpoints[files[0].key] = files, str(e)
         return state
     except UnsupportedFeature:
         return state
     if state is None:
         return loaded
-    if said := differences(loaded, state):
-        found.checkpoints[files[0].key] = files, "; ".join(said)
+    if differing := differences(loaded, state):
+        walked.checkpoints[files[0].key] = files, "; ".join(differing)
     return state
 
 
 def differences(checkpoint: Snapshot, log: Snapshot) -> list[str]:
-    """What a checkpoint says otherwise than the commits of its version."""
+    """The differences of a checkpoint from the commits of its version, as phrases."""
     out = [f"its {name} is another" for name in ("protocol", "metadata") if getattr(checkpoint, name) != getattr(log, name)]
     if dict(checkpoint.domains) != dict(log.domains):
         out.append("its metadata domains are others")
@@ -202,7 +202,7 @@ def differences(checkpoint: Snapshot, log: Snapshot) -> list[str]:
     if _fingerprint(checkpoint) != _fingerprint(log):
         here, there = ({_identity(a): a.path for a in s.files.adds()} for s in (checkpoint, log))
         lacking, added = ([paths[k] for k in paths if k not in others] for paths, others in ((there, here), (here, there)))
-        out += [f"{text} {', '.join(sorted(found)[:_NAMED])} ({len(found):,})" for text, found in (("it lacks", lacking), ("it holds besides", added)) if found]
+        out += [f"{text} {', '.join(sorted(files)[:_NAMED])} ({len(files):,})" for text, files in (("it lacks", lacking), ("it holds besides", added)) if files]
     return out
 
 
@@ -212,16 +212,16 @@ def _identity(add: AddFile) -> tuple[object, ...]:
 
 
 def _fingerprint(snapshot: Snapshot) -> tuple[int, int]:
-    """The number of files, and a sum over them that differs where one does, so that no list of all is held."""
+    """The number of files, and a sum over them that differs if one does, so that no list of all is needed."""
     return len(snapshot.files), sum(hash(_identity(a)) for a in snapshot.files.adds())
 
 
-def _compare_checksum(store: ObjectStore, version: int, state: Snapshot | None, found: Versions) -> None:
+def _compare_checksum(store: ObjectStore, version: int, state: Snapshot | None, walked: Versions) -> None:
     try:
         data = store.get(names.checksum_key(version))
     except NotFound:
         return
-    if state is not None and (said := checksums.differences(data, state)):
-        found.checksums[version] = "; ".join(said)
-        if any(text.startswith("txnId ") for text in said):
-            found.contested.add(version)
+    if state is not None and (differing := checksums.differences(data, state)):
+        walked.checksums[version] = "; ".join(differing)
+        if any(text.startswith("txnId ") for text in differing):
+            walked.contested.add(version)

@@ -25,8 +25,8 @@ _ALL = 1 << 62
 def check(store: ObjectStore, *, commits: int = 100, files: int = 1_000, footers: int = 20, deep: bool = False) -> Report:
     """Checks the log's file names, the newest `commits` commits and as many checkpoints, at most `files` live files and the footers of at most `footers`.
 
-    With `deep` everything is looked at: every version is built, every live file read whole.  Raises TableNotFound where there is no table,
-    StorageError where the store or the arbiter does not answer.
+    With `deep` every version is built and every live file is read whole.  Raises TableNotFound if there is no table,
+    StorageError if the store or the arbiter does not answer.
     """
     with progress.work("check of", store.root):
         return _checked(store, *((_ALL,) * 3 if deep else (commits, files, footers)), deep)
@@ -48,8 +48,8 @@ def _checked(store: ObjectStore, commits: int, files: int, footers: int, deep: b
             named.take(step)
     findings += judged.findings(arbitrated=arbiter is not None)
     findings += arbiter_findings(judged.seen, read_arbitration(inner, arbiter, commits), clock.now_ms() // 1000)
-    found, opened = checkpoint_findings(inner, listed, commits)
-    findings += [*found, *versions.findings(), *feeds.findings()]
+    of_checkpoints, opened = checkpoint_findings(inner, listed, commits)
+    findings += [*of_checkpoints, *versions.findings(), *feeds.findings()]
     looked_at = {"commits": len(judged.seen), "checkpoints": opened}
     deeper = {"versions": versions.opened, "change feeds": feeds.compared} if deep else {}
     try:
@@ -75,6 +75,6 @@ def _checked(store: ObjectStore, commits: int, files: int, footers: int, deep: b
 
 
 def _whole_files(store: ObjectStore, head: Snapshot) -> tuple[list[Finding], int]:
-    """(what is found in the live files, how many were read)."""
+    """(the findings in the live files, the number of files read)."""
     read = list(read_contents(store, head))
     return [*content_findings(read), *row_ids(head, read).findings()], sum(not c.unreadable for c in read)
